@@ -159,6 +159,7 @@ def resolved(configuration: Configuration) -> Row:
                 "client_id": link.source.client_id,
                 "source_login": link.source.login or None,
                 "target_login": link.target.login or None,
+                "properties": _link_properties(link, configuration),
             }
             for link in configuration.links
             if not link.tree
@@ -175,6 +176,16 @@ def resolved(configuration: Configuration) -> Row:
         "ledger": _plain(configuration.ledger),
         "metrics": _plain(configuration.metrics),
         "log": {"file": configuration.log.file, "size": configuration.log.size_bytes, "keep": configuration.log.keep},
+    }
+
+
+def _link_properties(link: Link, configuration: Configuration) -> dict[str, str]:
+    """What its connections have otherwise than those of its clusters."""
+    beside = {cluster.alias: cluster.properties for cluster in configuration.clusters}
+    return {
+        f"{side}.{name}": text
+        for side, cluster in (("source", link.source), ("target", link.target))
+        for name, text in written_properties(cluster.properties, beside[cluster.alias]).items()
     }
 
 

@@ -23,6 +23,7 @@ from isthmus.interop.drafting import Draft
 from isthmus.interop.files import ThisMachine, read_input, write_all
 from isthmus.interop.starting import Start, starter
 from isthmus.model.configuration import Configuration
+from isthmus.model.problem import problem_of
 from isthmus.model.survey import ClusterSurvey
 
 _STDOUT = Path("-")
@@ -128,7 +129,7 @@ async def _surveys(configuration: Configuration) -> Mapping[str, ClusterSurvey]:
         if isinstance(answer, ClusterSurvey):
             seen[cluster.alias] = answer
         elif isinstance(answer, ClusterError):
-            console.print(Text(printable(f"Warning: {answer}. {answer.hint}"), style="yellow"))
+            console.print(Text(printable(f"Warning: {problem_of(answer).in_full}"), style="yellow"))
         elif isinstance(answer, BaseException):
             raise answer
     ids = [each.cluster_id for each in seen.values()]

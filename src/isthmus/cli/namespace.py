@@ -190,7 +190,7 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
     for transaction in found.aborted:
         _tell(aborted(transaction))
     if found.problem is not None:
-        _tell(f"members: {found.problem.message}. {found.problem.hint}")
+        _tell(f"members: {found.problem.in_full}")
     _tell_left(found)
     _tell_force(fields["in_force"])
     if dry_run:

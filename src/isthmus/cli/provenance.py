@@ -57,6 +57,6 @@ def provenance(
     else:
         render([each.as_dict() for each in found], output, names=[each.link for each in found])
     for alias, problem in problems.items():
-        console.print(Text(printable(f"{alias}: {problem.message}. {problem.hint}"), style="yellow"))
+        console.print(Text(printable(f"{alias}: {problem.in_full}"), style="yellow"))
     if problems:
         raise typer.Exit(1)

@@ -282,7 +282,7 @@ class StatusScreen(App[None]):
     def _tell_problem(self) -> None:
         here = self._here
         problem = None if here is None else (here[1] or here[0]).problem
-        told = "" if problem is None else printable(f"{problem.message}. {problem.hint}")
+        told = "" if problem is None else printable(problem.in_full)
         self.query_one("#problem", Static).update(told)
 
 

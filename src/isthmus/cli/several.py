@@ -60,7 +60,7 @@ def each_shown(
 
 def _show_one(name: str, found: FoundT | IsthmusError, show: Callable[[FoundT], None]) -> None:
     if isinstance(found, IsthmusError):
-        console.print(Text(printable(f"{name}: {found.error_code}: {found} {found.hint}".strip())))
+        console.print(Text(printable(f"{name}: {found.error_code}: {problem_of(found).in_full}")))
     else:
         show(found)
 
@@ -95,7 +95,8 @@ def each_link(
             if len(names) == 1:
                 raise
             failures.append(error)
-            row |= {"note": f"{error} {error.hint}".strip(), "problem": problem_dict(problem_of(error))}
+            problem = problem_of(error)
+            row |= {"note": problem.in_full, "problem": problem_dict(problem)}
         rows.append(row)
     if output.is_table:
         columns = [column for column in _COLUMNS if parts.get(column.name, column.name)]

@@ -159,7 +159,7 @@ def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
     base: Row = {"link": link.link, "topic": name}
     if not topic.partitions:
         rest: Row = dict.fromkeys([column.name for column in COLUMNS[2:]], "-")
-        why = "-" if topic.problem is None else f"{topic.problem.message}. {topic.problem.hint}"
+        why = "-" if topic.problem is None else topic.problem.in_full
         return [{**base, **rest, "outcome": str(topic.outcome), "why": why}]
     return [{**base, **_row(each)} for each in topic.partitions]
 
@@ -167,7 +167,7 @@ def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
 def _row(each: PartitionTakeover) -> Row:
     fields = each.as_dict()
     shown = {column.name: fields[column.name] for column in COLUMNS[2:-1]}
-    why = [f"{each.problem.message}. {each.problem.hint}"] if each.problem is not None else []
+    why = [each.problem.in_full] if each.problem is not None else []
     if each.gap is not None:
         why.append(f"the source deleted [{each.gap.offset_begin}, {each.gap.offset_end}) before it was copied")
     if each.found is not None and each.found.aborted:

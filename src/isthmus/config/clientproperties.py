@@ -1,4 +1,4 @@
-"""`clusters.<alias>.properties`: the few properties of Kafka's clients that Isthmus's own clients take.
+"""`clusters.<alias>.properties` and `links[].properties`: what Isthmus's own clients take of those of Kafka's clients.
 
 It is a list of what is let through, never of what is kept out: properties of Kafka's clients name classes, files and
 addresses, and whoever may write them all may have code run (CVE-2023-25194, CVE-2024-31141, CVE-2025-27817).
@@ -7,14 +7,17 @@ addresses, and whoever may write them all may have code run (CVE-2023-25194, CVE
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
 
 from isthmus.config.fields import conf_text
 from isthmus.model.cluster import TLS_VERSIONS, ClientProperties
 
+EndOfLink = Literal["source", "target"]
+_SIDES: Final[tuple[EndOfLink, ...]] = ("source", "target")
 PropertyText = Annotated[str, BeforeValidator(conf_text)]
 _OWN_KEYS: Final = {
     "bootstrap.servers": "bootstrap_servers",
@@ -61,6 +64,7 @@ _TAKEN: Final[Mapping[str, tuple[str, Callable[[str], Any], str]]] = {
 }
 """By the name of a property: the field of `ClientProperties`, how it is read, and what it must be."""
 TAKEN_PROPERTIES: Final = tuple(_TAKEN)
+_PLAIN: Final = ClientProperties()
 
 
 def property_problem(name: str, text: str) -> tuple[str, str] | None:
@@ -75,31 +79,53 @@ def property_problem(name: str, text: str) -> tuple[str, str] | None:
     return None
 
 
-def properties_of(written: Mapping[str, str]) -> ClientProperties:
-    """The properties, which have been found sound."""
+def link_property_problem(name: str, text: str) -> tuple[str, str] | None:
+    """The same of a property of a link, which may have a side before its name: `target.send.buffer.bytes`."""
+    problem = property_problem(_bare(name), text)
+    return problem and (problem[0], f"{problem[1]} With source. or target. before its name it is for that side only.")
+
+
+def properties_of(written: Mapping[str, str], beside: ClientProperties = _PLAIN) -> ClientProperties:
+    """The properties, which have been found sound, over those that hold `beside` them."""
     fields = {_TAKEN[name][0]: _TAKEN[name][1](text) for name, text in written.items()}
-    return ClientProperties(**fields)
+    return replace(beside, **fields)
 
 
-def written_properties(properties: ClientProperties) -> dict[str, str]:
-    """The properties as they are written, of those that differ from what they are by themselves."""
-    plain = ClientProperties()
-    found: dict[str, str] = {}
-    for name, (field, _, _) in _TAKEN.items():
-        value = getattr(properties, field)
-        if value == getattr(plain, field):
-            continue
-        if isinstance(value, frozenset):
-            found[name] = ",".join(sorted(value))
-        else:
-            found[name] = f"{round(value * 1000)}" if isinstance(value, float) else str(value)
-    return found
+def side_properties(written: Mapping[str, str], side: EndOfLink, beside: ClientProperties) -> ClientProperties:
+    """Those of a link at one of its sides, over those of the cluster there; what names the side comes first."""
+    both = {name: text for name, text in written.items() if name == _bare(name)}
+    own = {name.removeprefix(f"{side}."): text for name, text in written.items() if name.startswith(f"{side}.")}
+    return properties_of({**both, **own}, beside)
+
+
+def written_properties(properties: ClientProperties, beside: ClientProperties = _PLAIN) -> dict[str, str]:
+    """The properties as they are written, of those that differ from what holds `beside` them."""
+    return {
+        name: _written(getattr(properties, field))
+        for name, (field, _, _) in _TAKEN.items()
+        if getattr(properties, field) != getattr(beside, field)
+    }
+
+
+def _written(value: frozenset[str] | float | None) -> str:
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
+    if value is None:
+        return "-1"
+    return f"{round(value * 1000)}" if isinstance(value, float) else str(value)
+
+
+def _bare(name: str) -> str:
+    for side in _SIDES:
+        if name.startswith(f"{side}."):
+            return name.removeprefix(f"{side}.")
+    return name
 
 
 def _refused(name: str) -> tuple[str, str]:
     for beginning, keys in _OWN_KEYS.items():
         if name == beginning or (beginning.endswith(".") and name.startswith(beginning)):
-            return "has a key of its own", f"Write {keys} of this cluster instead."
+            return "has a key of its own", f"Write {keys} of the cluster instead."
     near = get_close_matches(name, TAKEN_PROPERTIES, n=1, cutoff=0.8)
     meant = f"Did you mean {near[0]}? " if near else ""
     return (

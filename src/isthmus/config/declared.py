@@ -54,7 +54,7 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
     # What follows has one writer, so that reading is what principals have there, unless it is said otherwise.
     written["access"] = {"policy": AccessPolicy.READ_ONLY.value} if "principal" in kinds else {}
     for key, value in declaration.settings.items():
-        *way, last = key.split(".")
+        *way, last = key.split(".", 1) if key.startswith("properties.") else key.split(".")
         place: Any = written
         for name in way:
             place = place.setdefault(name, {}) if isinstance(place, dict) else None

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from isthmus.config.beside import MetricsSection
-from isthmus.config.clientproperties import property_problem
+from isthmus.config.clientproperties import link_property_problem, property_problem
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import group_naming_of, names_of, naming_of
 from isthmus.config.problems import Mistake, nearest
@@ -72,6 +72,9 @@ def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
 
 def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
     """Contradictions within one link, wherever it is written."""
+    for name, text in link.properties.items():
+        if (problem := link_property_problem(name, text)) is not None:
+            yield Mistake((*path, "properties", name), *problem)
     yield from _reserved((*path, "topics", "include"), link.topics.include)
     yield from _start((*path, "topics", "start"), link.topics)
     yield from _remote((*path, "topics", "remote"), link.topics)
@@ -130,12 +133,6 @@ def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
 def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
     if topics.remote == "copy":
         return
-    if topics.offsets == "same":
-        yield Mistake(
-            path,
-            f"is {topics.remote}, and the same offsets begin where the source begins",
-            "Set topics.offsets: mapped (or auto, which maps topics with a remote tier) to leave what is in the tier.",
-        )
     if topics.start != "earliest":
         yield Mistake(
             path,

@@ -33,7 +33,7 @@ from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.link import DataGapPolicy, Limits
+from isthmus.model.link import DataGapPolicy, DivergencePolicy, Limits
 from isthmus.model.offsetscopy import SECRET_CHARACTERS_MIN
 
 _GROUPS: Final = GroupSettings()
@@ -234,6 +234,13 @@ class LinkSection(Section):
         None, description="Which of the source's `logins` the link has there; without it, the cluster's own."
     )
     target_login: Name | None = Field(None, description="Which of the target's `logins` it has there.")
+    properties: dict[str, PropertyText] = Field(
+        {},
+        description=(
+            "Properties of Kafka's clients for this link alone, in place of those of its clusters: the same "
+            "names, for one side only with `source.` or `target.` before them, such as `target.send.buffer.bytes`."
+        ),
+    )
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
@@ -245,6 +252,13 @@ class LinkSection(Section):
         description=(
             "What happens to a partition whose source deleted records before they were copied: "
             "stop it, or record the gap and continue behind it."
+        ),
+    )
+    on_divergence: DivergencePolicy = Field(
+        "stop",
+        description=(
+            "What happens to a topic whose source lost records that were copied (unclean leader election): stop its "
+            "partitions, or recover it as `isthmus link recover` does (docs/recovery.md)."
         ),
     )
     compaction_holes_max: Annotated[int, Field(ge=0)] = Field(

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from isthmus.config.beside import AccessSection, ConfigsSection
-from isthmus.config.clientproperties import properties_of
+from isthmus.config.clientproperties import EndOfLink, properties_of, side_properties
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.naming import group_naming_of, names_of, naming_of
@@ -241,11 +241,10 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
 
     :raises ConfigError: A cluster lacks the login that the link has there.
     """
-    client_id = section.client_id or f"{CLIENT_ID}-{section.name}"
     return Link(
         name=section.name,
-        source=replace(source.logged_in(section.source_login or ""), client_id=client_id),
-        target=replace(target.logged_in(section.target_login or ""), client_id=client_id),
+        source=_end(section, "source", source.logged_in(section.source_login or "")),
+        target=_end(section, "target", target.logged_in(section.target_login or "")),
         topics=TopicSettings(
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
@@ -262,10 +261,20 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
             bytes_in_flight=section.limits.bytes_in_flight,
         ),
         on_data_gap=section.on_data_gap,
+        on_divergence=section.on_divergence,
         compaction_holes_max=section.compaction_holes_max,
         transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,
         mm2=_mirror_maker(section.mm2),
+    )
+
+
+def _end(section: LinkSection, side: EndOfLink, cluster: Cluster) -> Cluster:
+    """A cluster as the link is connected to it."""
+    return replace(
+        cluster,
+        client_id=section.client_id or f"{CLIENT_ID}-{section.name}",
+        properties=side_properties(section.properties, side, cluster.properties),
     )
 
 

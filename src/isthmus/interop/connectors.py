@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.errors import ConfigError
+from isthmus.interop.clients import CLIENTS, PASSED
 from isthmus.interop.deployment import Deployment, Flow, Impact, MirrorConnector, Notice, Setting, Settings
 from isthmus.interop.equivalents import PATH_OF_CLASSES
 
@@ -87,7 +88,7 @@ class _Merging:
             client = rest.partition(".")[0]
             if side in _SIDES and rest.startswith("cluster.") and rest != "cluster.alias":
                 self._in_cluster(pair[_SIDES.index(side)], rest.removeprefix("cluster."), setting)
-            elif side in _SIDES and client in ("consumer", "producer", "admin"):
+            elif side in _SIDES and client in CLIENTS and rest.partition(".")[2] not in PASSED:
                 self._in_cluster(pair[_SIDES.index(side)], rest, setting)
             else:
                 self._in_flow(placed, key, setting)

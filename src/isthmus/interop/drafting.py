@@ -53,10 +53,7 @@ def draft_of(
     clusters = {alias: _cluster(alias, deployment, gathering) for alias in deployment.clusters}
     flows = {(flow.source, flow.target): flow for flow in deployment.flows}
     names = link_names(flows)
-    links = [
-        link_draft(flow, names[pair], deployment.clusters[flow.source], offsets, gathering)
-        for pair, flow in flows.items()
-    ]
+    links = [link_draft(flow, names[pair], deployment.clusters, offsets, gathering) for pair, flow in flows.items()]
     _tell_circles(flows, links, gathering)
     if offsets is not OffsetsChoice.SAME and not takes_over:
         todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."

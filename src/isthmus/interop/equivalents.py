@@ -64,6 +64,26 @@ def seconds(text: str) -> float:
     return float(number)
 
 
+def whole_number(text: str) -> int:
+    """A number of 0 or more.
+
+    :raises ValueError: It is none.
+    """
+    if not text.strip().isdecimal():
+        raise ValueError("must be a whole number of 0 or more")
+    return int(text)
+
+
+def side(text: str) -> str:
+    """One end of a flow.
+
+    :raises ValueError: It is none.
+    """
+    if text.strip() not in ("source", "target"):
+        raise ValueError("must be source or target")
+    return text.strip()
+
+
 def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
     """The value, read, is written under a path of the link."""
     return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
@@ -100,12 +120,12 @@ def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector
 
 _CREATION: Final = "A topic gets the source's configuration when Isthmus creates it; later changes are not followed"
 _OWN_REPLICAS: Final = unneeded("internal topics get as many replicas as the brokers give by default")
-_NO_OFFSET_SYNCS: Final = unneeded("the ledger has an exact map of offsets, where it needs one")
 _NO_WORKER: Final = unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
 _NO_CONVERTER: Final = lost(
     "Isthmus copies batches as the bytes they are and converts nothing",
     off="org.apache.kafka.connect.converters.ByteArrayConverter",
 )
+_OWN_METRICS: Final = unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
 _OWN_CLIENT: Final = unneeded(
     "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
 )
@@ -158,10 +178,10 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "emit.checkpoints.enabled": handled(),
     "emit.checkpoints.interval.seconds": becomes("mm2.checkpoints_interval_s", seconds),
     "checkpoints.topic.replication.factor": _OWN_REPLICAS,
-    "emit.offset-syncs.enabled": _NO_OFFSET_SYNCS,
-    "offset-syncs.topic.location": _NO_OFFSET_SYNCS,
-    "offset-syncs.topic.replication.factor": _NO_OFFSET_SYNCS,
-    "offset.lag.max": _NO_OFFSET_SYNCS,
+    "emit.offset-syncs.enabled": handled(),
+    "offset-syncs.topic.location": handled(),
+    "offset-syncs.topic.replication.factor": _OWN_REPLICAS,
+    "offset.lag.max": handled(),
     # How records travel.
     "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
     "consumer.isolation.level": changed(
@@ -183,8 +203,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "transaction.boundary": unneeded("every record is copied exactly once in any case"),
     "transaction.boundary.interval.ms": unneeded("every record is copied exactly once in any case"),
     "forwarding.admin.class": lost("topics are created by requests to the target, and by nothing else"),
-    "add.source.alias.to.metrics": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
-    "metric.names.formats": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "add.source.alias.to.metrics": _OWN_METRICS,
+    "metric.names.formats": _OWN_METRICS,
     "dedicated.mode.enable.internal.rest": _NO_WORKER,
     "group.id": _NO_WORKER,
 }
@@ -207,7 +227,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "header.converter.": _NO_CONVERTER,
     "topic.creation.": lost(_CREATION),
     "errors.": unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
-    "metric": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "metric": _OWN_METRICS,
     "offset.storage.": _NO_WORKER,
     "offsets.storage.": _NO_WORKER,
     "config.storage.": _NO_WORKER,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from isthmus.interop.clients import flow_equivalent, is_known_client_setting
 from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
 from isthmus.interop.equivalents import (
     ALIASES,
@@ -15,9 +16,11 @@ from isthmus.interop.equivalents import (
     PATH_OF_CLASSES,
     Equivalent,
     Fate,
-    equivalent_of,
+    side,
     truth,
+    whole_number,
 )
+from isthmus.interop.flowclients import flow_properties
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import NameList, group_names, merged, topic_names
 from isthmus.interop.references import escaped
@@ -40,6 +43,8 @@ GROUPS_EXCLUDE: Final = "console-consumer-.*, connect-.*, __.*"
 """What MirrorMaker 2 has where its lists are not written."""
 _RESETS: Final = ("source.consumer.auto.offset.reset", "consumer.auto.offset.reset")
 RESETS_OF_CLUSTER: Final = ("consumer.auto.offset.reset", "auto.offset.reset")
+_OFFSET_SYNCS: Final = ("emit.offset-syncs.enabled", "offset-syncs.topic.location")
+_WRITE_SYNCS: Final = "If programs read them, set mm2.offset_syncs: source, where MirrorMaker 2 has them, or target."
 _PLACES: Final = {
     "topics": "topics.include",
     "topics.exclude": "topics.exclude",
@@ -74,18 +79,22 @@ class LinkDraft:
         section[last] = value
 
 
-def link_draft(flow: Flow, name: str, source: Settings, offsets: OffsetsChoice, gathering: Gathering) -> LinkDraft:
-    """The link that does what a flow does. `source` are the settings of the cluster it reads from.
+def link_draft(
+    flow: Flow, name: str, clusters: Mapping[str, Settings], offsets: OffsetsChoice, gathering: Gathering
+) -> LinkDraft:
+    """The link that does what a flow does. `clusters` are the settings of all of them, by alias.
 
     :raises ConfigError: A value is none that MirrorMaker 2 could use.
     """
-    return _Translation(flow, name, source, offsets, gathering).draft()
+    return _Translation(flow, name, clusters, offsets, gathering).draft()
 
 
 class _Translation:
-    def __init__(self, flow: Flow, name: str, source: Settings, offsets: OffsetsChoice, gathering: Gathering) -> None:
+    def __init__(
+        self, flow: Flow, name: str, clusters: Mapping[str, Settings], offsets: OffsetsChoice, gathering: Gathering
+    ) -> None:
         self._flow = flow
-        self._source = source
+        self._clusters = clusters
         self._offsets = offsets
         self._gathering = gathering
         self._settings = self._renamed(flow.settings)
@@ -95,8 +104,10 @@ class _Translation:
         self._topics()
         self._groups()
         self._beside()
+        treated = self._properties()
         for key, setting in self._settings.items():
-            self._treat(key, setting)
+            if key not in treated:
+                self._treat(key, setting)
         for key, equivalent in EQUIVALENTS.items():
             if equivalent.default and key not in self._settings:
                 self._treat_default(key, equivalent)
@@ -145,7 +156,7 @@ class _Translation:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
             self._gathering.tell(
                 Impact.CHANGED,
-                "topics.exclude",
+                self._unwritten("topics.exclude"),
                 "it is not written, so the default of Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
                 "If yours is older, add /.*[-.]internal/ to topics.exclude.",
             )
@@ -186,7 +197,8 @@ class _Translation:
     def _start(self) -> str:
         """Where copying begins, "" for the beginning."""
         given = [self._settings[key] for key in _RESETS if key in self._settings]
-        given += [self._source[key] for key in RESETS_OF_CLUSTER if key in self._source]
+        source = self._clusters[self._flow.source]
+        given += [source[key] for key in RESETS_OF_CLUSTER if key in source]
         if not given or self._gathering.known(given[0]).strip().lower() == "earliest":
             return ""
         if self._gathering.known(given[0]).strip().lower() == "latest" and self._offsets is not OffsetsChoice.SAME:
@@ -197,6 +209,13 @@ class _Translation:
             why = "only earliest and latest say where Isthmus begins"
         self._gathering.tell(Impact.CHANGED, given[0], why, "Set topics.start, which takes a point in time as well.")
         return ""
+
+    def _properties(self) -> frozenset[str]:
+        """Put what the flow says about its clients; the keys that are dealt with."""
+        properties, treated = flow_properties(self._flow, self._clusters, self._gathering)
+        if properties:
+            self._made.section["properties"] = properties
+        return treated
 
     def _groups(self) -> None:
         if not self._truth("sync.group.offsets.enabled", False) or not self._has(MirrorConnector.CHECKPOINT):
@@ -230,7 +249,7 @@ class _Translation:
         elif "sync.topic.acls.enabled" not in self._settings and self._has(MirrorConnector.SOURCE):
             why = "MirrorMaker 2 carries access rules by default, where both clusters have an authorizer"
             todo = "To have them carried set access.policy: read-only (docs/access.md)."
-            self._gathering.tell(Impact.LOST, "sync.topic.acls.enabled", why, todo, value="true")
+            self._gathering.tell(Impact.LOST, self._unwritten("sync.topic.acls.enabled"), why, todo, value="true")
         self._internal_topics()
 
     def _internal_topics(self) -> None:
@@ -239,21 +258,46 @@ class _Translation:
             "heartbeats": MirrorConnector.HEARTBEAT,
             "checkpoints": MirrorConnector.CHECKPOINT,
         }
+        self._offset_syncs()
         for topic, connector in writes.items():
             key = f"emit.{topic}.enabled"
             if not self._truth(key, True) or not self._has(connector):
                 continue
-            why, todo = "", ""
-            if self._separator() in self._flow.source + self._flow.target:
-                why = "an alias holds the separator, so that the names of such topics would not tell it"
-                todo = "Give the cluster another alias."
-            elif topic == "checkpoints" and "groups" not in self._made.section:
+            why, todo = self._ambiguity()
+            if not why and topic == "checkpoints" and "groups" not in self._made.section:
                 why = "checkpoints are written for the groups that a link carries, and this one carries none"
                 todo = "Name them in groups.include and set mm2.checkpoints: true."
             if why:
-                self._gathering.tell(Impact.LOST, key, why, todo, value="true")
+                self._gathering.tell(Impact.LOST, self._unwritten(key), why, todo, value="true")
             else:
                 self._made.put(f"mm2.{topic}", True)
+
+    def _ambiguity(self) -> tuple[str, str]:
+        """Why there can be no topics of MirrorMaker 2, if there cannot, and what to do."""
+        if self._separator() not in self._flow.source + self._flow.target:
+            return "", ""
+        why = "an alias holds the separator, so that the names of such topics would not tell it"
+        return why, "Give the cluster another alias."
+
+    def _offset_syncs(self) -> None:
+        """Pairs of offsets, if the file asks for them; MirrorMaker 2 has them by default, for its own checkpoints."""
+        keys = [key for key in _OFFSET_SYNCS if key in self._settings]
+        if not self._truth("emit.offset-syncs.enabled", True) or not self._has(MirrorConnector.SOURCE):
+            return
+        why, todo = self._ambiguity()
+        if not keys:
+            why = "MirrorMaker 2 writes pairs of offsets by default, for checkpoints; those of Isthmus need none"
+            key = self._settings.get("offset.lag.max", self._unwritten(_OFFSET_SYNCS[0]))
+            self._gathering.tell(Impact.UNNEEDED, key, why, _WRITE_SYNCS)
+        elif why:
+            self._gathering.tell(Impact.LOST, self._settings[keys[0]], why, todo)
+        else:
+            self._made.put("mm2.offset_syncs", self._place() if _OFFSET_SYNCS[1] in self._settings else "source")
+            if "offset.lag.max" in self._settings:
+                self._made.put("mm2.offset_lag_max", self._read("offset.lag.max", whole_number))
+
+    def _place(self) -> str:
+        return str(self._read(_OFFSET_SYNCS[1], side))
 
     def _held(self, path: KeyPath, include: NameList, why: str) -> list[str]:
         """The patterns, or none: rather nothing is copied than what MirrorMaker 2 leaves out."""
@@ -281,11 +325,16 @@ class _Translation:
             todo = f"Say it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
             self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
 
+    def _unwritten(self, key: str) -> str:
+        """How a setting is called that this flow lacks: with the flow where another one has it."""
+        is_elsewhere = any(key in flow.settings for flow in self._gathering.deployment.flows)
+        return f"{self._flow.name}.{key}" if is_elsewhere and key not in self._settings else key
+
     def _has(self, connector: MirrorConnector) -> bool:
         return connector in self._flow.connectors
 
     def _treat(self, key: str, setting: Setting) -> None:
-        equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else equivalent_of(key)
+        equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else flow_equivalent(key)
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
             todo = "Correct it if it is misspelt, and import again; else leave it out."
@@ -298,7 +347,7 @@ class _Translation:
         }:
             if "true" in equivalent.off | {equivalent.default}:
                 self._truth(key, True)
-            value = "" if key not in EQUIVALENTS else setting.value
+            value = setting.value if is_known_client_setting(key) else ""
             self._gathering.tell(equivalent.impact, setting, equivalent.why, equivalent.todo, value=value)
 
     def _treat_default(self, key: str, equivalent: Equivalent) -> None:
@@ -308,7 +357,8 @@ class _Translation:
             self._made.put(equivalent.path, equivalent.read(equivalent.default))
         else:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
-            self._gathering.tell(equivalent.impact, key, why, equivalent.todo, value=equivalent.default)
+            told = self._unwritten(key)
+            self._gathering.tell(equivalent.impact, told, why, equivalent.todo, value=equivalent.default)
 
 
 def _listed(patterns: Iterable[str]) -> list[str]:

@@ -15,7 +15,12 @@ TARGET: Final = "target"
 SEMANTICS: Final = "semantics/"
 """Of the cluster whose id follows: what it can keep, as the handshake found."""
 ASYNC: Final = "async"
-_ACROSS: Final = {"source_login": "target_login", "target_login": "source_login"}
+_ACROSS: Final = {
+    "source_login": "target_login",
+    "target_login": "source_login",
+    "properties.source.": "properties.target.",
+    "properties.target.": "properties.source.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +71,8 @@ class Declaration(Declarable):
 
     @property
     def reversed_settings(self) -> Mapping[str, Any]:
-        """Those of a link in the other direction: each cluster keeps the login that the link has there."""
-        return {_ACROSS.get(name, name): value for name, value in self.settings.items()}
+        """Those of a link in the other direction: each cluster keeps its login and properties."""
+        return {_across(name): value for name, value in self.settings.items()}
 
     @property
     def semantics(self) -> Mapping[str, Any]:
@@ -118,3 +123,11 @@ def _map_of(text: str) -> NamespaceMap:
 
 def _namespace(kind: NamespaceKind, prefix: str, is_exact: bool) -> Namespace:
     return Namespace(kind=kind, prefix=prefix, is_exact=is_exact)
+
+
+def _across(name: str) -> str:
+    """A setting of the other direction that says of the same cluster what this one says."""
+    for one, other in _ACROSS.items():
+        if name == one or (one.endswith(".") and name.startswith(one)):
+            return f"{other}{name.removeprefix(one)}"
+    return name

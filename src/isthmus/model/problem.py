@@ -18,6 +18,11 @@ class Problem:
     hint: str = ""
     code: str = ""
 
+    @property
+    def in_full(self) -> str:
+        """The sentence and what to do, on one line."""
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
 
 def problem_of(error: IsthmusError) -> Problem:
     """An error as the reason why something cannot be done."""

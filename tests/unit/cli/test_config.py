@@ -45,6 +45,7 @@ def test_shown_configuration_can_be_read_again() -> None:
         SMALLEST,
         SMALLEST.replace("topics:", "mm2: {offset_syncs: source, heartbeats: true}, topics:"),
         SMALLEST + trees,
+        SMALLEST.replace("topics:", "properties: {send.buffer.bytes: 65536, source.send.buffer.bytes: -1}, topics:"),
         SMALLEST.replace("bootstrap_servers", f"{properties}bootstrap_servers", 1),
     ):
         configuration = config.parse(text)

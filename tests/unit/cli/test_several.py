@@ -48,4 +48,4 @@ def test_people_read_each_result_and_each_failure(capsys: pytest.CaptureFixture[
     """Results as they come on stdout, failures with code and hint on stderr."""
     with pytest.raises(typer.Exit):
         _each(["a", "b"], OutputFormat.TABLE)
-    assert "b: ISTH-GATE: b lags Wait." in capsys.readouterr().err
+    assert "b: ISTH-GATE: b lags. Wait." in capsys.readouterr().err

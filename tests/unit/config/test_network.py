@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -132,6 +133,34 @@ def test_properties_that_are_not_taken(written: str, says: str) -> None:
     assert "secret" not in f"{told.value.message} {told.value.hint}"
 
 
+def test_properties_of_a_link() -> None:
+    """They take the place of its clusters' for its connections alone, at one side if they say so."""
+    written = "properties: {send.buffer.bytes: 65536, source.send.buffer.bytes: -1, target.receive.buffer.bytes: 4096}"
+    configuration = configured("properties: {send.buffer.bytes: 1024, receive.buffer.bytes: 2048}", written)
+    link = configuration.link("a-b")
+
+    assert link.source.properties == ClientProperties(receive_buffer_bytes=2048)
+    assert link.target.properties == ClientProperties(send_buffer_bytes=65536, receive_buffer_bytes=4096)
+    assert configuration.cluster("a").properties.send_buffer_bytes == 1024
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("source.sasl.jaas.config: secret", "has a key of its own.*\n.*Write security.username and security.password"),
+        ("both.send.buffer.bytes: secret", "is not taken by Isthmus's clients.*\n.*Taken are.*source. or target."),
+        ("target.send.buffer.bytes: secret", "must be a number from 1024"),
+    ],
+)
+def test_properties_that_a_link_does_not_take(written: str, says: str) -> None:
+    """What a cluster does not take no link takes either, at neither side."""
+    with pytest.raises(ConfigError) as told:
+        configured("client_id: me", f"properties: {{{written}}}")
+    assert told.value.field == f"links[0].properties.{written.partition(':')[0]}"
+    assert re.search(says, f"{told.value.message}\n{told.value.hint}", re.DOTALL)
+    assert "secret" not in f"{told.value.message} {told.value.hint}"
+
+
 LOGINS = "logins: {mirror: {bootstrap_servers: 'a:2', security: {mechanism: PLAIN, username: m, password: sesame}}}"
 
 
@@ -157,6 +186,18 @@ def test_a_declared_link_names_its_logins() -> None:
         declared_link(declared, other, known)
     assert "of whoever runs the link" in told.value.hint
     assert declared.reversed_settings == {"target_login": "mirror"}
+
+
+def test_a_declared_link_has_properties() -> None:
+    """They are set one by one, and change sides when the link is reversed."""
+    settings = {f"{SETTINGS}properties.source.send.buffer.bytes": 4096, f"{SETTINGS}properties.receive.buffer.bytes": 1}
+    declared = Declaration(name="a-b", registers=changed((), settings, Author(by="me", at_ms=1, where="cluster")))
+    ends = configured("client_id: me").clusters
+    with pytest.raises(ConfigError, match=r"link a-b: properties\.receive\.buffer\.bytes must be a number from 1024"):
+        declared_link(declared, *ends)
+    sound = replace(declared, registers=tuple(each for each in declared.registers if each.said != 1))
+    assert declared_link(sound, *ends).source.properties == ClientProperties(send_buffer_bytes=4096)
+    assert sound.reversed_settings == {"properties.target.send.buffer.bytes": 4096}
 
 
 @pytest.mark.parametrize(

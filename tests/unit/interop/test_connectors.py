@@ -10,6 +10,7 @@ import pytest
 from isthmus import config
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact, MirrorConnector
+from isthmus.model.cluster import ClientProperties
 from isthmus.model.naming import MirrorMakerNaming
 from tests.unit.interop.samples import CONNECTORS, Bench, about, configured, imported, read
 
@@ -72,10 +73,19 @@ def test_only_what_runs_is_missed() -> None:
 
 def test_clients_of_a_side_belong_to_its_cluster() -> None:
     """source.consumer says how the source is read, target.producer how the target is written."""
-    settings = {"source.consumer.security.protocol": "SSL", "source.consumer.auto.offset.reset": "latest"}
-    (link,) = configured(imported(json.dumps(source(**settings)))).links
+    settings = {
+        "source.consumer.security.protocol": "SSL",
+        "source.consumer.auto.offset.reset": "latest",
+        "source.consumer.receive.buffer.bytes": 65536,
+        "producer.override.send.buffer.bytes": 131072,
+    }
+    configuration = configured(imported(json.dumps(source(**settings))))
+    (link,) = configuration.links
 
     assert link.source.security.protocol == "SSL"
+    # Of one connector, so of its link alone.
+    assert (link.source.properties.receive_buffer_bytes, link.target.properties.send_buffer_bytes) == (65536, 131072)
+    assert {each.properties for each in configuration.clusters} == {ClientProperties()}
     assert link.target.security.protocol == "PLAINTEXT"
     assert link.topics.start == -1
 

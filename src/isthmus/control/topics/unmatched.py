@@ -80,7 +80,7 @@ def warnings(
 def tell_unmatched(link: Link, problems: Sequence[Problem]) -> None:
     """Say while a link runs what of its configuration matches nothing."""
     for problem in problems:
-        _log.warning("%s: %s. %s", link.name, problem.message, problem.hint)
+        _log.warning("%s: %s", link.name, problem.in_full)
 
 
 def missing(name: str, link: Link, names: Collection[str]) -> Problem:

@@ -9,7 +9,7 @@ import pytest
 
 from isthmus.control.running.following import change_of
 from isthmus.model.access import AccessPolicy, AccessSettings
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
@@ -64,6 +64,7 @@ def test_what_selects_and_limits_is_followed(written: Link, followed: tuple[str,
         (groups(naming=PrefixNaming(target_prefix="x-")), ("groups.naming",)),
         (replace(LINK, source=NORTH), ("source",)),
         (replace(LINK, target=replace(WEST, bootstrap_servers=("other:1",))), ("target",)),
+        (replace(LINK, target=replace(WEST, properties=ClientProperties(send_buffer_bytes=4096))), ("target",)),
     ],
 )
 def test_what_makes_a_link_another_waits_for_its_next_start(written: Link, waiting: tuple[str, ...]) -> None:
