@@ -307,6 +307,12 @@ def test_each_client_of_a_flow_is_at_its_side(prefix: str, sides: tuple[str, ...
     assert {side for side, end in ends.items() if end.properties.send_buffer_bytes == 4096} == set(sides)
 
 
+def test_other_rights_are_told_where_there_is_a_login() -> None:
+    """What the user of MirrorMaker 2 may do is not all that Isthmus needs."""
+    assert "acls generate" in about(imported(pair(*LOGIN)), "access rules").todo
+    assert "access rules" not in keys(imported(pair()), Impact.CHANGED)
+
+
 def test_protocols_are_read_in_any_case() -> None:
     """As MirrorMaker 2 reads them."""
     assert configured(imported(pair("a.security.protocol = ssl"))).cluster("a").security.protocol == "SSL"
