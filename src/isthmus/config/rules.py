@@ -133,12 +133,6 @@ def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
 def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
     if topics.remote == "copy":
         return
-    if topics.offsets == "same":
-        yield Mistake(
-            path,
-            f"is {topics.remote}, and the same offsets begin where the source begins",
-            "Set topics.offsets: mapped (or auto, which maps topics with a remote tier) to leave what is in the tier.",
-        )
     if topics.start != "earliest":
         yield Mistake(
             path,

@@ -11,6 +11,7 @@
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     known/@ID                     another cluster, as it was seen last
+    known-names/east-west/@ID     what it had of the link's namespaces then
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
     allowance/flights.ams.2       how far it may go before more is stated; at its source
@@ -52,7 +53,7 @@ from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
@@ -67,6 +68,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import Receipt
+from isthmus.model.topic import LeftInTier
 from isthmus.model.translation import MappedRange
 
 SCHEMA_VERSION: Final = 1
@@ -101,7 +103,8 @@ class TopicDocument(DocumentOfLink):
     """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
-    `is_mapped` says that records got other offsets at the target: `MapDocument` has which.
+    `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
+    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -114,6 +117,7 @@ class TopicDocument(DocumentOfLink):
     problem: Problem | None = None
     ended: tuple[EndedPartition, ...] = ()
     is_mapped: bool = False
+    left: tuple[LeftInTier, ...] = ()
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)
@@ -287,6 +291,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         DeclarationDocument,
         NamespaceDocument,
         KnownClusterDocument,
+        KnownNamesDocument,
         ProvenanceDocument,
         RecoveryClaimDocument,
         RecoveryDocument,
@@ -349,6 +354,7 @@ def _fields(key: str, value: bytes) -> Any:
 _OTHERS = (
     DeclarationDocument,
     KnownClusterDocument,
+    KnownNamesDocument,
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,

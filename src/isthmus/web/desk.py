@@ -160,6 +160,7 @@ def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
         "namespaces": [{"kind": each.kind, "map": str(each)} for each in link.namespaces],
         "limits": limits_of(link),
         "on_data_gap": link.on_data_gap,
+        "on_divergence": link.on_divergence,
         "aborted": str(link.transactions.aborted),
     }
 

@@ -137,6 +137,13 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.cluster(cluster) as known:
             return dict((await known.describe()).as_dict())
 
+    @router.get(
+        "/clusters/{cluster}/last-known", tags=["clusters"], summary="A cluster as others remember it; it is not asked"
+    )
+    async def read_last_known(cluster: str) -> Json:
+        async with desk.cluster(cluster) as administration:
+            return (await administration.last_known()).as_dict()
+
     @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
     async def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None

@@ -213,6 +213,33 @@ def test_what_the_source_lost_or_deleted_is_kept(
     assert [told(each) for each in log_of(east, unclean)[17:]] == aside
     asyncio.run(caught_up(only, spark))
     assert log_of(west, unclean) == log_of(east, unclean)
+    what_the_source_lost_is_recovered_by_itself(east, west, topic("by-itself"), spark)
+
+
+def what_the_source_lost_is_recovered_by_itself(
+    east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """A link that says so brings a topic back while it runs, sets aside what only the target has, and goes on."""
+    lost(east, west, name)
+    only = link_between(east, west, name, name)
+    only = replace(only, links=(replace(only.links[0], on_divergence="recover"),))
+
+    async def is_at(end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        before = await topic_id(west, name)
+        async with running(only, spark) as run:
+            await run.until(lambda: is_at(17))
+            await asyncio.to_thread(topics.produce, east, name, records(3, begin=200))
+            await run.until(lambda: is_at(20))
+            await run.until(lambda: run.links[0].topics[0].state is LaneState.ACTIVE)
+        assert await topic_id(west, name) != before
+
+    asyncio.run(scenario())
+    assert log_of(west, name) == log_of(east, name)
+    aside = [told(each) for each in log_of(west, quarantine_of(name)) if kind_of(each) == b"diverged"]
+    assert [value for _, value, _ in aside] == [b"%d" % n for n in range(12, 20)]
 
 
 def test_an_old_source_follows_the_new_one(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import author, check_maps, declare
+from isthmus.control.links.attaching import author, check_maps, check_prefix, declare
 from isthmus.control.links.declared import Declarations, Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -115,6 +115,11 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
+        async with self._open() as (declarations, declared):
+            source = declared.alias_of(_known(declared, name).source)
+            if source is not None and declared.is_there(source):
+                for each in maps:
+                    await check_prefix(declarations.client(source), each.source)
         return await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
 
     async def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
@@ -228,6 +233,8 @@ class AsyncDeclaredLinks:
                 **{f"{SETTINGS}{key}": value for key, value in settings.items()},
             }
             _check_new(known, values)
+            for each in set(maps).difference(known.maps):
+                await check_prefix(declarations.client(source), each.source)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
             if validate:

@@ -17,6 +17,7 @@ from isthmus.control.links.declared import Declarations
 from isthmus.control.running.following import Following, Reread
 from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.recovering import SelfRecovery
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.supervisor import Supervisor, Takes
 from isthmus.control.running.workers import Workers
@@ -63,6 +64,7 @@ class Controller:
         takes: Takes | None = None,
     ) -> None:
         self.timings = configuration.timings
+        self._configuration = configuration
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -89,7 +91,8 @@ class Controller:
         self._workers.start()
         with self._signals():
             self._links.start()
-            beside = [asyncio.create_task(work) for work in (self._follow(), self._count_slots(), self._remember())]
+            works = (self._follow(), self._count_slots(), self._remember(), self._recover())
+            beside = [asyncio.create_task(work) for work in works]
             arrivals: dict[str, Arrival] = {}
             try:
                 arrivals = await self._until_done()
@@ -178,6 +181,13 @@ class Controller:
             await remember(links, self._links.declared)
             # What comes first waits for links to begin.
             await asyncio.sleep(KNOWN_S if links else _SOON_S)
+
+    async def _recover(self) -> None:
+        """Bring topics back whose source lost records, of the links that say so."""
+        recovery = SelfRecovery(self._configuration)
+        while True:
+            await asyncio.sleep(_SOON_S)
+            await recovery.keep(self._links.at_work, self._progress())
 
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
