@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from isthmus.control.pool import ClusterPool
+from isthmus.control.answers import ClusterPool
 
 KEPT_S: Final = 60.0
 """For so long after the last request its connections are kept for the next."""
