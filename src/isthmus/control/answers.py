@@ -7,7 +7,7 @@ from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan,
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.sealing import KEY_BYTES
-from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.links.declared import DeclaredLink, DeclaredTree
 from isthmus.control.links.filtering import FILTERS, Filters, patterns
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.pausing import Resumed
@@ -30,6 +30,7 @@ __all__ = [
     "AsyncAdministration",
     "AsyncNamespaces",
     "DeclaredLink",
+    "DeclaredTree",
     "DistributorTarget",
     "Filters",
     "GroupDrill",

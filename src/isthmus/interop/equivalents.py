@@ -64,14 +64,20 @@ def seconds(text: str) -> float:
     return float(number)
 
 
-def whole_number(text: str) -> int:
-    """A number of 0 or more.
+def records(text: str) -> int:
+    """A number of records; below 0 is as 0.
 
     :raises ValueError: It is none.
     """
-    if not text.strip().isdecimal():
-        raise ValueError("must be a whole number of 0 or more")
-    return int(text)
+    try:
+        return max(0, int(text.strip()))
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def defaults_from(text: str) -> str:
+    """A side; to MirrorMaker 2 whatever is not the source is the target."""
+    return "source" if text.strip() == "source" else "target"
 
 
 def side(text: str) -> str:
@@ -158,7 +164,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
         "Say by configs.exclude which ones are each cluster's own business.",
         off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
     ),
-    "use.defaults.from": becomes("configs.use_defaults_from", str.strip),
+    "use.defaults.from": becomes("configs.use_defaults_from", defaults_from),
     "use.incremental.alter.configs": unneeded("configurations are always changed one by one"),
     "sync.topic.acls.enabled": handled(),
     "sync.topic.acls.interval.seconds": becomes("access.interval_s", seconds),

@@ -16,9 +16,9 @@ from isthmus.interop.equivalents import (
     PATH_OF_CLASSES,
     Equivalent,
     Fate,
+    records,
     side,
     truth,
-    whole_number,
 )
 from isthmus.interop.flowclients import flow_properties
 from isthmus.interop.gathering import Gathering
@@ -138,7 +138,7 @@ class _Translation:
         try:
             return read(self._gathering.known(setting))
         except ValueError as error:
-            hint = "Correct it; MirrorMaker 2 refuses it as well."
+            hint = "Correct it, and import again."
             raise self._gathering.refusal(setting, str(error), hint) from None
 
     def _topics(self) -> None:
@@ -294,7 +294,7 @@ class _Translation:
         else:
             self._made.put("mm2.offset_syncs", self._place() if _OFFSET_SYNCS[1] in self._settings else "source")
             if "offset.lag.max" in self._settings:
-                self._made.put("mm2.offset_lag_max", self._read("offset.lag.max", whole_number))
+                self._made.put("mm2.offset_lag_max", self._read("offset.lag.max", records))
 
     def _place(self) -> str:
         return str(self._read(_OFFSET_SYNCS[1], side))

@@ -33,11 +33,11 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SEMANTICS, SETTINGS, Declaration, attachment
+from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.known import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
-from isthmus.model.registers import DELETED
+from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy

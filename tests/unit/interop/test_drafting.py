@@ -156,6 +156,7 @@ def test_a_default_is_told_of_the_flow_that_has_it() -> None:
         ((), SyncsPlace.OFF, 100),
         (("emit.offset-syncs.enabled = true", "offset.lag.max = 0"), SyncsPlace.SOURCE, 0),
         (("offset-syncs.topic.location = target",), SyncsPlace.TARGET, 100),
+        (("offset-syncs.topic.location = source", "offset.lag.max = -1"), SyncsPlace.SOURCE, 0),
         (("emit.offset-syncs.enabled = false", "offset-syncs.topic.location = target"), SyncsPlace.OFF, 100),
     ],
 )
@@ -229,6 +230,8 @@ def test_what_is_kept_alike_beside_the_data_is_taken_over() -> None:
         "retention*",
     ]
     assert (link.configs.use_defaults_from, link.configs.interval_s) == ("source", 30.0)
+    other = configured(imported(pair("use.defaults.from = elsewhere"))).links[0]
+    assert other.configs.use_defaults_from == "target"
     assert (link.mm2.checkpoints, link.mm2.checkpoints_interval_s) == (True, 7.0)
 
 
