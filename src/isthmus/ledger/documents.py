@@ -15,7 +15,8 @@
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
     allowance/flights.ams.2       how far it may go before more is stated; at its source
-    tree/flights                  the clusters of a tree that became another one than that of the file
+    tree-declaration/flights/@ID  what operators declared of a tree, as the cluster with this id knows it
+    tree/flights                  the clusters of a tree that became another one than was written or declared
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
@@ -49,6 +50,7 @@ from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.declared import SwitchDocument as SwitchDocument
 from isthmus.ledger.declared import TaskPauseDocument as TaskPauseDocument
+from isthmus.ledger.declared import TreeDeclarationDocument as TreeDeclarationDocument
 from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
@@ -302,6 +304,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         SwitchDocument,
         AllowanceDocument,
         TreeDocument,
+        TreeDeclarationDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
@@ -366,6 +369,7 @@ _OTHERS = (
     SwitchDocument,
     AllowanceDocument,
     TreeDocument,
+    TreeDeclarationDocument,
     TaskDocument,
     ReceiptDocument,
     MapDocument,
@@ -380,7 +384,12 @@ def kind_of(key: str) -> str:
     return key.split("/", 1)[0]
 
 
-_UNLINKED: Final = (NamespaceDocument.KIND, KnownClusterDocument.KIND, TreeDocument.KIND)
+_UNLINKED: Final = (
+    NamespaceDocument.KIND,
+    KnownClusterDocument.KIND,
+    TreeDocument.KIND,
+    TreeDeclarationDocument.KIND,
+)
 
 
 def link_of(key: str) -> str:

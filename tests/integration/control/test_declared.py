@@ -33,11 +33,11 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SEMANTICS, SETTINGS, Declaration, attachment
+from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.known import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
-from isthmus.model.registers import DELETED
+from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
@@ -359,8 +359,9 @@ def test_what_cannot_be_declared_is_refused(
     def create(link: str = name, source: str = "east", target: str = "west", **given: Any) -> None:
         links.create(link, source=source, target=target, **{"maps": [each], **given})
 
-    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
-        create(mode="sync")
+    for configuration in (both, cut(both, "east")):
+        with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+            Fabric(configuration).declarations.create(name, source="east", target="west", maps=[each], mode="sync")
     with pytest.raises(PlanRefused, match="are the same cluster"):
         create(target="east")
     with pytest.raises(ConfigError, match="no cluster named nowhere"):

@@ -28,7 +28,8 @@ from isthmus.control.clusters.enforcement import (
 from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
 from isthmus.control.clusters.probing import probed
 from isthmus.control.links.attaching import author, check_prefix
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, ConfigError, PlanRefused

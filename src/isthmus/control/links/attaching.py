@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import PlanRefused

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.declared import Declarations
+from isthmus.control.links.declarations import Declarations
 from isthmus.control.running.following import Following, Reread
 from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
