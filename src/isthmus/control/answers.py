@@ -16,6 +16,7 @@ from isthmus.control.links.status import StatusReader
 from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.links.trees import trees_named
 from isthmus.control.links.waiting import Waiting
+from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantineFilter
 from isthmus.control.running.outcome import RunOutcome
@@ -29,6 +30,7 @@ __all__ = [
     "KEY_BYTES",
     "AsyncAdministration",
     "AsyncNamespaces",
+    "ClusterPool",
     "DeclaredLink",
     "DeclaredTree",
     "DistributorTarget",

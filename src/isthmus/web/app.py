@@ -77,7 +77,7 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=partial(_ended, operations),
+        lifespan=partial(_ended, operations, desk),
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
@@ -122,6 +122,7 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _ended(operations: Operations, _: FastAPI) -> AsyncIterator[None]:
+async def _ended(operations: Operations, desk: FabricDesk, _: FastAPI) -> AsyncIterator[None]:
     yield
     await anyio.to_thread.run_sync(operations.close)
+    await desk.aclose()

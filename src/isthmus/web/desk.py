@@ -17,6 +17,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.tree import TreeSettings
 from isthmus.web.conditions import check_match, etag_of
+from isthmus.web.lending import Lending
 
 AT_WORK_MAX: Final = 8
 """Requests that are worked on at a time; the others wait."""
@@ -24,7 +25,9 @@ FoundT = TypeVar("FoundT")
 
 
 class FabricDesk:
-    """Opens the fabric for each request, so that links which were declared meanwhile are there."""
+    """Opens the fabric for each request, so that links which were declared meanwhile are there; its connections, and
+    what was read of ledgers, are those of the request before.
+    """
 
     def __init__(self, configuration: Configuration, file: Path | None = None) -> None:
         self.configuration = configuration
@@ -35,6 +38,11 @@ class FabricDesk:
         self.declaring = asyncio.Lock()
         """Read, compared and written by one at a time: of two who change the same one gets 412."""
         self._room = asyncio.Semaphore(AT_WORK_MAX)
+        self._lending = Lending()
+
+    async def aclose(self) -> None:
+        """Leave the clusters, when no more requests come."""
+        await self._lending.aclose()
 
     async def room(self) -> AsyncIterator[None]:
         """A dependency of routes that ask clusters: has a request wait while many are worked on."""
@@ -87,13 +95,18 @@ class FabricDesk:
         :raises RequestRefused: There is none of that name.
         """
         configuration = await (self.now() if link is None else self.having(link))
-        async with AsyncFabric(configuration) as fabric:
+        async with self._opened(configuration) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager
     async def written(self) -> AsyncIterator[AsyncFabric]:
         """The fabric of the file: its clusters are not asked for declared links."""
-        async with AsyncFabric(self.configuration) as fabric:
+        async with self._opened(self.configuration) as fabric:
+            yield fabric
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
+        async with self._lending.pool() as pool, AsyncFabric(configuration, pool=pool) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager

@@ -359,8 +359,9 @@ def test_what_cannot_be_declared_is_refused(
     def create(link: str = name, source: str = "east", target: str = "west", **given: Any) -> None:
         links.create(link, source=source, target=target, **{"maps": [each], **given})
 
-    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
-        create(mode="sync")
+    for configuration in (both, cut(both, "east")):
+        with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+            Fabric(configuration).declarations.create(name, source="east", target="west", maps=[each], mode="sync")
     with pytest.raises(PlanRefused, match="are the same cluster"):
         create(target="east")
     with pytest.raises(ConfigError, match="no cluster named nowhere"):

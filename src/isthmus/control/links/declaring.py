@@ -209,6 +209,7 @@ class AsyncDeclaredLinks:
         self, new: _New, cluster_ids: Mapping[str, str], *, validate: bool, dry_run: bool
     ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
+        mode = _mode(mode)
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
         if any(link.name == name for link in self._configuration.links):
@@ -228,7 +229,7 @@ class AsyncDeclaredLinks:
             values = {
                 SOURCE: {"cluster_id": ends[0].cluster_id, "alias": source},
                 TARGET: {"cluster_id": ends[1].cluster_id, "alias": target},
-                MODE: _mode(mode),
+                MODE: mode,
                 DELETED: False,
                 **dict.fromkeys(map(attachment, maps), True),
                 **{f"{SETTINGS}{key}": value for key, value in settings.items()},

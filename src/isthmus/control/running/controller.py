@@ -37,6 +37,8 @@ KNOWN_S: Final = 60.0
 _SOON_S: Final = 2.0
 _GRACE_S: Final = 15.0
 """As long as all farewells may take when nobody answers."""
+_ECHO_S: Final = 1.0
+"""SIGTERM within so long of the first is the same one: `timeout` sends it to a process and then to its group."""
 _TELL_S: Final = 2.0
 """How long an end may take before a word is said of it."""
 _log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class Controller:
         self._on_progress = on_progress
         self._stopping = asyncio.Event()
         self._signal: int | None = None
+        self._signalled_at = 0.0
         self._is_hurried = False
         self._has_begun = False
 
@@ -85,7 +88,7 @@ class Controller:
     async def run(self) -> RunOutcome:
         """Run the links until they are caught up, stopped, or all have failed.
 
-        SIGINT and SIGTERM end the run in good order; a second one ends it at once.
+        SIGINT and SIGTERM end the run in good order; a second one ends it at once, but for an echo of the first.
         """
         begun = time.monotonic()
         self._workers.start()
@@ -249,10 +252,13 @@ class Controller:
         before: dict[int, Any] = {}
 
         def arrived(number: int) -> None:
+            now = time.monotonic()
+            if self._signal == number == signal.SIGTERM and now - self._signalled_at < _ECHO_S:
+                return
             if self._signal is not None and main is not None and not self._is_hurried:
                 self._is_hurried = True
                 main.cancel()
-            self._signal = number
+            self._signal, self._signalled_at = number, now
             self.stop()
 
         for number in (int(signal.SIGINT), int(signal.SIGTERM)):
