@@ -347,8 +347,8 @@ def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
-    """Another target or level would bring everything once more; a cluster that is added above the others would not, nor
-    one that becomes one more part of a node.
+    """A cluster under two names would be copied twice, and another target or level would bring everything once more; a
+    cluster that is added above the others would not, nor one that becomes one more part of a node.
     """
     name = topic("shaped")
     used = {alias: four[alias] for alias in ("east", "west", "north")}
@@ -374,6 +374,11 @@ def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str
         return has_all(used, name, written)
 
     written = {"east": 10}
+    twice = file_of({**used, "twin": four["east"]}, [["east", "west"], ["north", "twin"]], name)
+    with isthmus.open(config.parse(json.dumps(twice)), spark=spark) as fabric:
+        errors = fabric.run(until="caught-up").errors
+    assert len(errors) == 8
+    assert all("are the same cluster" in error.message for error in errors.values())
     asyncio.run(scenario(["east", "west"], has_copied))
     asyncio.run(scenario(["east", ["west", "north"]], is_refused))
     asyncio.run(scenario([["east", "west"], "north"], has_all_three))
