@@ -136,7 +136,7 @@ def describe(
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
     cluster = Fabric(configured(path)).cluster(alias)
     if remembered:
-        _show_last_known(cluster.last_known(), output)
+        show_last_known(cluster.last_known(), output)
         return
     try:
         report = cluster.describe()
@@ -293,7 +293,7 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
         render(positions, output, title=f"positions of {report.group}", columns=_POSITION_COLUMNS)
 
 
-def _show_last_known(known: LastKnown, output: OutputFormat) -> None:
+def show_last_known(known: LastKnown, output: OutputFormat) -> None:
     fields = known.as_dict()
     if not output.is_table:
         render(fields, output, names=[known.cluster.alias])

@@ -153,6 +153,14 @@ def test_what_is_not_there_is_a_problem(tokens: TokenFile) -> None:
     assert asking.delete("/v1/links").json()["status"] == 405
 
 
+def test_a_cluster_is_told_as_others_remember_it(tokens: TokenFile) -> None:
+    """Without asking it; where nobody who answers remembers anything that is a problem, and says who was asked."""
+    answer = client(tokens).get("/v1/clusters/east/last-known")
+
+    assert (answer.status_code, answer.json()["code"]) == (502, "ISTH-CLUSTER")
+    assert "nothing is remembered of a cluster east" in answer.json()["detail"]
+
+
 def test_a_broken_body_is_a_problem_without_what_was_sent(tokens: TokenFile) -> None:
     """Only the field is named."""
     answer = client(tokens).put("/v1/links/east-west/filters", json={"topics_include": {"canary": 1}})
