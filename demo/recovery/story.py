@@ -26,7 +26,7 @@ _TERM_S: Final = 180.0
 _LOOK_S: Final = 0.2
 _LAG: Final = 3_000
 _GROUP: Final = "boards"
-_SHARED: Final = "--map flights --group-map boards"
+_SHARED: Final = "--map 'flights*' --group-map boards"
 FLIGHTS: Final = Topic(name="flights", kind="lz4", partitions=2, codec="lz4", configs=KEEP)
 """What the application writes to."""
 PLAN: Final = Topic(name="flights-plan", kind="lz4", partitions=2, codec="lz4", configs=KEEP)

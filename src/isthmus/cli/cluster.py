@@ -24,7 +24,7 @@ from isthmus.model.description import ClusterReport
 from isthmus.model.elapsed import ago
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
-from isthmus.model.known import LastKnown
+from isthmus.model.known import KnownNames, LastKnown
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
@@ -136,7 +136,7 @@ def describe(
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
     cluster = Fabric(configured(path)).cluster(alias)
     if remembered:
-        _show_last_known(cluster.last_known(), output)
+        show_last_known(cluster.last_known(), output)
         return
     try:
         report = cluster.describe()
@@ -293,18 +293,49 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
         render(positions, output, title=f"positions of {report.group}", columns=_POSITION_COLUMNS)
 
 
-def _show_last_known(known: LastKnown, output: OutputFormat) -> None:
+def show_last_known(known: LastKnown, output: OutputFormat) -> None:
     fields = known.as_dict()
     if not output.is_table:
         render(fields, output, names=[known.cluster.alias])
         return
     shown = ("cluster", "cluster_id", "versions", "brokers", "topics", "seen_by", "seen_at", "kept_by")
     render({name: fields[name] for name in shown}, output)
-    if known.cluster.features and output is OutputFormat.WIDE:
+    if output is OutputFormat.WIDE:
+        render([node._asdict() for node in known.cluster.nodes], output, title="brokers")
         render([feature._asdict() for feature in known.cluster.features], output, title="features")
+    for names in known.names:
+        _show_known_names(names, output)
     console.print(Text(printable(f"{known.cluster.alias} was not asked: it stood so {ago(known.age_s)}")))
     if known.away:
         console.print(Text(printable(f"{', '.join(known.away)} did not answer and may know better"), style="yellow"))
+
+
+def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
+    """What a cluster had of the namespaces of a link: counts, and everything where there is room."""
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.logs),
+            "replicas": topic.replicas,
+            "offsets": sum(max(log.end - log.start, 0) for log in topic.logs),
+            "configs": ", ".join(f"{setting.name}={setting.value}" for setting in topic.settings),
+        }
+        for topic in names.topics
+    ]
+    counts = (Column("partitions", Cells.NUMBER), Column("replicas", Cells.NUMBER), Column("offsets", Cells.NUMBER))
+    title = f"namespaces of link {names.link}"
+    render(rows, output, title=title, columns=(Column("topic", Cells.NAME), *counts, Column("configs", gives_way=1)))
+    if output is OutputFormat.WIDE:
+        render([group._asdict() for group in names.groups], output, title=f"groups of link {names.link}")
+        render([rule._asdict() for rule in names.rules], output, title=f"access rules of link {names.link}")
+    else:
+        told = f"{counted(len(names.groups), 'group')} and {counted(len(names.rules), 'access rule')} (-o wide)"
+        console.print(Text(printable(f"link {names.link}: {told}")))
+    for untold in names.untold:
+        console.print(Text(printable(f"link {names.link}: no {untold.what}: {untold.why}"), style="yellow"))
+    if names.left_out:
+        left_out = f"{names.left_out:,} more topics, groups or access rules were there"
+        console.print(Text(printable(f"link {names.link}: {left_out}"), style="yellow"))
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:

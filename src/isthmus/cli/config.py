@@ -31,9 +31,10 @@ from isthmus.model.link import Link
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
 from isthmus.model.offsets import written_start
 from isthmus.model.patterns import NamePattern
+from isthmus.model.reshaping import written
 from isthmus.model.schemas import SchemaSettings
 from isthmus.model.selection import TopicSettings
-from isthmus.model.tree import TreeNode, TreeSettings
+from isthmus.model.tree import TreeSettings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -198,20 +199,16 @@ def _tree(settings: TreeSettings) -> Row:
     tree = settings.tree
     return {
         "name": tree.name,
-        "clusters": _node(tree.root),
+        "clusters": written(tree.root),
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),
         "margin_s": settings.margin_s,
         "offset_flags": settings.offset_flags,
         "flags": settings.flags,
+        "switch_after_s": settings.switch_after_s,
         "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
     }
-
-
-def _node(node: TreeNode | str) -> object:
-    """A node with its level stated: what is written means the same wherever it is put."""
-    return node if isinstance(node, str) else {"level": node.level, "clusters": list(map(_node, node.children))}
 
 
 def _schemas(schemas: SchemaSettings) -> Row:

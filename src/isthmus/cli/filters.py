@@ -75,6 +75,9 @@ def filters(
         if fields["changed"]:
             by = f" by {fields['by']}" if fields["by"] else ""
             console.print(Text(printable(f"{fields['link']}: set{by} at {fields['since']}")))
+        for name, texts in fields["dropped"].items():
+            told = f"{fields['link']}: the file's {name.replace('_', ' ')} no longer counts: {', '.join(texts)}"
+            console.print(Text(printable(f"{told}. Give it again with the rest to keep it"), style="yellow"))
         if dry_run:
             console.print(Text(printable(f"{fields['link']}: nothing was changed")))
 

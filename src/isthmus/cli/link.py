@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from isthmus.cli import promoting, recovering
 from isthmus.cli.columns import Cells, Column
@@ -16,8 +14,9 @@ from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
+from isthmus.cli.saying import notes_of, show_said, text_of
 from isthmus.cli.several import each_shown
 from isthmus.config.declared import setting
 from isthmus.config.manifest import LinkManifest, read_manifest
@@ -95,7 +94,7 @@ def create(
     if file is not None:
         if source or target or chosen or mode or settings:
             raise ConfigError("the file says all of it", hint="With -f give nothing but another name for the link.")
-        wanted = read_manifest(_text_of(file), str(file))
+        wanted = read_manifest(text_of(file), str(file))
     elif name and source and target:
         values = dict(map(setting, settings or ()))
         wanted = LinkManifest(
@@ -232,45 +231,12 @@ def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: Out
     each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), DeclaredLink.as_dict)
 
 
-def _text_of(file: Path) -> str:
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"{file} cannot be read: {why}", hint="Name a file that describe -o yaml wrote.") from None
-
-
 def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -> None:
-    fields = found.as_dict()
     if not output.is_table:
-        render(fields, output, names=[found.declaration.name])
+        render(found.as_dict(), output, names=[found.declaration.name])
         return
     render([_row(found)], output, columns=_COLUMNS)
-    said = [
-        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
-        for each in fields["said"]
-    ]
-    render(said, output, columns=(Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at")))
-    for alias, pairs in found.overruled.items():
-        for own, holding in pairs:
-            _tell(
-                f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
-                f"{holding.by} said {_shown(holding.said)}, apart from it"
-            )
-    if dry_run:
-        _tell("nothing was changed")
-
-
-def _tell(text: str) -> None:
-    console.print(Text(printable(text)))
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "default" if value is None else str(value)
+    show_said(found, said_name, dry_run=dry_run)
 
 
 def _row(found: DeclaredLink) -> Row:
@@ -281,22 +247,9 @@ def _row(found: DeclaredLink) -> Row:
         "target": declaration.target.alias,
         "mode": declaration.mode,
         "attached": ", ".join(f"{_kind(each)}{each}" for each in declaration.maps) or "nothing",
-        "note": "; ".join(_notes(found)),
+        "note": "; ".join(notes_of(found)),
     }
 
 
 def _kind(each: NamespaceMap) -> str:
     return "" if each.kind == "topic" else f"{each.kind} "
-
-
-def _notes(found: DeclaredLink) -> Iterable[str]:
-    if found.declaration.is_deleted:
-        yield "deleted"
-    if found.written_by_file:
-        yield "the file has a link of this name, which is run instead"
-    if found.unusable is not None:
-        yield found.unusable.message
-    for alias in found.away:
-        yield f"{alias} does not answer: what it was told meanwhile is not known here"
-    for alias in found.behind:
-        yield f"{alias} does not know all of it yet"

@@ -193,6 +193,8 @@ def _tell_changes(link: LinkPlan) -> None:
 def _told(change: Change) -> str:
     if change.after is None:
         return f"{change.subject}: {change.setting} is removed, which was {change.before}"
+    if change.before is None and change.setting == "partitions":
+        return f"{change.subject} is created, partitions: {change.after}"
     was = "not there" if change.before is None else change.before
     return f"{change.subject}: {change.setting} becomes {change.after}, which was {was}"
 

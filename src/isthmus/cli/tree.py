@@ -14,7 +14,6 @@ from isthmus.cli.app import COMMANDS, app
 _BY_METAVAR: Final = {
     "LINK": "link",
     "LINK[/TOPIC]": "target",
-    "[TOPIC]...": "topic",
     "TOPIC": "topic",
     "GROUP": "group",
     "ALIAS": "cluster",
@@ -39,8 +38,7 @@ def _node(command: Any) -> dict[str, Any]:
     arguments = []
     for parameter in command.params:
         if parameter.param_type_name == "argument":
-            written = parameter.metavar or parameter.name.upper()
-            arguments.append(_BY_METAVAR.get(written, _choices(parameter) or _ANY))
+            arguments.append(_by_metavar(parameter) or _choices(parameter) or _ANY)
         elif not parameter.hidden:
             kind = _option_kind(parameter)
             options.update(dict.fromkeys((*parameter.opts, *parameter.secondary_opts), kind))
@@ -52,7 +50,13 @@ def _option_kind(parameter: Any) -> str:
     if parameter.is_flag or parameter.count:
         return ""
     named = next((_BY_OPTION[name] for name in parameter.opts if name in _BY_OPTION), None)
-    return named or _choices(parameter) or _ANY
+    return named or _by_metavar(parameter) or _choices(parameter) or _ANY
+
+
+def _by_metavar(parameter: Any) -> str | None:
+    """The kind of value by how the help writes it; brackets and dots say how many there may be."""
+    written = parameter.metavar or parameter.name.upper()
+    return _BY_METAVAR.get(written, _BY_METAVAR.get(written.removesuffix("...").strip("[]")))
 
 
 def _choices(parameter: Any) -> str:

@@ -1,4 +1,4 @@
-"""`isthmus tree`: the distribution trees of the file."""
+"""`isthmus tree`: distribution trees, of the file and declared ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli import treedeclaring
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
 from isthmus.cli.confirmation import YesOption, confirm
@@ -20,7 +21,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.control.answers import DistributorTarget, trees_named
-from isthmus.control.fabric import Fabric
+from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.configuration import Configuration
 from isthmus.model.drawing import svg_of
@@ -29,6 +30,11 @@ from isthmus.model.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.wording import counted
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
+app.command()(treedeclaring.create)
+app.command("list")(treedeclaring.list_trees)
+app.command()(treedeclaring.describe)
+app.command()(treedeclaring.update)
+app.command()(treedeclaring.delete)
 
 _COPIED: Final = Column("copied", Cells.NUMBER)
 _COLUMNS: Final = (
@@ -75,9 +81,12 @@ def show(
 ) -> None:
     """Draw trees, with the levels above each cluster and what runs there.
 
-    No cluster is contacted, unless --counts asks how many messages each distributor has copied since it began.
+    No cluster is contacted for trees of the file, unless --counts asks how many messages each distributor has copied
+    since it began. Where the file has no such tree, clusters are asked for declared ones.
     """
     configuration = linked(path) if counts else configured(path)
+    if not counts and not any(name in (None, each.tree.name) for each in configuration.trees):
+        configuration = open_fabric(configuration, declared=True).configuration
     found = trees_named(configuration.trees, name)
     copied = _copied(configuration, {each.tree.name for each in found}) if counts else None
     if svg is not None:
@@ -176,7 +185,12 @@ def add(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that comes in; the file has it.")],
     above: Annotated[bool, typer.Option("--above", help="As a part of its own beside all the others.")] = False,
     beside: Annotated[str | None, typer.Option("--beside", metavar="CLUSTER", help="As the neighbour of this.")] = None,
-    level: Annotated[int | None, typer.Option("--level", help="The level of the new node, if not any.")] = None,
+    among: Annotated[
+        str | None, typer.Option("--among", metavar="CLUSTER", help="As one more part of the node that this is in.")
+    ] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", help="The level of the new node, if not any; with --among of the node.")
+    ] = None,
     without_left: Annotated[
         bool, typer.Option("--without-left", help="Accept that it gets nothing of clusters that have left.")
     ] = False,
@@ -191,10 +205,10 @@ def add(
     follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
     something else than before, the file wins.
     """
-    if above == (beside is not None):
-        raise ConfigError("a new cluster needs a place", hint="Give --above, or --beside CLUSTER.")
+    if [above, beside is not None, among is not None].count(True) != 1:
+        raise ConfigError("a new cluster needs a place", hint="Give --above, --beside CLUSTER or --among CLUSTER.")
     found = Fabric(configured(path)).tree_changes.add(
-        name, cluster, beside=beside, level=level, without_left=without_left, dry_run=dry_run
+        name, cluster, beside=beside, among=among, level=level, without_left=without_left, dry_run=dry_run
     )
     _show_change(found, output, dry_run=dry_run)
 

@@ -36,7 +36,7 @@ class Contexts:
         """
         if name not in self.paths:
             near = get_close_matches(name, self.paths, n=1)
-            known = f"There is {', '.join(self.paths) or 'none'}."
+            known = f"There is {', '.join(self.paths)}." if self.paths else "isthmus context add NAME FILE makes one."
             raise ConfigError(f"there is no context {name}", hint=f"Did you mean {near[0]}? {known}" if near else known)
         return self.paths[name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +62,7 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
             raise ConfigError(
                 f"link {declaration.name}: {key} is no key", hint="docs/configuration.md has all keys of links[]."
             )
-        place[last] = _as_written(value)
+        place[last] = as_written(value)
     try:
         section = LinkSection.model_validate(written)
     except ValidationError as error:
@@ -75,11 +76,18 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
     return section
 
 
-def _as_written(value: Any) -> Any:
+def as_written(value: Any) -> Any:
     """A value of JSON as reading the file would have it."""
     if isinstance(value, list):
-        return tuple(map(_as_written, value))
-    return {name: _as_written(item) for name, item in value.items()} if isinstance(value, dict) else value
+        return tuple(map(as_written, value))
+    return {name: as_written(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def as_said(value: Any) -> Any:
+    """A value of the file as JSON has it."""
+    if isinstance(value, tuple):
+        return [as_said(item) for item in value]
+    return {name: as_said(item) for name, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -87,14 +95,26 @@ def setting(text: str) -> tuple[str, Any]:
 
     :raises ConfigError: It is none, or a link that is declared does not have it.
     """
+    key, value = assigned(text, "limits.bytes_per_s='50 MiB'")
+    check_key(key)
+    return key, value
+
+
+def assigned(text: str, example: str) -> tuple[str, Any]:
+    """A key and its value, which is written as in YAML.
+
+    :raises ConfigError: It is none.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ConfigError(f"{text!r} sets nothing", hint="Write it like limits.bytes_per_s='50 MiB'.")
-    check_key(key)
+        raise ConfigError(f"{text!r} sets nothing", hint=f"Write it like {example}.")
     try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the value of {key} is not YAML", hint="Put it in quotes.") from error
+        said = yaml.safe_load(value)
+        # Dates of YAML are nothing that can be declared.
+        json.dumps(said)
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise ConfigError(f"the value of {key} is not YAML, or a date", hint="Put it in quotes.") from error
+    return key, said
 
 
 def check_key(key: str) -> None:

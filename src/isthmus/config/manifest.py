@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from isthmus.config.declared import as_said
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC
@@ -56,7 +57,7 @@ def read_manifest(text: str, file: str) -> LinkManifest:
         target=ends[1][0],
         maps=tuple(reader.maps(root.get("attached") or ())),
         mode=reader.text(("mode",), root.get("mode") or ASYNC),
-        settings=_listed(reader.mapping(("settings",), root.get("settings") or {})),
+        settings=as_said(reader.mapping(("settings",), root.get("settings") or {})),
         cluster_ids={alias: cluster_id for alias, cluster_id in ends if cluster_id},
     )
 
@@ -119,10 +120,3 @@ class _Reader:
             yield NamespaceMap(
                 source=Namespace.of(source, kind, is_exact=exact), target=Namespace.of(target, kind, is_exact=exact)
             )
-
-
-def _listed(value: Any) -> Any:
-    """A value of the document as JSON has it."""
-    if isinstance(value, tuple):
-        return [_listed(item) for item in value]
-    return {name: _listed(item) for name, item in value.items()} if isinstance(value, Mapping) else value

@@ -133,12 +133,6 @@ def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
 def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
     if topics.remote == "copy":
         return
-    if topics.offsets == "same":
-        yield Mistake(
-            path,
-            f"is {topics.remote}, and the same offsets begin where the source begins",
-            "Set topics.offsets: mapped (or auto, which maps topics with a remote tier) to leave what is in the tier.",
-        )
     if topics.start != "earliest":
         yield Mistake(
             path,
@@ -181,6 +175,10 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
         if not link.topics.include and not (link.mm2.heartbeats and link.mm2.heartbeats_replication):
             where = document.place(("links", position))
             yield f"{where}: the link {link.name} includes no topics."
+        for name, selected in (("topics", link.topics), ("groups", link.groups)):
+            if selected.include and ("*" in selected.exclude or set(selected.include) <= set(selected.exclude)):
+                where = document.place(("links", position, name))
+                yield f"{where}: the link {link.name} excludes all {name} that it includes: none is selected."
         if link.mm2.checkpoints and not link.groups.include:
             where = document.place(("links", position, "mm2"))
             yield (

@@ -33,7 +33,7 @@ from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.link import DataGapPolicy, Limits
+from isthmus.model.link import DataGapPolicy, DivergencePolicy, Limits
 from isthmus.model.offsetscopy import SECRET_CHARACTERS_MIN
 
 _GROUPS: Final = GroupSettings()
@@ -252,6 +252,13 @@ class LinkSection(Section):
         description=(
             "What happens to a partition whose source deleted records before they were copied: "
             "stop it, or record the gap and continue behind it."
+        ),
+    )
+    on_divergence: DivergencePolicy = Field(
+        "stop",
+        description=(
+            "What happens to a topic whose source lost records that were copied (unclean leader election): stop its "
+            "partitions, or recover it as `isthmus link recover` does (docs/recovery.md)."
         ),
     )
     compaction_holes_max: Annotated[int, Field(ge=0)] = Field(

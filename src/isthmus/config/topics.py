@@ -95,6 +95,6 @@ class TopicsSection(Section):
         "copy",
         description=(
             "What becomes of records that only a remote tier of the source holds (KIP-405): copy reads them like any "
-            "others; leave begins where the log begins on its brokers' disks, with mapped offsets (docs/offsets.md)."
+            "others; leave begins where the log begins on its brokers' disks (docs/offsets.md)."
         ),
     )

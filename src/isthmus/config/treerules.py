@@ -25,8 +25,8 @@ from isthmus.model.tree import Distributor, Tree, TreeSettings, node_of
 NO_CHOICES: Final[Mapping[str, TargetChoice]] = MappingProxyType({})
 
 
-def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str]) -> Iterator[Mistake]:
-    """What is wrong with each tree by itself, and with two of one name."""
+def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -> Iterator[Mistake]:
+    """What is wrong with each tree by itself, and with two of one name. `aliases` of clusters may not be known."""
     seen: dict[str, int] = {}
     for position, section in enumerate(trees):
         path: Path = ("trees", position)
@@ -43,7 +43,7 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str]) -> Itera
             yield Mistake((*path, "clusters"), error.message, error.hint)
             continue
         for alias in tree.clusters:
-            if alias not in aliases:
+            if aliases is not None and alias not in aliases:
                 yield Mistake(
                     (*path, "clusters"),
                     f"has {alias}, which is not the alias of a cluster",

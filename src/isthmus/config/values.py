@@ -261,6 +261,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
             bytes_in_flight=section.limits.bytes_in_flight,
         ),
         on_data_gap=section.on_data_gap,
+        on_divergence=section.on_divergence,
         compaction_holes_max=section.compaction_holes_max,
         transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,

@@ -7,7 +7,7 @@ from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan,
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.sealing import KEY_BYTES
-from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.links.declared import DeclaredLink, DeclaredTree
 from isthmus.control.links.filtering import FILTERS, Filters, patterns
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.pausing import Resumed
@@ -16,6 +16,7 @@ from isthmus.control.links.status import StatusReader
 from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.links.trees import trees_named
 from isthmus.control.links.waiting import Waiting
+from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantineFilter
 from isthmus.control.running.outcome import RunOutcome
@@ -29,7 +30,9 @@ __all__ = [
     "KEY_BYTES",
     "AsyncAdministration",
     "AsyncNamespaces",
+    "ClusterPool",
     "DeclaredLink",
+    "DeclaredTree",
     "DistributorTarget",
     "Filters",
     "GroupDrill",

@@ -17,6 +17,7 @@ from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link
 from isthmus.control.links.planning import planned
@@ -163,6 +164,11 @@ class AsyncFabric:
     def declarations(self) -> AsyncDeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
         return AsyncDeclaredLinks(self.configuration.written)
+
+    @property
+    def declared_trees(self) -> AsyncDeclaredTrees:
+        """The trees that are declared on the clusters, to be created, changed and deleted."""
+        return AsyncDeclaredTrees(self.configuration.written)
 
     @property
     def groups(self) -> AsyncGroups:

@@ -50,6 +50,10 @@ from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _CLOCK_AHEAD_MS_MAX: Final = 5_000
+_CLOCK_HINT: Final = (
+    "Let the hosts keep their time by NTP: lag in seconds is wrong by as much, and where positions of groups go by "
+    "time, as in trees, clocks have to agree within margin_s."
+)
 _RETENTION_MS_MIN: Final = 3_600_000
 DIVERGENCE: Final = "divergence"
 """The check that tells of a topic whose target cannot be gone on with; `isthmus link recover` is the way out."""
@@ -155,7 +159,7 @@ async def _clock(client: Client) -> Finding:
 
 
 def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
-    """What a reading of a controller's clock means. Nothing but `lag_seconds` depends on clocks."""
+    """What a reading of a controller's clock means. Records never depend on clocks."""
     if reading is None:
         return _ok(subject, "clock", "not examined: only KRaft controllers tell their clock")
     ahead_ms = reading.ahead_ms
@@ -166,7 +170,7 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
         subject=subject,
         check="clock",
         message=f"{told} (±{reading.uncertainty_ms:.0f} ms)",
-        hint="Let the hosts keep their time by NTP: lag in seconds is wrong by as much." if beyond else "",
+        hint=_CLOCK_HINT if beyond else "",
     )
 
 

@@ -15,6 +15,7 @@ from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.trees import Trees
@@ -57,6 +58,16 @@ class DeclaredLinks(Shell[AsyncDeclaredLinks]):
     detach = blocking(AsyncDeclaredLinks.detach)
     reattach = blocking(AsyncDeclaredLinks.reattach)
     delete = blocking(AsyncDeclaredLinks.delete)
+
+
+class DeclaredTrees(Shell[AsyncDeclaredTrees]):
+    """The trees that are declared on the clusters; see `AsyncDeclaredTrees`."""
+
+    all = blocking(AsyncDeclaredTrees.all)
+    describe = blocking(AsyncDeclaredTrees.describe)
+    create = blocking(AsyncDeclaredTrees.create)
+    update = blocking(AsyncDeclaredTrees.update)
+    delete = blocking(AsyncDeclaredTrees.delete)
 
 
 class Namespaces(Shell[AsyncNamespaces]):
@@ -231,6 +242,11 @@ class Fabric(Shell[AsyncFabric]):
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
         return DeclaredLinks(lambda pool: self._core(pool).declarations)
+
+    @property
+    def declared_trees(self) -> DeclaredTrees:
+        """The trees that are declared on the clusters, to be created, changed and deleted."""
+        return DeclaredTrees(lambda pool: self._core(pool).declared_trees)
 
     @property
     def groups(self) -> Groups:

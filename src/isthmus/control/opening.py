@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from isthmus import config
-from isthmus.control.links.declared import with_declared
+from isthmus.control.links.declarations import with_declared
 from isthmus.model.configuration import Configuration
 
 

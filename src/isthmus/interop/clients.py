@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from isthmus.config.clientproperties import TAKEN_PROPERTIES
 from isthmus.interop.deployment import Impact
-from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, equivalent_of, lost, unneeded
+from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, changed, equivalent_of, lost, unneeded
 
 CLIENTS: Final = ("consumer", "producer", "admin")
 """What MirrorMaker 2 has for a cluster; what is not said of all is taken from the first that has it."""
+_CLIENT: Final = re.compile(rf"(?:(?:source|target)\.)?(?:{'|'.join(CLIENTS)})\.(?:override\.)?(.+)")
 _PLUGIN: Final = lost("Isthmus runs no classes of Kafka's clients", "Use a mechanism that docs/configuration.md names.")
 _TLS_CHOICE: Final = lost("Isthmus takes TLS 1.2 or newer with the ciphers of this machine's OpenSSL")
+_METRICS: Final = "Set metrics.listen, and have that scraped (docs/metrics.md)."
 _OWN_CLIENT: Final = unneeded("Isthmus has clients of its own, which need no tuning")
 
 ANSWERED: Final = frozenset(
@@ -53,7 +56,14 @@ CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
     "ssl.secure.random.implementation": unneeded("it is for Java only"),
     "security.providers": _PLUGIN,
     "sasl.login.class": _PLUGIN,
-    "interceptor.classes": _PLUGIN,
+    "interceptor.classes": lost("Isthmus runs no classes of Kafka's clients, so nothing intercepts records"),
+    "metric.reporters": changed("Isthmus reports to no class of Java: it has metrics for Prometheus", _METRICS),
+    "client.id": changed(
+        "brokers know the connections of a link as isthmus- and its name, for quotas and logs",
+        "Give quotas to that name, or another one to the link: links[].client_id.",
+    ),
+    "compression.type": changed("batches keep the codec that they have at the source", off="none"),
+    "isolation.level": EQUIVALENTS["consumer.isolation.level"],
     "sasl.": unneeded("it tunes a login in a way that Isthmus has no need of"),
 }
 """Of those that are not answered: what becomes of them, by name or, where that ends in a dot, by its beginning."""
@@ -82,15 +92,13 @@ def is_client_setting(key: str) -> bool:
 
 def is_known_client_setting(key: str) -> bool:
     """Whether Kafka has a setting of exactly this name, which is no secret, as far as is known here."""
-    client, _, rest = key.partition(".")
-    return (rest if client in CLIENTS else key) in {*_COMMON, *CLIENT_SETTINGS, *EQUIVALENTS}
+    return (_of_client(key) or key) in {*_COMMON, *CLIENT_SETTINGS, *EQUIVALENTS}
 
 
 def client_equivalent(key: str) -> Equivalent | None:
     """What becomes of a setting of a cluster that is not answered, `None` where Kafka has no such setting."""
-    for client in CLIENTS:
-        if key.startswith(f"{client}."):
-            return _OWN_CLIENT
+    if name := _of_client(key):
+        return CLIENT_SETTINGS.get(name, _OWN_CLIENT)
     if key in CLIENT_SETTINGS:
         return CLIENT_SETTINGS[key]
     for family, equivalent in CLIENT_SETTINGS.items():
@@ -102,3 +110,14 @@ def client_equivalent(key: str) -> Equivalent | None:
     if found is None or (found.fate is Fate.TOLD and found.impact is Impact.UNNEEDED):
         return found
     return unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")
+
+
+def flow_equivalent(key: str) -> Equivalent | None:
+    """What becomes of a setting of a flow that nothing else has an answer to, `None` where there is no such setting."""
+    return EQUIVALENTS.get(key) or CLIENT_SETTINGS.get(_of_client(key)) or equivalent_of(key)
+
+
+def _of_client(key: str) -> str:
+    """The setting of a client that a key of a cluster or a flow gives, "" where it is about no single client."""
+    found = _CLIENT.fullmatch(key)
+    return "" if found is None else found[1]

@@ -85,7 +85,7 @@ class Notice:
 class Deployment:
     """All that a file says. `providers` are the classes of config providers by their names in references.
 
-    `secrets` are those of Kubernetes that the file brings along, by `name` and key.
+    `secrets` are those of Kubernetes that the file brings along, by `name` and key; others are in its `namespace`.
     """
 
     name: str
@@ -94,4 +94,5 @@ class Deployment:
     flows: tuple[Flow, ...]
     providers: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
+    namespace: str = ""
     notices: tuple[Notice, ...] = ()

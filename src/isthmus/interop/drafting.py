@@ -18,6 +18,10 @@ _COPIED_BEFORE: Final = (
     "without --take-over nothing is known of what MirrorMaker 2 has copied: into a topic of the target that holds "
     "records already, all of the source's are written once more, behind them"
 )
+_OTHER_RIGHTS: Final = (
+    "the user of MirrorMaker 2 may lack rights that Isthmus needs: it keeps a ledger at the target, and writes to it "
+    "in transactions"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ def draft_of(
     if offsets is not OffsetsChoice.SAME and not takes_over:
         todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."
         gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
+    if any("security" in cluster.section for cluster in clusters.values()):
+        todo = "isthmus acls generate --link LINK prints what a link needs, isthmus doctor says which are missing."
+        gathering.tell(Impact.CHANGED, "access rules", _OTHER_RIGHTS, todo)
     order = list(Impact)
     return Draft(
         text=_text(deployment, clusters, links),

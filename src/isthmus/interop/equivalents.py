@@ -64,14 +64,20 @@ def seconds(text: str) -> float:
     return float(number)
 
 
-def whole_number(text: str) -> int:
-    """A number of 0 or more.
+def records(text: str) -> int:
+    """A number of records; below 0 is as 0.
 
     :raises ValueError: It is none.
     """
-    if not text.strip().isdecimal():
-        raise ValueError("must be a whole number of 0 or more")
-    return int(text)
+    try:
+        return max(0, int(text.strip()))
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def defaults_from(text: str) -> str:
+    """A side; to MirrorMaker 2 whatever is not the source is the target."""
+    return "source" if text.strip() == "source" else "target"
 
 
 def side(text: str) -> str:
@@ -125,6 +131,7 @@ _NO_CONVERTER: Final = lost(
     "Isthmus copies batches as the bytes they are and converts nothing",
     off="org.apache.kafka.connect.converters.ByteArrayConverter",
 )
+_OWN_METRICS: Final = unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
 _OWN_CLIENT: Final = unneeded(
     "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
 )
@@ -157,7 +164,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
         "Say by configs.exclude which ones are each cluster's own business.",
         off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
     ),
-    "use.defaults.from": becomes("configs.use_defaults_from", str.strip),
+    "use.defaults.from": becomes("configs.use_defaults_from", defaults_from),
     "use.incremental.alter.configs": unneeded("configurations are always changed one by one"),
     "sync.topic.acls.enabled": handled(),
     "sync.topic.acls.interval.seconds": becomes("access.interval_s", seconds),
@@ -202,8 +209,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "transaction.boundary": unneeded("every record is copied exactly once in any case"),
     "transaction.boundary.interval.ms": unneeded("every record is copied exactly once in any case"),
     "forwarding.admin.class": lost("topics are created by requests to the target, and by nothing else"),
-    "add.source.alias.to.metrics": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
-    "metric.names.formats": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "add.source.alias.to.metrics": _OWN_METRICS,
+    "metric.names.formats": _OWN_METRICS,
     "dedicated.mode.enable.internal.rest": _NO_WORKER,
     "group.id": _NO_WORKER,
 }
@@ -226,7 +233,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "header.converter.": _NO_CONVERTER,
     "topic.creation.": lost(_CREATION),
     "errors.": unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
-    "metric": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "metric": _OWN_METRICS,
     "offset.storage.": _NO_WORKER,
     "offsets.storage.": _NO_WORKER,
     "config.storage.": _NO_WORKER,

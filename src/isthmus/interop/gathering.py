@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -153,7 +154,7 @@ class Gathering:
 
     def _how_to_fill(self, path: str, text: str | None) -> str:
         asked = [
-            _kubectl(piece)
+            _kubectl(piece, self.deployment.namespace)
             for piece in self._pieces(text or "")
             if isinstance(piece, Reference) and piece.provider == "KubernetesSecretConfigProvider"
         ]
@@ -162,14 +163,17 @@ class Gathering:
         return f"Put it into {path}, beside the configuration, readable by its owner only."
 
 
-def _kubectl(reference: Reference) -> str:
-    namespace, _, name = reference.path.rpartition("/")
-    within = f" -n {namespace}" if namespace else ""
-    return f"kubectl get secret {name}{within} -o go-template='{{{{index .data \"{reference.key}\" | base64decode}}}}'"
+def _kubectl(reference: Reference, namespace: str) -> str:
+    given, _, name = reference.path.rpartition("/")
+    within = f" -n {shlex.quote(given or namespace)}" if given or namespace else ""
+    # Names are those of the file, and whoever reads this may well run it.
+    template = shlex.quote(f'{{{{index .data "{reference.key}" | base64decode}}}}')
+    return f"kubectl get secret {shlex.quote(name)}{within} -o go-template={template}"
 
 
 def _all_into(path: str, commands: Iterable[str]) -> str:
-    return f"umask 077; ({'; '.join(commands)}) > {path}"
+    folder = path.rpartition("/")[0]
+    return f"umask 077; mkdir -p {folder}; ({'; '.join(commands)}) > {path}"
 
 
 def _away(reference: Reference) -> str:

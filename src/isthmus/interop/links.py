@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from isthmus.interop.clients import flow_equivalent, is_known_client_setting
 from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
 from isthmus.interop.equivalents import (
     ALIASES,
@@ -15,10 +16,9 @@ from isthmus.interop.equivalents import (
     PATH_OF_CLASSES,
     Equivalent,
     Fate,
-    equivalent_of,
+    records,
     side,
     truth,
-    whole_number,
 )
 from isthmus.interop.flowclients import flow_properties
 from isthmus.interop.gathering import Gathering
@@ -138,7 +138,7 @@ class _Translation:
         try:
             return read(self._gathering.known(setting))
         except ValueError as error:
-            hint = "Correct it; MirrorMaker 2 refuses it as well."
+            hint = "Correct it, and import again."
             raise self._gathering.refusal(setting, str(error), hint) from None
 
     def _topics(self) -> None:
@@ -156,7 +156,7 @@ class _Translation:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
             self._gathering.tell(
                 Impact.CHANGED,
-                "topics.exclude",
+                self._unwritten("topics.exclude"),
                 "it is not written, so the default of Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
                 "If yours is older, add /.*[-.]internal/ to topics.exclude.",
             )
@@ -249,7 +249,7 @@ class _Translation:
         elif "sync.topic.acls.enabled" not in self._settings and self._has(MirrorConnector.SOURCE):
             why = "MirrorMaker 2 carries access rules by default, where both clusters have an authorizer"
             todo = "To have them carried set access.policy: read-only (docs/access.md)."
-            self._gathering.tell(Impact.LOST, "sync.topic.acls.enabled", why, todo, value="true")
+            self._gathering.tell(Impact.LOST, self._unwritten("sync.topic.acls.enabled"), why, todo, value="true")
         self._internal_topics()
 
     def _internal_topics(self) -> None:
@@ -268,7 +268,7 @@ class _Translation:
                 why = "checkpoints are written for the groups that a link carries, and this one carries none"
                 todo = "Name them in groups.include and set mm2.checkpoints: true."
             if why:
-                self._gathering.tell(Impact.LOST, key, why, todo, value="true")
+                self._gathering.tell(Impact.LOST, self._unwritten(key), why, todo, value="true")
             else:
                 self._made.put(f"mm2.{topic}", True)
 
@@ -287,14 +287,14 @@ class _Translation:
         why, todo = self._ambiguity()
         if not keys:
             why = "MirrorMaker 2 writes pairs of offsets by default, for checkpoints; those of Isthmus need none"
-            key = self._settings.get("offset.lag.max", _OFFSET_SYNCS[0])
+            key = self._settings.get("offset.lag.max", self._unwritten(_OFFSET_SYNCS[0]))
             self._gathering.tell(Impact.UNNEEDED, key, why, _WRITE_SYNCS)
         elif why:
             self._gathering.tell(Impact.LOST, self._settings[keys[0]], why, todo)
         else:
             self._made.put("mm2.offset_syncs", self._place() if _OFFSET_SYNCS[1] in self._settings else "source")
             if "offset.lag.max" in self._settings:
-                self._made.put("mm2.offset_lag_max", self._read("offset.lag.max", whole_number))
+                self._made.put("mm2.offset_lag_max", self._read("offset.lag.max", records))
 
     def _place(self) -> str:
         return str(self._read(_OFFSET_SYNCS[1], side))
@@ -325,11 +325,16 @@ class _Translation:
             todo = f"Say it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
             self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
 
+    def _unwritten(self, key: str) -> str:
+        """How a setting is called that this flow lacks: with the flow where another one has it."""
+        is_elsewhere = any(key in flow.settings for flow in self._gathering.deployment.flows)
+        return f"{self._flow.name}.{key}" if is_elsewhere and key not in self._settings else key
+
     def _has(self, connector: MirrorConnector) -> bool:
         return connector in self._flow.connectors
 
     def _treat(self, key: str, setting: Setting) -> None:
-        equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else equivalent_of(key)
+        equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else flow_equivalent(key)
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
             todo = "Correct it if it is misspelt, and import again; else leave it out."
@@ -342,7 +347,7 @@ class _Translation:
         }:
             if "true" in equivalent.off | {equivalent.default}:
                 self._truth(key, True)
-            value = "" if key not in EQUIVALENTS else setting.value
+            value = setting.value if is_known_client_setting(key) else ""
             self._gathering.tell(equivalent.impact, setting, equivalent.why, equivalent.todo, value=value)
 
     def _treat_default(self, key: str, equivalent: Equivalent) -> None:
@@ -352,7 +357,8 @@ class _Translation:
             self._made.put(equivalent.path, equivalent.read(equivalent.default))
         else:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
-            self._gathering.tell(equivalent.impact, key, why, equivalent.todo, value=equivalent.default)
+            told = self._unwritten(key)
+            self._gathering.tell(equivalent.impact, told, why, equivalent.todo, value=equivalent.default)
 
 
 def _listed(patterns: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Flow, MirrorConnector
+from isthmus.interop.deployment import Deployment, Flow, MirrorConnector, Setting
 from isthmus.interop.properties import FORM as DEDICATED
 from isthmus.interop.strimzi import FORM as STRIMZI
 from isthmus.model.predecessor import Predecessor
@@ -21,7 +21,7 @@ def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None
 
     :raises ConfigError: The file does not say where positions are kept.
     """
-    workers = deployment.clusters[flow.target]
+    workers = {**deployment.clusters[flow.target], **_said_of_all(flow)}
     topic = offsets_topic or (workers[_OFFSETS_TOPIC].value if _OFFSETS_TOPIC in workers else "")
     group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else ""
     if deployment.form == DEDICATED:
@@ -36,6 +36,12 @@ def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None
             hint="Name it by --offsets-topic: it is offset.storage.topic of the workers.",
         )
     return Predecessor(source_alias=flow.source, offsets_topic=topic, worker_group=group)
+
+
+def _said_of_all(flow: Flow) -> dict[str, Setting]:
+    """What stands without a cluster before it, which goes before what the cluster of the workers says."""
+    key = _OFFSETS_TOPIC
+    return {key: flow.settings[key]} if key in flow.settings and flow.settings[key].written == key else {}
 
 
 def copying_flows(deployment: Deployment) -> tuple[Flow, ...]:

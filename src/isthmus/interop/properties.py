@@ -19,6 +19,17 @@ from isthmus.interop.names import split_list
 FORM: Final = "mm2.properties"
 _ARROW: Final = "->"
 _PROVIDERS: Final = "config.providers"
+_OF_WORKERS: Final = (
+    "offset.storage",
+    "config.storage",
+    "status.storage",
+    "key.converter",
+    "value.converter",
+    "header.converter",
+    "task",
+    "worker",
+    "listeners",
+)
 _NAMED_CHARACTERS_MAX: Final = 40
 _COMPARED_MAX: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -158,7 +169,10 @@ class _Reading:
             if key.startswith(f"{alias}."):
                 self.clusters[alias][key.removeprefix(f"{alias}.")] = setting
                 return
-        if is_client_setting(key):
+        if key.startswith(_OF_WORKERS):
+            # What MirrorMaker 2 hands to the workers of every flow.
+            self.shared[key] = setting
+        elif is_client_setting(key):
             self.everywhere[key] = setting
         else:
             self._tell_ignored(key, setting)

@@ -46,6 +46,7 @@ _WORKERS: Final = {
 }
 """What the later version of the resource has beside the cluster of the workers, the earlier one in its config."""
 _CLUSTER_KEYS: Final = {"alias", "bootstrapServers", "tls", "authentication", "config", *_WORKERS}
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SPEC_KEYS: Final = {"clusters", "connectCluster", "target", "mirrors"}
 
 
@@ -127,8 +128,15 @@ class _Resource:
             clusters=found.clusters,
             flows=found.flows,
             secrets=secrets,
+            namespace=self._namespace(),
             notices=tuple(self.notices),
         )
+
+    def _namespace(self) -> str:
+        root = self.document.root
+        metadata = root.get("metadata") if isinstance(root, Mapping) else None
+        given = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+        return given if isinstance(given, str) and _NAMESPACE.fullmatch(given) else ""
 
     def _clusters(
         self, spec: Mapping[str, object], secrets: Mapping[tuple[str, str], bytes]

@@ -290,7 +290,7 @@ class Engine:
         if run.written and run.transit is None:
             self._shrunk(run, run.take(run.written))
         head = run.pending[0].batch if run.pending else None
-        begin = max(position, run.source_start)
+        begin = max(position, run.source_start if run.prefix is None else run.prefix.end)
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)

@@ -155,6 +155,11 @@ class LaneRun:
         return offset if self.transit is None or offset < 0 else self.transit.source_offset(offset)
 
     @property
+    def first(self) -> int:
+        """The first offset of the source that is copied, where the target holds nothing yet."""
+        return max(self.source_start, self.lane.begin_offset)
+
+    @property
     def is_at_end(self) -> bool:
         """Whether nothing more may be read of it now."""
         return self.read_offset >= self.read_end

@@ -18,6 +18,7 @@ from isthmus.model.pauses import PausedPart, PausedTask
 from isthmus.model.registers import Register
 from isthmus.model.reshaping import TreeShape
 from isthmus.model.switching import Allowance, TargetChoice
+from isthmus.model.treedeclaration import TreeDeclaration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,3 +160,26 @@ class TreeDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (self.tree,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeDeclarationDocument(Document):
+    """All that the cluster with the id `cluster` knows of what was declared of a tree."""
+
+    KIND: ClassVar[str] = "tree-declaration"
+
+    tree: str
+    cluster: str
+    registers: tuple[Register, ...]
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.tree, f"@{self.cluster}")
+
+
+def tree_declaration_of(tree: str, documents: Iterable[Document]) -> TreeDeclaration:
+    """All that these documents hold of what was declared of a tree."""
+    found = TreeDeclaration(name=tree, registers=())
+    for document in documents:
+        if isinstance(document, TreeDeclarationDocument) and document.tree == tree:
+            found = found.joined(document.registers)
+    return found

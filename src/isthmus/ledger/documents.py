@@ -11,10 +11,12 @@
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     known/@ID                     another cluster, as it was seen last
+    known-names/east-west/@ID     what it had of the link's namespaces then
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
     allowance/flights.ams.2       how far it may go before more is stated; at its source
-    tree/flights                  the clusters of a tree that became another one than that of the file
+    tree-declaration/flights/@ID  what operators declared of a tree, as the cluster with this id knows it
+    tree/flights                  the clusters of a tree that became another one than was written or declared
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
@@ -48,11 +50,12 @@ from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.declared import SwitchDocument as SwitchDocument
 from isthmus.ledger.declared import TaskPauseDocument as TaskPauseDocument
+from isthmus.ledger.declared import TreeDeclarationDocument as TreeDeclarationDocument
 from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
@@ -67,6 +70,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import Receipt
+from isthmus.model.topic import LeftInTier
 from isthmus.model.translation import MappedRange
 
 SCHEMA_VERSION: Final = 1
@@ -101,7 +105,8 @@ class TopicDocument(DocumentOfLink):
     """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
-    `is_mapped` says that records got other offsets at the target: `MapDocument` has which.
+    `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
+    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -114,6 +119,7 @@ class TopicDocument(DocumentOfLink):
     problem: Problem | None = None
     ended: tuple[EndedPartition, ...] = ()
     is_mapped: bool = False
+    left: tuple[LeftInTier, ...] = ()
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)
@@ -287,6 +293,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         DeclarationDocument,
         NamespaceDocument,
         KnownClusterDocument,
+        KnownNamesDocument,
         ProvenanceDocument,
         RecoveryClaimDocument,
         RecoveryDocument,
@@ -297,6 +304,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         SwitchDocument,
         AllowanceDocument,
         TreeDocument,
+        TreeDeclarationDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
@@ -349,6 +357,7 @@ def _fields(key: str, value: bytes) -> Any:
 _OTHERS = (
     DeclarationDocument,
     KnownClusterDocument,
+    KnownNamesDocument,
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,
@@ -360,6 +369,7 @@ _OTHERS = (
     SwitchDocument,
     AllowanceDocument,
     TreeDocument,
+    TreeDeclarationDocument,
     TaskDocument,
     ReceiptDocument,
     MapDocument,
@@ -374,7 +384,12 @@ def kind_of(key: str) -> str:
     return key.split("/", 1)[0]
 
 
-_UNLINKED: Final = (NamespaceDocument.KIND, KnownClusterDocument.KIND, TreeDocument.KIND)
+_UNLINKED: Final = (
+    NamespaceDocument.KIND,
+    KnownClusterDocument.KIND,
+    TreeDocument.KIND,
+    TreeDeclarationDocument.KIND,
+)
 
 
 def link_of(key: str) -> str:

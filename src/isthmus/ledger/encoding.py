@@ -11,9 +11,12 @@ import enum
 import types
 import typing
 import uuid
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any
+
+_Reviver = Callable[[Any], Any]
+"""Makes a value of what `json` read."""
 
 
 def plain(value: Any) -> Any:
@@ -36,26 +39,39 @@ def revived(hint: Any, value: Any) -> Any:
 
     :raises ValueError: It is none: of another type, or null where that says nothing.
     """
+    return _reviver(hint)(value)
+
+
+@cache
+def _reviver(hint: Any) -> _Reviver:
+    """What makes values of type `hint`. Hints are taken apart once: a ledger has thousands of reports."""
     # A NewType is told apart by type checkers alone.
     hint = getattr(hint, "__supertype__", hint)
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        if value is None and types.NoneType in arguments:
-            return None
-        return revived(next(argument for argument in arguments if argument is not types.NoneType), value)
+        revive = _reviver(next(argument for argument in arguments if argument is not types.NoneType))
+        return (lambda value: None if value is None else revive(value)) if types.NoneType in arguments else revive
     if typing.get_origin(hint) is typing.Literal:
-        return _revived_literal(arguments, value)
+        return partial(_revived_literal, arguments)
     if typing.get_origin(hint) is tuple:
-        items = _array(value)
         if arguments[-1] is Ellipsis:
-            return tuple(revived(arguments[0], item) for item in items)
-        return tuple(revived(argument, item) for argument, item in zip(arguments, items, strict=True))
+            revive = _reviver(arguments[0])
+            return lambda value: tuple([revive(item) for item in _array(value)])
+        return _several(tuple, arguments)
     if dataclasses.is_dataclass(hint):
-        return _revived_dataclass(hint, value)
+        return partial(_revived_dataclass, hint)
     if issubclass(hint, tuple):
-        named = typing.get_type_hints(hint).values()
-        return hint(*(revived(argument, item) for argument, item in zip(named, _array(value), strict=True)))
-    return _revived_leaf(hint, value)
+        return _several(partial(_named, hint), tuple(typing.get_type_hints(hint).values()))
+    return _leaf(hint)
+
+
+def _several(kind: Callable[[Iterable[Any]], Any], members: tuple[Any, ...]) -> _Reviver:
+    revivers = [_reviver(member) for member in members]
+    return lambda value: kind([revive(item) for revive, item in zip(revivers, _array(value), strict=True)])
+
+
+def _named(kind: Any, items: Iterable[Any]) -> Any:
+    return kind(*items)
 
 
 def _revived_literal(allowed: tuple[Any, ...], value: Any) -> Any:
@@ -65,17 +81,22 @@ def _revived_literal(allowed: tuple[Any, ...], value: Any) -> Any:
     return value
 
 
-def _revived_leaf(hint: Any, value: Any) -> Any:
+def _leaf(hint: Any) -> _Reviver:
     if issubclass(hint, enum.Enum):
-        return hint(value)
+        return lambda value: hint(value)
     # A truth value is a number to Python alone.
     kinds: tuple[type, ...] = {uuid.UUID: (str,), float: (int, float)}.get(hint, (hint,))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{type(value).__name__} is written for {hint.__name__}")
-    try:
-        return value if hint in kinds else hint(value)
-    except OverflowError as error:
-        raise ValueError(f"no {hint.__name__}: {error}") from error
+    is_as_written = hint in kinds
+
+    def revive(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+            raise ValueError(f"{type(value).__name__} is written for {hint.__name__}")
+        try:
+            return value if is_as_written else hint(value)
+        except OverflowError as error:
+            raise ValueError(f"no {hint.__name__}: {error}") from error
+
+    return revive
 
 
 def _array(value: Any) -> list[Any]:
@@ -85,12 +106,17 @@ def _array(value: Any) -> list[Any]:
 
 
 def _revived_dataclass(hint: Any, value: Any) -> Any:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise ValueError(f"{hint.__name__} is written as an object, not as {type(value).__name__}")
     try:
-        return hint(**{name: revived(field, value[name]) for name, field in hints(hint).items() if name in value})
+        return hint(**{name: revive(value[name]) for name, revive in _fields_of(hint) if name in value})
     except TypeError as error:
         raise ValueError(f"not a {hint.__name__}: {error}") from error
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, _Reviver], ...]:
+    return tuple([(name, _reviver(hint)) for name, hint in hints(kind).items()])
 
 
 @cache

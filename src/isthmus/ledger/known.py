@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isthmus.ledger.document import Document
-from isthmus.model.known import KnownCluster
+from isthmus.ledger.document import Document, DocumentOfLink
+from isthmus.model.known import KnownCluster, KnownNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +19,15 @@ class KnownClusterDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (f"@{self.cluster.cluster_id}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNamesDocument(DocumentOfLink):
+    """What another cluster had of the namespaces of a link when it was last seen."""
+
+    KIND: ClassVar[str] = "known-names"
+
+    names: KnownNames
+
+    def _path(self) -> tuple[str, ...]:
+        return (f"@{self.names.cluster_id}",)

@@ -18,7 +18,8 @@ class ProvenanceDocument(DocumentOfLink):
     """Offsets `[offset_begin, offset_end)` of a partition came from a cluster by a link, which then let go of it.
 
     `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
-    have, -1 where that is not known. What lies behind `offset_end` was written here, or came by another link.
+    have, -1 where that is not known. What lies behind `offset_end` was written here, or came by another link. What the
+    source's offsets `[left_begin, left_end)` held was left in its remote tier.
     """
 
     KIND: ClassVar[str] = "provenance"
@@ -32,6 +33,8 @@ class ProvenanceDocument(DocumentOfLink):
     offset_begin: int
     offset_end: int
     missing_records: int = -1
+    left_begin: int = 0
+    left_end: int = 0
     verb: str
     by: str
     at_ms: int

@@ -48,9 +48,9 @@ class MetricsSettings:
 class Configuration:
     """The clusters, the links between them and the settings.
 
-    Aliases and link names are unique, in the order written. `warnings` are sentences for the
-    operator about what is allowed but unwise. `declared` are the names of links that the clusters' ledgers
-    have and the file has not; `None` where nobody looked. `timings` are nothing for operators.
+    Aliases and link names are unique, in the order written. `warnings` are sentences for the operator about what is
+    allowed but unwise. `declared` are the names of links that the clusters' ledgers have and the file has not, `None`
+    where nobody looked, and `declared_trees` those of trees. `timings` are nothing for operators.
     """
 
     clusters: tuple[Cluster, ...]
@@ -63,13 +63,20 @@ class Configuration:
     log: LogSettings = field(default_factory=LogSettings)
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
+    declared_trees: frozenset[str] = frozenset()
     timings: Timings = USUAL
 
     @property
     def written(self) -> Configuration:
         """What the file says."""
-        declared = self.declared or frozenset()
-        return replace(self, links=tuple(link for link in self.links if link.name not in declared), declared=None)
+        links, trees = self.declared or frozenset(), self.declared_trees
+        return replace(
+            self,
+            links=tuple(link for link in self.links if link.name not in links and link.tree not in trees),
+            trees=tuple(each for each in self.trees if each.tree.name not in trees),
+            declared=None,
+            declared_trees=frozenset(),
+        )
 
     def cluster(self, alias: str) -> Cluster:
         """The cluster of that alias.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
-from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, merged
+from isthmus.model.registers import ATTACHED, MODE, SETTINGS, Declarable
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
-SETTINGS: Final = "settings/"
 SEMANTICS: Final = "semantics/"
 """Of the cluster whose id follows: what it can keep, as the handshake found."""
 ASYNC: Final = "async"
@@ -33,24 +32,15 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(Declarable):
     """All that was said of a link, and what it comes to."""
 
-    name: str
-    registers: Registers
-
-    def value(self, name: str, default: Any = None) -> Any:
-        """What holds of one register."""
-        return next((register.said for register in self.registers if register.name == name), default)
+    KIND: ClassVar[str] = "link"
 
     @property
     def is_whole(self) -> bool:
         """Whether it says between which clusters the link is."""
         return bool(self.value(SOURCE) and self.value(TARGET))
-
-    @property
-    def is_deleted(self) -> bool:
-        return bool(self.value(DELETED, False))
 
     @property
     def source(self) -> End:
@@ -80,12 +70,6 @@ class Declaration:
                 yield _map_of(register.name.removeprefix(ATTACHED)), bool(register.said)
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        """What differs from the defaults of a link, by dotted key of the file's `links[]`."""
-        found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
-        return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
-
-    @property
     def reversed_settings(self) -> Mapping[str, Any]:
         """Those of a link in the other direction: each cluster keeps its login and properties."""
         return {_across(name): value for name, value in self.settings.items()}
@@ -95,10 +79,6 @@ class Declaration:
         """What the clusters can keep, by their ids."""
         found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
         return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
-
-    def joined(self, registers: Registers) -> Declaration:
-        """With what was said elsewhere."""
-        return Declaration(name=self.name, registers=merged(self.registers, registers))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""

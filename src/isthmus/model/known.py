@@ -1,13 +1,17 @@
-"""What is remembered of a cluster elsewhere, for when it cannot be asked: names and counts, no login and no address."""
+"""What is remembered of a cluster elsewhere, for when it cannot be asked: no login, no secret and no address."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from isthmus.model.access import EVERYBODY, EVERYTHING, Rule
 from isthmus.model.instant import written_instant
 
 _MS_PER_S: Final = 1000
+_DIGITS: Final = 12
 
 
 class KnownFeature(NamedTuple):
@@ -15,6 +19,14 @@ class KnownFeature(NamedTuple):
 
     name: str
     level: int
+
+
+class KnownBroker(NamedTuple):
+    """A broker without its address. `version` is its Kafka release, "" where it did not answer."""
+
+    node_id: int
+    rack: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +46,144 @@ class KnownCluster:
     link: str
     host: str
     seen_ms: int
+    nodes: tuple[KnownBroker, ...] = ()
+
+
+class KnownLog(NamedTuple):
+    """Where the log of a partition began and ended; -1 where its leader did not tell."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class KnownSetting(NamedTuple):
+    """A configuration of a topic's own; sensitive ones are not remembered."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopic:
+    """A topic of a link's namespaces."""
+
+    name: str
+    replicas: int
+    logs: tuple[KnownLog, ...]
+    settings: tuple[KnownSetting, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "topic": self.name,
+            "replicas": self.replicas,
+            "partitions": [
+                {
+                    "partition": log.partition,
+                    "log_start": None if log.start < 0 else log.start,
+                    "log_end": None if log.end < 0 else log.end,
+                }
+                for log in self.logs
+            ],
+            "configs": {setting.name: setting.value for setting in self.settings},
+        }
+
+
+class KnownGroup(NamedTuple):
+    """A consumer group of a link's namespaces."""
+
+    group: str
+    type: str
+    state: str
+
+
+class KnownRule(NamedTuple):
+    """An access rule about topics or groups of a link's namespaces.
+
+    Of its principal only a digest is remembered, by which who knows the name knows it again, and of its host whether
+    it is a single one.
+    """
+
+    permission: str
+    operation: str
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    is_for_one_host: bool
+
+    @classmethod
+    def of(cls, rule: Rule) -> KnownRule:
+        """What is remembered of a rule."""
+        kind, _, name = rule.principal.partition(":")
+        digest = hashlib.sha256(rule.principal.encode()).hexdigest()[:_DIGITS]
+        return cls(
+            str(rule.permission),
+            rule.operation,
+            str(rule.resource),
+            rule.name,
+            str(rule.pattern),
+            rule.principal if rule.principal == EVERYBODY else f"{kind if name else 'User'}:#{digest}",
+            rule.host != EVERYTHING,
+        )
+
+
+class Untold(NamedTuple):
+    """What a cluster did not tell, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNames:
+    """What a cluster had of the namespaces of `link`, as its controller saw it at `seen_ms`. `left_out` counts what
+    there was no room for.
+    """
+
+    cluster_id: str
+    alias: str
+    link: str
+    seen_ms: int
+    topics: tuple[KnownTopic, ...] = ()
+    groups: tuple[KnownGroup, ...] = ()
+    rules: tuple[KnownRule, ...] = ()
+    left_out: int = 0
+    untold: tuple[Untold, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "seen_at": written_instant(self.seen_ms),
+            "topics": [topic.as_dict() for topic in self.topics],
+            "groups": [group._asdict() for group in self.groups],
+            "rules": [rule._asdict() for rule in self.rules],
+            "left_out": self.left_out,
+            "not_told": {each.what: each.why for each in self.untold},
+        }
+
+
+class Memories(NamedTuple):
+    """What the ledger of one cluster holds of others."""
+
+    clusters: Sequence[KnownCluster] = ()
+    names: Sequence[KnownNames] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastKnown:
-    """A memory of a cluster, kept by another one, and its age (s). `away` are those that did not answer."""
+    """A memory of a cluster, kept by another one, and its age (s). `away` are those that did not answer.
+
+    `names` is what it had of the namespaces of each link, the newest of each; it may be older than the rest.
+    """
 
     cluster: KnownCluster
     kept_by: str
     age_s: float
     away: tuple[str, ...] = ()
+    names: tuple[KnownNames, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
@@ -53,6 +193,7 @@ class LastKnown:
             "cluster_id": known.cluster_id,
             "versions": list(known.versions),
             "brokers": known.brokers,
+            "nodes": [node._asdict() for node in known.nodes],
             "topics": known.topics,
             "features": {feature.name: feature.level for feature in known.features},
             "seen_by": f"link {known.link} on {known.host}",
@@ -60,18 +201,33 @@ class LastKnown:
             "age_seconds": round(self.age_s, 1),
             "kept_by": self.kept_by,
             "away": list(self.away),
+            "namespaces": [each.as_dict() for each in self.names],
         }
 
 
-def newest(
-    memories: dict[str, list[KnownCluster]], alias: str, *, now_ms: int, away: tuple[str, ...]
-) -> LastKnown | None:
+def newest(memories: Mapping[str, Memories], alias: str, *, now_ms: int, away: tuple[str, ...]) -> LastKnown | None:
     """The newest of what ledgers, by the alias of their cluster, hold of a cluster; `None` where they hold nothing."""
     found = [
-        (known.seen_ms, place, known) for place, all_of in memories.items() for known in all_of if known.alias == alias
+        (known.seen_ms, place, known)
+        for place, held in memories.items()
+        for known in held.clusters
+        if known.alias == alias
     ]
     if not found:
         return None
     seen_ms, place, known = max(found, key=lambda one: (one[0], one[1]))
-    # Clocks of two hosts differ: nothing is younger than this moment.
-    return LastKnown(cluster=known, kept_by=place, age_s=max(now_ms - seen_ms, 0) / _MS_PER_S, away=away)
+    names: dict[str, KnownNames] = {}
+    for held in memories.values():
+        for each in held.names:
+            if each.cluster_id == known.cluster_id and (
+                each.link not in names or names[each.link].seen_ms < each.seen_ms
+            ):
+                names[each.link] = each
+    return LastKnown(
+        cluster=known,
+        kept_by=place,
+        # Clocks of two hosts differ: nothing is younger than this moment.
+        age_s=max(now_ms - seen_ms, 0) / _MS_PER_S,
+        away=away,
+        names=tuple(names[link] for link in sorted(names)),
+    )

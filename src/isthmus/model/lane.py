@@ -117,7 +117,7 @@ class Lane:
 
     A lane that `is_mapped` appends where the target's log ends, beside others that may write there, and begins at
     `start`: `EARLIEST`, `EARLIEST_LOCAL`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the
-    source's offsets.
+    source's offsets, and begin at `begin_offset`, or where the source does (-1).
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before

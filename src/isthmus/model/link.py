@@ -19,6 +19,7 @@ from isthmus.model.switching import GoingOver, LaneBegin, LeafDoubt
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
+DivergencePolicy = Literal["stop", "recover"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,10 @@ class DistributorRole:
 class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
-    `on_data_gap` says what happens to a partition whose source deleted records before they were
-    copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
-    which they are filled, and beyond which the partition is refused. `mm2` is what is written for
-    tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror.
+    `on_data_gap` says what happens to a partition whose source deleted records before they were copied, and
+    `on_divergence` to a topic whose source lost records that were; `compaction_holes_max` is the number of offsets
+    missing in a source partition up to which they are filled, and beyond which the partition is refused. `mm2` is what
+    is written for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Link:
     limits: Limits = Limits()
     transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"
+    on_divergence: DivergencePolicy = "stop"
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)

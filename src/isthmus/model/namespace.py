@@ -7,7 +7,7 @@ A namespace is written as its prefix with a star behind, `local-*`, or as one wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Literal, Self, get_args
 
@@ -24,19 +24,24 @@ _TYPE: Final = ":"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A part of the names of one kind: those that begin with `prefix`, or with `is_exact` that one name."""
+    """A part of the names of one kind: those that begin with `prefix`, or with `is_exact` that one name.
+
+    Whoever asked for it with a star behind, `is_starred`, means a prefix though it is a whole name.
+    """
 
     kind: NamespaceKind = "topic"
     prefix: str
     is_exact: bool = False
+    is_starred: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, prefix: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
-        """A namespace as operators ask for it; one star at the end of the prefix means nothing.
+        """A namespace as operators ask for it; one star at the end of the prefix is none of it.
 
         :raises ConfigError: No name of that kind could be in it, or it would hold names of Kafka and Isthmus itself.
         """
-        prefix = prefix if is_exact else prefix.removesuffix(_STAR)
+        is_starred = not is_exact and prefix.endswith(_STAR)
+        prefix = prefix.removesuffix(_STAR) if is_starred else prefix
         if is_exact and not prefix:
             raise ConfigError("a namespace of one name needs the name", hint="Leave --exact out for all names.")
         if kind == "topic":
@@ -46,7 +51,7 @@ class Namespace:
                 f"no principal's name begins with {prefix!r}",
                 hint="Write its type too, as in User:team- or User:alice.",
             )
-        return cls(kind=kind, prefix=prefix, is_exact=is_exact)
+        return cls(kind=kind, prefix=prefix, is_exact=is_exact, is_starred=is_starred)
 
     def __str__(self) -> str:
         return self.prefix if self.is_exact else f"{self.prefix}{_STAR}"
@@ -60,6 +65,13 @@ class Namespace:
     def members(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of these names that are in it; sorted."""
         return tuple(sorted(filter(self.holds, names)))
+
+    def beside(self, names: Iterable[str]) -> tuple[str, ...]:
+        """What it holds beside the name that its prefix is as a whole: whoever wrote that may have meant it alone."""
+        if self.is_exact or self.is_starred:
+            return ()
+        members = self.members(names)
+        return members[1:] if self.prefix in members else ()
 
     def overlaps(self, other: Namespace) -> bool:
         """Whether a name could be in both."""

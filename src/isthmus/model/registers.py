@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Self
 
 from isthmus.model.instant import written_instant
 
 RESERVED: Final = "reserved"
 DELETED: Final = "deleted"
 MODE: Final = "mode"
+SETTINGS: Final = "settings/"
 ATTACHED: Final = "attached/"
 """What the registers begin with that say whether two namespaces are attached."""
 _FAITHFUL: Final[Mapping[str, str]] = {RESERVED: "true", DELETED: "false", MODE: '"sync"', ATTACHED: "true"}
@@ -108,3 +109,31 @@ def overruled(known: Registers, holding: Registers) -> tuple[tuple[Register, Reg
     by_name = {register.name: register for register in holding}
     pairs = ((register, by_name[register.name]) for register in known if register.name in by_name)
     return tuple((own, other) for own, other in pairs if own.version == other.version and own.value != other.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declarable:
+    """All that was said of a thing that operators declare, and what it comes to. `KIND` is what people call it."""
+
+    KIND: ClassVar[str]
+
+    name: str
+    registers: Registers
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """What holds of one register."""
+        return next((register.said for register in self.registers if register.name == name), default)
+
+    @property
+    def is_deleted(self) -> bool:
+        return bool(self.value(DELETED, False))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What differs from the defaults, by dotted key of its section of the file."""
+        found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
+        return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
+
+    def joined(self, registers: Registers) -> Self:
+        """With what was said elsewhere."""
+        return replace(self, registers=merged(self.registers, registers))

@@ -55,12 +55,23 @@ class TreeShape:
     spent: tuple[int, ...] = ()
     serial: int = 1
 
+    @property
+    def root(self) -> TreeNode:
+        """The clusters as a tree."""
+        return node_of(json.loads(self.clusters))
+
+    def over(self, root: TreeNode) -> TreeNode:
+        """What has become of clusters that were written or declared; others than those it came from stay."""
+        return self.root if text_of(root) in self.bases else root
+
 
 def written(node: TreeNode | str) -> Any:
     """A tree as it may be written into the file, with all its levels."""
     if isinstance(node, str):
         return node
-    return {"level": node.level, "clusters": [written(child) for child in node.children]}
+    parts = {"parts": list(node.parts)} if node.parts else {}
+    pair = {"pair": list(node.pair)} if node.pair else {}
+    return {"level": node.level, "clusters": [written(child) for child in node.children], **parts, **pair}
 
 
 def added(
@@ -68,33 +79,39 @@ def added(
     choices: Mapping[str, TargetChoice],
     cluster: str,
     *,
-    beside: str | None,
+    beside: str | None = None,
+    among: str | None = None,
     level: int | None = None,
     spent: Collection[int] = (),
     without_left: bool = False,
 ) -> Reshaping:
-    """The tree with another cluster: above all others, or as the neighbour of one of them.
+    """The tree with another cluster: above all others, as the neighbour of one of them (`beside`), or as one more part
+    of a node that one of them is in (`among`): of the lowest, or of the one of that `level`.
 
-    It gets all that is retained: what was produced on each of the others, or all that its neighbour has. Above all
-    others nobody copies to it what was produced on a cluster that has left: `without_left` accepts that.
+    It gets all that is retained: what was produced on each of the others, or all that its neighbour has, or what came
+    into that node by each of its clusters. Nobody but a neighbour copies to it what was produced on a cluster that has
+    left: `without_left` accepts that.
 
-    :raises ConfigError: It is in the tree, or the neighbour is not.
+    :raises ConfigError: It is in the tree, or the neighbour is not, or that has no node of this level.
     :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
     """
     if cluster in tree.clusters:
         raise ConfigError(f"{cluster} is in tree {tree.name} already", hint="Every cluster is one leaf.")
-    if beside is None:
-        if spent and not without_left:
-            raise PlanRefused(
-                f"a cluster has left tree {tree.name}, and nobody would copy to {cluster} what was produced there",
-                hint="Add it beside a cluster, which has all of it; or accept that (--without-left), as when all of it "
-                "has been deleted by retention.",
-            )
+    neighbour = beside or among
+    if neighbour is not None and neighbour not in tree.clusters:
+        raise ConfigError(f"tree {tree.name} has no cluster {neighbour}", hint=f"It has {', '.join(tree.clusters)}.")
+    if beside is None and spent and not without_left:
+        raise PlanRefused(
+            f"a cluster has left tree {tree.name}, and nobody would copy to {cluster} what was produced there",
+            hint="Add it beside a cluster, which has all of it; or accept that (--without-left), as when all of it "
+            "has been deleted by retention.",
+        )
+    if among is not None:
+        root = _with_part(tree, among, level, cluster)
+    elif beside is None:
         limit = tree.header.level_max + 1
         root = TreeNode(_level(tree.root.level, limit, level, spent), (tree.root, cluster))
     else:
-        if beside not in tree.clusters:
-            raise ConfigError(f"tree {tree.name} has no cluster {beside}", hint=f"It has {', '.join(tree.clusters)}.")
         # Below all that its neighbour has messages of: those would be left alone otherwise.
         limit = min([_parent(tree.root, beside).level, *spent])
         free = _level(0, limit, level, ())
@@ -114,7 +131,8 @@ def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, sp
     root = _replaced(tree.root, cluster, None)
     if not isinstance(root, TreeNode):
         raise PlanRefused(
-            f"without {cluster} only {root} would be left", hint="Take the tree out of the file instead: it ends."
+            f"without {cluster} only {root} would be left",
+            hint="Take the tree out of the file, or delete it (isthmus tree delete): it ends.",
         )
     # Wherever else it is in use: messages that have it are where the node was, and what has left is told by it.
     gone = _parent(tree.root, cluster).level
@@ -158,7 +176,7 @@ def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str])
     name = settings.tree.name
     if now not in shape.bases:
         return settings, f"tree {name} is run as the file has it: its clusters on record are {shape.clusters}"
-    root = node_of(json.loads(shape.clusters))
+    root = shape.root
     unknown = [leaf for leaf in root.leaves() if leaf not in aliases]
     if unknown:
         return settings, f"tree {name} has cluster {unknown[0]} by now, which this file has not"
@@ -208,8 +226,7 @@ def _reshaping(
             raise PlanRefused(
                 f"{each.name} would {'begin' if each in begun else 'end'}, which copies from {each.cluster} to "
                 f"{', '.join(each.leaves)}: everything would come once more",
-                hint="A node with more than two parts stays as it is: add the cluster above all others, or beside one "
-                "that is a part of a node of two.",
+                hint="Add the cluster at another place.",
             )
     pins = {}
     for name in sorted(old.keys() & new.keys()):
@@ -250,5 +267,30 @@ def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode 
         return by if node == leaf else node
     if leaf not in leaves_of(node):
         return node
-    children = tuple(child for each in node.children if (child := _replaced(each, leaf, by)) is not None)
-    return TreeNode(node.level, children) if len(children) > 1 else children[0]
+    if by is None and leaf in node.children:
+        left = node.without(node.children.index(leaf))
+        return left if len(left.children) > 1 else left.children[0]
+    children = (each if leaf not in leaves_of(each) else _replaced(each, leaf, by) for each in node.children)
+    return node.replaced(child for child in children if child is not None)
+
+
+def _with_part(tree: Tree, among: str, level: int | None, cluster: str) -> TreeNode:
+    """The tree with one more part in a node above a cluster.
+
+    :raises ConfigError: It has no node of this level above it.
+    """
+    parent = _parent(tree.root, among)
+    wanted = parent.level if level is None else level
+
+    def grown(node: TreeNode) -> TreeNode:
+        if node.level == wanted:
+            return node.with_part(cluster)
+        return node.replaced(
+            grown(each) if isinstance(each, TreeNode) and among in each.leaves() else each for each in node.children
+        )
+
+    levels = [each.level for each in tree.distributors if each.cluster == among]
+    if wanted not in levels:
+        told = ", ".join(map(str, dict.fromkeys(levels)))
+        raise ConfigError(f"{among} is in no node of level {wanted}", hint=f"The levels above it are {told}.")
+    return grown(tree.root)

@@ -73,16 +73,31 @@ class TopicDescription:
         }
 
 
+class LeftInTier(NamedTuple):
+    """Offsets `[offset_begin, offset_end)` of a partition that stay in the source's remote tier: a copy begins behind
+    them.
+    """
+
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.offset_begin >= self.offset_end
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
     """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
-    are the same or mapped.
+    are the same or mapped. `left` is what stays in the source's remote tier: those with the same offsets begin behind.
     """
 
     source_topic: SourceTopic
     source: uuid.UUID
     target: uuid.UUID
     is_mapped: bool = False
+    left: tuple[LeftInTier, ...] = ()
 
 
 class Rebuilt(NamedTuple):

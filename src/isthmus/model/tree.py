@@ -9,7 +9,7 @@ square of the clusters.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -25,14 +25,57 @@ _CHILDREN_MIN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """An inner node: its level, and at least two nodes or clusters (by alias)."""
+    """An inner node: its level, and at least two nodes or clusters (by alias).
+
+    `parts` numbers them, once that is not by place any more because some have come or left: distributors are named by
+    the part that they copy to, and go on under these names. Between the two parts of `pair` they have no number: they
+    were the only ones once. Both are empty where everything is by place.
+    """
 
     level: int
     children: tuple[TreeNode | str, ...]
+    parts: tuple[int, ...] = ()
+    pair: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each part, from 1."""
+        return self.parts or tuple(range(1, len(self.children) + 1))
+
+    @property
+    def unnumbered(self) -> tuple[int, ...]:
+        """The two parts whose distributors to each other have no number, if any."""
+        return self.pair if self.parts else self.numbers if len(self.children) == _CHILDREN_MIN else ()
+
+    def without(self, position: int) -> TreeNode:
+        """The node without one of its parts, of more than two: all others keep their numbers."""
+        numbers = tuple(number for place, number in enumerate(self.numbers) if place != position)
+        pair = self.unnumbered if {*self.unnumbered} <= {*numbers} else ()
+        children = tuple(child for place, child in enumerate(self.children) if place != position)
+        return _numbered(self.level, children, numbers, pair)
+
+    def with_part(self, child: TreeNode | str) -> TreeNode:
+        """The node with another part behind all others, which keep their numbers."""
+        numbers = (*self.numbers, max(self.numbers) + 1)
+        return _numbered(self.level, (*self.children, child), numbers, self.unnumbered)
+
+    def replaced(self, children: Iterable[TreeNode | str]) -> TreeNode:
+        """The node with other ones in the places of its parts."""
+        return replace(self, children=tuple(children))
 
     def leaves(self) -> tuple[str, ...]:
         """The clusters below it, in the order they are written."""
         return tuple(leaf for child in self.children for leaf in leaves_of(child))
+
+
+def _numbered(
+    level: int, children: tuple[TreeNode | str, ...], numbers: tuple[int, ...], pair: tuple[int, ...]
+) -> TreeNode:
+    """A node whose numbers are left out where they are those by place."""
+    by_place = TreeNode(level, children)
+    found = TreeNode(level, children, numbers, pair)
+    is_same = (by_place.numbers, by_place.unnumbered) == (found.numbers, found.unnumbered)
+    return by_place if is_same else found
 
 
 def leaves_of(node: TreeNode | str) -> tuple[str, ...]:
@@ -59,15 +102,18 @@ def node_of(written: object) -> TreeNode:
 
 def _node(written: object) -> TreeNode | str:
     stated: object = None
+    parts: object = ()
+    pair: object = ()
     if isinstance(written, str):
         return written
     if isinstance(written, Mapping):
-        unknown = sorted(set(map(str, written)) - {"level", "clusters"})
+        unknown = sorted(set(map(str, written)) - {"level", "clusters", "parts", "pair"})
         if unknown or "clusters" not in written:
             raise ConfigError(
                 f"a node of a tree has no {unknown[0]}" if unknown else "a node of a tree has no clusters",
                 hint="Write it as a list, or as {level: 3, clusters: [...]}.",
             )
+        parts, pair = written.get("parts") or (), written.get("pair") or ()
         stated, written = written.get("level"), written["clusters"]
     if not isinstance(written, Sequence):
         raise ConfigError(f"{written!r} is no node of a tree", hint="Write lists of clusters: [[a, b], [c, d]].")
@@ -83,15 +129,34 @@ def _node(written: object) -> TreeNode | str:
             f"level {level!r} is not above level {below} below it",
             hint="Levels are whole numbers from 1, and grow towards the root.",
         )
-    return TreeNode(level, children)
+    return _numbered(level, children, *_parts(children, parts, pair))
+
+
+def _parts(
+    children: tuple[TreeNode | str, ...], parts: object, pair: object
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The numbers of a node's parts, and the two that have none for each other, as they are written."""
+    by_place = TreeNode(1, children)
+    if not parts and not pair:
+        return by_place.numbers, by_place.unnumbered
+    numbers, two = (tuple(each) if isinstance(each, Sequence) else (each,) for each in (parts, pair))
+    known = [each for each in numbers if isinstance(each, int) and not isinstance(each, bool) and each > 0]
+    if len(known) != len(children) or len({*numbers}) != len(children):
+        raise ConfigError(
+            f"parts {list(numbers)} do not number {len(children)} parts of a node",
+            hint="Give each another whole number from 1, or leave parts out.",
+        )
+    if two and (len({*two}) != _CHILDREN_MIN or not {*two} <= {*numbers}):
+        raise ConfigError(f"pair {list(two)} is not two of parts {list(numbers)}", hint="Leave pair out.")
+    return tuple(known), tuple(each for each in known if each in two)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distributor:
     """What runs on `cluster` for one level: it copies to `target`, a leaf of the subtree that has `leaves`.
 
-    `part` counts the subtrees of the level's node from 1 where there are more than two, and is 0 otherwise: there is
-    one other subtree then.
+    `part` is the number of that subtree in the level's node where there are, or were, more than two, and is 0
+    otherwise: there is one other subtree then.
     """
 
     tree: str
@@ -228,12 +293,12 @@ class Tree:
                     pending.append((each.target, copied(seen, each.level)))
 
     def _below(self, node: TreeNode) -> Iterator[Distributor]:
-        for child in node.children:
+        for own, child in zip(node.numbers, node.children, strict=True):
             # As the leaves of a subtree are counted, so are its targets: not all of them write to the same one.
             for position, cluster in enumerate(leaves_of(child)):
-                for part, other in enumerate(node.children, 1):
+                for part, other in zip(node.numbers, node.children, strict=True):
                     if other is not child:
-                        several = part if len(node.children) > _CHILDREN_MIN else 0
+                        several = 0 if {own, part} == {*node.unnumbered} else part
                         yield self._distributor(node.level, cluster, leaves_of(other), position, several)
             if isinstance(child, TreeNode):
                 yield from self._below(child)

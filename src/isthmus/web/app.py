@@ -23,6 +23,7 @@ from isthmus.web.hardening import Hardened
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
 from isthmus.web.operations import Operations
+from isthmus.web.planting import planting_routes
 from isthmus.web.problems import MEDIA_TYPE, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
@@ -76,12 +77,19 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=partial(_ended, operations),
+        lifespan=partial(_ended, operations, desk),
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     room = [Depends(desk.room)]
-    for routes in (reading_routes, changing_routes, tending_routes, declaring_routes, namespace_routes):
+    for routes in (
+        reading_routes,
+        changing_routes,
+        tending_routes,
+        declaring_routes,
+        planting_routes,
+        namespace_routes,
+    ):
         app.include_router(routes(desk), dependencies=room)
     for beginning_routes in (operating_routes, promoting_routes):
         app.include_router(beginning_routes(desk, operations), dependencies=room)
@@ -114,6 +122,7 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _ended(operations: Operations, _: FastAPI) -> AsyncIterator[None]:
+async def _ended(operations: Operations, desk: FabricDesk, _: FastAPI) -> AsyncIterator[None]:
     yield
     await anyio.to_thread.run_sync(operations.close)
+    await desk.aclose()

@@ -67,17 +67,20 @@ class TargetBody(Body):
 
 
 class PlaceBody(Body):
-    """Where a cluster comes into a tree: beside another one, or above all others."""
+    """Where a cluster comes into a tree: beside another one, among the parts of a node that another one is in, or above
+    all others.
+    """
 
     above: StrictBool = False
     beside: Text | None = None
+    among: Text | None = None
     level: Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)] | None = None
     without_left: StrictBool = False
 
     @model_validator(mode="after")
     def _is_one_place(self) -> PlaceBody:
-        if self.above == (self.beside is not None):
-            raise ValueError("say above: true, or beside which cluster")
+        if [self.above, self.beside is not None, self.among is not None].count(True) != 1:
+            raise ValueError("say above: true, or beside or among which cluster")
         return self
 
 
@@ -156,6 +159,20 @@ class LinkChangeBody(Body):
 
     mode: Text | None = None
     settings: Settings = Field(default_factory=dict)
+
+
+class TreeChangeBody(Body):
+    """What is to be changed of a declared tree, by dotted key of trees[]."""
+
+    settings: Settings = Field(default_factory=dict)
+
+
+class TreeBody(TreeChangeBody):
+    """A tree to be declared: its clusters as nested lists, as in the file, with ids that they have to have, if any."""
+
+    name: Annotated[Text, Field(min_length=1)]
+    clusters: list[Any] | dict[str, Any]
+    cluster_ids: Annotated[dict[Text, Text], Field(max_length=1000)] = Field(default_factory=dict)
 
 
 class LimitsBody(Body):

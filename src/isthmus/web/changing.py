@@ -191,9 +191,10 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, "add to tree", tree, said):
             async with desk.declaring, desk.written() as fabric:
                 change = await fabric.tree_changes.add(
-                    desk.tree(tree).tree.name,
+                    (await desk.tree(tree)).tree.name,
                     cluster,
                     beside=body.beside,
+                    among=body.among,
                     level=body.level,
                     without_left=body.without_left,
                     dry_run=dry_run,
@@ -209,7 +210,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}):
             async with desk.declaring, desk.written() as fabric:
                 remove = fabric.tree_changes.remove
-                return (await remove(desk.tree(tree).tree.name, cluster, dry_run=dry_run)).as_dict()
+                return (await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run)).as_dict()
 
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",
@@ -221,5 +222,5 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         with audited(caller, "move in tree", tree, {**plain(body), "cluster": cluster, "dry_run": dry_run}):
             async with desk.declaring, desk.written() as fabric:
-                move, name = fabric.tree_changes.move, desk.tree(tree).tree.name
+                move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
                 return (await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)).as_dict()

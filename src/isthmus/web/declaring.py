@@ -12,7 +12,7 @@ from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable
-from isthmus.web.desk import FabricDesk, link_etag
+from isthmus.web.desk import FabricDesk, declared_etag
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
 
@@ -29,7 +29,7 @@ def declaring_routes(desk: FabricDesk) -> APIRouter:
 
 
 def _answer(declared: DeclaredLink, response: Response) -> Json:
-    response.headers["ETag"] = link_etag(declared)
+    response.headers["ETag"] = declared_etag(declared)
     return declared.as_dict()
 
 

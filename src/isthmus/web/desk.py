@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from isthmus.control.answers import AsyncAdministration, DeclaredLink
+from isthmus.control.answers import AsyncAdministration, DeclaredLink, DeclaredTree
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
@@ -17,6 +17,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.tree import TreeSettings
 from isthmus.web.conditions import check_match, etag_of
+from isthmus.web.lending import Lending
 
 AT_WORK_MAX: Final = 8
 """Requests that are worked on at a time; the others wait."""
@@ -24,15 +25,24 @@ FoundT = TypeVar("FoundT")
 
 
 class FabricDesk:
-    """Opens the fabric for each request, so that links which were declared meanwhile are there."""
+    """Opens the fabric for each request, so that links which were declared meanwhile are there; its connections, and
+    what was read of ledgers, are those of the request before.
+    """
 
     def __init__(self, configuration: Configuration, file: Path | None = None) -> None:
         self.configuration = configuration
+        self.latest = configuration
+        """With what was declared when it was looked for last."""
         self.file = file
         """Where it is written, for commands that are called."""
         self.declaring = asyncio.Lock()
         """Read, compared and written by one at a time: of two who change the same one gets 412."""
         self._room = asyncio.Semaphore(AT_WORK_MAX)
+        self._lending = Lending()
+
+    async def aclose(self) -> None:
+        """Leave the clusters, when no more requests come."""
+        await self._lending.aclose()
 
     async def room(self) -> AsyncIterator[None]:
         """A dependency of routes that ask clusters: has a request wait while many are worked on."""
@@ -42,17 +52,25 @@ class FabricDesk:
     async def now(self, link: str | None = None) -> Configuration:
         """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
         is_written = any(each.name == link and not each.tree for each in self.configuration.links)
-        return await opened(self.configuration, declared=not is_written)
+        if is_written:
+            return self.configuration
+        self.latest = await opened(self.configuration, declared=True)
+        return self.latest
 
-    def tree(self, name: str) -> TreeSettings:
-        """A tree of the file.
+    async def tree(self, name: str) -> TreeSettings:
+        """A tree of the file, or one that is declared now.
 
         :raises RequestRefused: There is none of that name.
         """
-        for each in self.configuration.trees:
+        configuration = self.configuration if self.writes_tree(name) else await self.now()
+        for each in configuration.trees:
             if each.tree.name == name:
                 return each
-        raise RequestRefused(f"the file has no tree {name}", status=404, hint="GET /v1/trees lists them.")
+        raise RequestRefused(f"there is no tree {name}", status=404, hint="GET /v1/trees lists them.")
+
+    def writes_tree(self, name: str) -> bool:
+        """Whether a tree is in the file: clusters are not asked for it then."""
+        return any(each.tree.name == name for each in self.configuration.trees)
 
     async def links(self) -> tuple[Link, ...]:
         """All links there are now."""
@@ -77,13 +95,18 @@ class FabricDesk:
         :raises RequestRefused: There is none of that name.
         """
         configuration = await (self.now() if link is None else self.having(link))
-        async with AsyncFabric(configuration) as fabric:
+        async with self._opened(configuration) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager
     async def written(self) -> AsyncIterator[AsyncFabric]:
         """The fabric of the file: its clusters are not asked for declared links."""
-        async with AsyncFabric(self.configuration) as fabric:
+        async with self._opened(self.configuration) as fabric:
+            yield fabric
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
+        async with self._lending.pool() as pool, AsyncFabric(configuration, pool=pool) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager
@@ -103,7 +126,18 @@ class FabricDesk:
         """
         async with self.declaring, self.written() as fabric:
             declared = await found(fabric.declarations.describe(link))
-            check_match(if_match, link_etag(declared), is_needed=is_needed)
+            check_match(if_match, declared_etag(declared), is_needed=is_needed)
+            yield fabric
+
+    @contextlib.asynccontextmanager
+    async def known_tree(self, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
+        """Where a declared tree is changed that is as the caller knows it: by one at a time.
+
+        :raises RequestRefused: None of that name is declared, or it was changed since it was read.
+        """
+        async with self.declaring, self.written() as fabric:
+            declared = await found(fabric.declared_trees.describe(tree))
+            check_match(if_match, declared_etag(declared))
             yield fabric
 
     @contextlib.asynccontextmanager
@@ -147,6 +181,7 @@ def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
         "namespaces": [{"kind": each.kind, "map": str(each)} for each in link.namespaces],
         "limits": limits_of(link),
         "on_data_gap": link.on_data_gap,
+        "on_divergence": link.on_divergence,
         "aborted": str(link.transactions.aborted),
     }
 
@@ -156,6 +191,6 @@ def limits_of(link: Link) -> dict[str, int | None]:
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
 
 
-def link_etag(declared: DeclaredLink) -> str:
-    """The ETag of a declared link: another one as soon as anybody has said something else of it."""
+def declared_etag(declared: DeclaredLink | DeclaredTree) -> str:
+    """The ETag of something declared: another one as soon as anybody has said something else of it."""
     return etag_of([register.as_dict() for register in declared.declaration.registers])

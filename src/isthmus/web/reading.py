@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from isthmus.errors import RequestRefused
 from isthmus.model.progress import LinkProgress
 from isthmus.web.conditions import etag_of
-from isthmus.web.desk import FabricDesk, found, link_etag, link_summary
+from isthmus.web.desk import FabricDesk, declared_etag, found, link_summary
 from isthmus.web.roles import needs
 from isthmus.web.tokens import Role
 
@@ -59,13 +59,21 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/trees", tags=["trees"], summary="The distribution trees of the file")
-    def list_trees() -> list[Json]:
-        return [each.as_dict() for each in desk.configuration.trees]
+    @router.get("/trees", tags=["trees"], summary="The distribution trees of the file, and declared ones")
+    async def list_trees() -> list[Json]:
+        configuration = await desk.now()
+        declared = configuration.declared_trees
+        return [{**each.as_dict(), "declared": each.tree.name in declared} for each in configuration.trees]
 
-    @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree")
-    def show_tree(tree: str) -> Json:
-        return desk.tree(tree).as_dict()
+    @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree, with what was declared of it")
+    async def show_tree(tree: str, response: Response) -> Json:
+        settings = await desk.tree(tree)
+        if desk.writes_tree(tree):
+            return {**settings.as_dict(), "declaration": None}
+        async with desk.written() as fabric:
+            declared = await found(fabric.declared_trees.describe(tree))
+        response.headers["ETag"] = declared_etag(declared)
+        return {**settings.as_dict(), "declaration": declared.as_dict()}
 
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
     async def read_tree_plan(tree: str) -> Json:
@@ -83,7 +91,7 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
             is_declared = link in (fabric.configuration.declared or ())
             declared = await fabric.declarations.describe(link) if is_declared else None
         summary = link_summary(chosen, is_declared=declared is not None)
-        response.headers["ETag"] = etag_of(summary) if declared is None else link_etag(declared)
+        response.headers["ETag"] = etag_of(summary) if declared is None else declared_etag(declared)
         return {**summary, "declaration": None if declared is None else declared.as_dict()}
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
@@ -136,6 +144,13 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def describe_cluster(cluster: str) -> Json:
         async with desk.cluster(cluster) as known:
             return dict((await known.describe()).as_dict())
+
+    @router.get(
+        "/clusters/{cluster}/last-known", tags=["clusters"], summary="A cluster as others remember it; it is not asked"
+    )
+    async def read_last_known(cluster: str) -> Json:
+        async with desk.cluster(cluster) as administration:
+            return (await administration.last_known()).as_dict()
 
     @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
     async def list_cluster_topics(

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from isthmus.control.links import declared
+from isthmus.control.links import declarations
 from tests.integration.control.recovering import Interrupted, interrupted_at
 
 ResultT = TypeVar("ResultT")
@@ -23,14 +23,14 @@ async def finished(
     """What comes of a verb once it is through, and the steps it took then: those that it tells, and each write to a
     ledger. Before that it has ended before each of these once.
     """
-    write: Any = declared._Place.write
+    write: Any = declarations._Place.write
 
     async def written(place: Any, what: str, made: Any) -> None:
         if (ending := _ENDING.get()) is not None:
             ending(f"writing {what} at {place.alias}")
         await write(place, what, made)
 
-    monkeypatch.setattr(declared._Place, "write", written)
+    monkeypatch.setattr(declarations._Place, "write", written)
     for step in range(_STEPS_MAX):
         steps: list[str] = []
         ending = interrupted_at(step, steps)

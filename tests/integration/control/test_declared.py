@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -12,9 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
+from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.memory import recollect
@@ -30,13 +33,17 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SEMANTICS, SETTINGS, Declaration, attachment
+from isthmus.model.declaration import SEMANTICS, Declaration, attachment
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.known import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
-from isthmus.model.registers import DELETED
+from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
-from tests.integration.control.running import ends, running
+from tests.integration.acls import denied
+from tests.integration.control.running import ends, link_of, running
+from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
 
@@ -142,7 +149,7 @@ def test_a_declared_link_is_run_and_followed(
     asyncio.run(scenario())
     with pytest.raises(ConfigError, match=f"no link {name} is declared"):
         fabric.declarations.describe(name)
-    clusters_out_of_reach_are_remembered(both)
+    clusters_out_of_reach_are_remembered(both, name)
     # What was reserved stays reserved, and can be released and taken back now.
     namespaces = fabric.cluster("west").namespaces
     for target in (first.target, second.target):
@@ -153,17 +160,55 @@ def test_a_declared_link_is_run_and_followed(
         fabric.cluster("east").namespaces.delete(source)
 
 
-def clusters_out_of_reach_are_remembered(both: Configuration) -> None:
+def clusters_out_of_reach_are_remembered(both: Configuration, name: str) -> None:
     """While a cluster cannot be reached, the other one tells how it stood; of one that nobody saw, nothing."""
     now = Fabric(both).cluster("east").describe()
     known = Fabric(cut(both, "east")).cluster("east").last_known()
     assert (known.cluster.cluster_id, known.cluster.brokers, known.kept_by) == (now.cluster_id, 1, "west")
     assert known.cluster.versions == (now.brokers[0].version,)
     assert known.cluster.topics > 0
+    (seen,) = [each for each in known.names if each.link == name]
+    remembered = {topic.name: topic for topic in seen.topics}
+    assert remembered.keys() <= {f"{name}.a-1", f"{name}.b-1"}
+    (log,) = remembered[f"{name}.a-1"].logs
+    # It is looked at once a minute, and five more records came meanwhile.
+    assert log in (KnownLog(0, 0, 20), KnownLog(0, 0, 25))
+    (copies,) = [each for each in Fabric(cut(both, "west")).cluster("west").last_known().names if each.link == name]
+    assert {topic.name for topic in copies.topics} <= {f"{name}.x-1", f"{name}.y-1"}
     nobody = replace(both.cluster("east"), alias="north")
     others = Configuration(clusters=(*both.clusters, nobody), links=())
     with pytest.raises(ClusterError, match="nothing is remembered of a cluster north: asked were east, west"):
         Fabric(others).cluster("north").last_known()
+
+
+def test_what_is_remembered_of_a_cluster_with_access_rules(
+    guarded: LocalCluster, west: LocalCluster, topic: Namer
+) -> None:
+    """Topics with their own configurations and ends, groups, and rules about both, but of nothing beside them; whom a
+    rule names, or from where, is not remembered, nor what the link has no right to see.
+    """
+    stem = topic("known")
+    topics.create(guarded, f"{stem}-in", max_message_bytes=2_000_000)
+    topics.create(guarded, f"other-{stem}")
+    topics.produce(guarded, f"{stem}-in", records(7))
+    consumers.commit(guarded, {f"{stem}-group": {(f"{stem}-in", 0): 3}})
+    link = link_of(guarded.cluster(), west.cluster(), f"{stem}-*", name=stem)
+    link = replace(link, groups=GroupSettings(include=(GroupPattern.parse(f"{stem}-*"),)))
+
+    async def seen() -> KnownNames:
+        async with Client(replace(topics.as_admin(guarded), alias=guarded.name)) as client:
+            (names,) = await contents(client, await client.metadata(None), [NamesOfLink(link, is_source=True)])
+        return names
+
+    with denied(guarded, ResourceType.TOPIC, f"{stem}-in", AclOperation.ALTER):
+        names = asyncio.run(seen())
+    (found,) = names.topics
+    assert (found.name, found.logs) == (f"{stem}-in", (KnownLog(0, 0, 7),))
+    assert KnownSetting("max.message.bytes", "2000000") in found.settings
+    assert [(each.group, each.state) for each in names.groups] == [(f"{stem}-group", "Empty")]
+    digest = hashlib.sha256(b"User:isthmus").hexdigest()[:12]
+    assert ("DENY", "ALTER", "topic", f"{stem}-in", "LITERAL", f"User:#{digest}", False) in names.rules
+    assert "isthmus" not in json.dumps(names.as_dict()).replace(stem, "")
 
 
 def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:
@@ -314,8 +359,9 @@ def test_what_cannot_be_declared_is_refused(
     def create(link: str = name, source: str = "east", target: str = "west", **given: Any) -> None:
         links.create(link, source=source, target=target, **{"maps": [each], **given})
 
-    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
-        create(mode="sync")
+    for configuration in (both, cut(both, "east")):
+        with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+            Fabric(configuration).declarations.create(name, source="east", target="west", maps=[each], mode="sync")
     with pytest.raises(PlanRefused, match="are the same cluster"):
         create(target="east")
     with pytest.raises(ConfigError, match="no cluster named nowhere"):
@@ -360,6 +406,17 @@ def test_a_namespace_is_declared_and_taken_back(
     namespaces = fabric.cluster("east").namespaces
     topics.create(east, f"{prefix}1")
     topics.create(east, name)
+    links = fabric.declarations
+    for meant_alone in (
+        lambda: namespaces.create(Namespace.of(name)),
+        lambda: links.create(name, source="east", target="west", maps=maps(name)),
+    ):
+        with pytest.raises(
+            PlanRefused, match=f"{name} is the whole name of a topic of east, and others begin with it: {prefix}1"
+        ):
+            meant_alone()
+    assert namespaces.create(Namespace.of(f"{name}*"), dry_run=True).members == (name, f"{prefix}1")
+    links.create(name, source="east", target="west", maps=maps(f"{name}*"), dry_run=True)
     space, single = Namespace.of(prefix), Namespace.of(f"{prefix}1", is_exact=True)
     assert namespaces.create(space, dry_run=True).members == (f"{prefix}1",)
     namespaces.create(single, reserved=True)

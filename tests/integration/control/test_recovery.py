@@ -213,6 +213,41 @@ def test_what_the_source_lost_or_deleted_is_kept(
     assert [told(each) for each in log_of(east, unclean)[17:]] == aside
     asyncio.run(caught_up(only, spark))
     assert log_of(west, unclean) == log_of(east, unclean)
+    what_the_source_lost_is_recovered_by_itself(east, west, topic("by-itself"), spark, monkeypatch)
+
+
+def what_the_source_lost_is_recovered_by_itself(
+    east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that says so brings topics back while it runs, one of which somebody had begun to bring back and left
+    paused, sets aside what only the target has, and goes on.
+    """
+    found, begun = f"{name}-found", f"{name}-begun"
+    for each in (found, begun):
+        lost(east, west, each)
+    only = link_between(east, west, name, found, begun)
+    only = replace(only, links=(replace(only.links[0], on_divergence="recover"),))
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine, "parcels", in_single_records)
+        with pytest.raises(Interrupted):
+            asyncio.run(LinkRecoverer(configuration=only, name=name, topics=[begun], quiet_s=0.3).recover())
+
+    async def are_at(end: int) -> bool:
+        return [await ends(west, each) for each in (found, begun)] == [[end], [end]]
+
+    async def scenario() -> None:
+        async with running(only, spark) as run:
+            await run.until(lambda: are_at(17))
+            for each in (found, begun):
+                await asyncio.to_thread(topics.produce, east, each, records(3, begin=200))
+            await run.until(lambda: are_at(20))
+            await run.until(lambda: {each.state for each in run.links[0].topics} == {LaneState.ACTIVE})
+
+    asyncio.run(scenario())
+    for each in (found, begun):
+        assert log_of(west, each) == log_of(east, each)
+        stored = [one for one in log_of(west, quarantine_of(each)) if kind_of(one) == b"diverged"]
+        assert [value for _, value, _ in map(told, stored)] == [b"%d" % n for n in range(12, 20)]
 
 
 def test_an_old_source_follows_the_new_one(

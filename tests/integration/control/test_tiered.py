@@ -100,6 +100,7 @@ def test_what_a_tier_holds_is_copied_like_any_records(
     (done,) = fabric.plan().links[0].topics
     assert [each for each in done.notes if "remote tier" in each.message] == []
     what_a_tier_holds_is_left_there(tiered, west, name, spark)
+    the_same_offsets_begin_behind_the_tier(tiered, west, name, spark)
 
 
 def what_a_tier_holds_is_left_there(tiered: LocalCluster, west: LocalCluster, name: str, spark: SparkSession) -> None:
@@ -108,7 +109,7 @@ def what_a_tier_holds_is_left_there(tiered: LocalCluster, west: LocalCluster, na
     """
     link = link_of(tiered.cluster(), west.cluster(), name, name=f"{name}-left")
     naming = PrefixNaming(target_prefix="left.")
-    settings = replace(link.topics, offsets=OffsetPolicy.AUTO, remote=RemotePolicy.LEAVE, naming=naming)
+    settings = replace(link.topics, offsets=OffsetPolicy.MAPPED, remote=RemotePolicy.LEAVE, naming=naming)
     fabric = Fabric(configuration_of(replace(link, topics=settings)), spark=spark)
     (planned,) = fabric.plan().links[0].topics
     start = planned.local_starts[0]
@@ -128,3 +129,43 @@ def what_a_tier_holds_is_left_there(tiered: LocalCluster, west: LocalCluster, na
     assert [(each.key, each.value) for each in copied] == [(each.key, each.value) for each in wanted[begun:]]
     (done,) = fabric.plan().links[0].topics
     assert [each for each in done.notes if "remote tier" in each.message] == []
+    assert left_of(fabric, f"left.{name}") == [(0, begun, link.source.alias, name)]
+
+
+def left_of(fabric: Fabric, topic: str) -> list[tuple[int, int, str, str]]:
+    """Which offsets of which topic provenance says are in the tier of its cluster."""
+    return [
+        (each.offset_begin, each.offset_end, each.source_cluster, each.source_topic)
+        for each in fabric.provenance(topic).origins
+        if each.verb == "left in the source's tier"
+    ]
+
+
+def the_same_offsets_begin_behind_the_tier(
+    tiered: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """With the same offsets the target's log begins at the source's local log start, every record where the source has
+    it; provenance tells whose tier holds what lies before.
+    """
+    link = link_of(tiered.cluster(), west.cluster(), name, name=f"{name}-same")
+    naming = PrefixNaming(target_prefix="same.")
+    settings = replace(link.topics, offsets=OffsetPolicy.AUTO, remote=RemotePolicy.LEAVE, naming=naming)
+    fabric = Fabric(configuration_of(replace(link, topics=settings)), spark=spark)
+    (planned,) = fabric.plan().links[0].topics
+    start = planned.local_starts[0]
+    assert (planned.mode, planned.lag_records) == (TopicMode.IDENTITY, 1650 - start)
+    (note,) = [each for each in planned.notes if "are left there" in each.message]
+    assert note.message.startswith(f"{start:,} offsets in the remote tier")
+    assert fabric.run(until="caught-up").exit_code == 0
+    topics.produce(tiered, name, topics.some(50, random.Random(10), value_bytes=2000))
+    assert fabric.run(until="caught-up").exit_code == 0
+    verdict = fabric.verify()[f"{name}-same"]
+    begun = oracle.ends(west.admin_bootstrap_servers, f"same.{name}").start
+    assert (verdict.equal, verdict.records) == (True, 1700 - begun)
+    assert start <= begun < 1650
+    (wanted,) = oracle.records(tiered.admin_bootstrap_servers, name)
+    (copied,) = oracle.records(west.admin_bootstrap_servers, f"same.{name}")
+    assert [(each.offset, each.key, each.value) for each in copied] == [
+        (each.offset, each.key, each.value) for each in wanted[begun:]
+    ]
+    assert left_of(fabric, f"same.{name}") == [(0, begun, link.source.alias, name)]

@@ -28,6 +28,7 @@ from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
 from tests.integration.control.tree_positions import committed, has_followed, to_be_at
 from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, has, produce, read
+from tests.integration.control.treerefusals import refused_beside
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
@@ -144,26 +145,46 @@ def test_every_message_comes_to_every_cluster_once(
 def test_a_killed_process_loses_and_doubles_nothing(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Distributors that are killed while everybody produces go on where they were, on three clusters of one node."""
+    """Distributors of a tree that is in no file: declared while the process runs that is killed later, while everybody
+    produces, they go on where they were, on three clusters of one node, until it is deleted.
+    """
     name = topic("killed")
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
         topics.create(cluster, name, partitions=PARTITIONS)
-    file = tmp_path / "isthmus.yaml"
-    file.write_text(json.dumps({**file_of(used, list(used), name), "spark": {"master": "local[2]"}}))
+    file, tree = tmp_path / "isthmus.yaml", tmp_path / "tree.yaml"
+    whole = file_of(used, list(used), name)
+    tree.write_text(json.dumps(whole.pop("trees")[0]))
+    file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
     load = Load(used, name, file)
-    assert len(load.call("tree", "plan", name)["links"]) == 6, "each copies to both others"
     first = load.run()
     try:
+        planned = load.call("tree", "create", "-f", str(tree), "--dry-run")
+        assert (planned["behind"], load.call("tree", "list")) == ([], [])
+        created = load.call("tree", "create", "-f", str(tree))
+        assert load.call("tree", "create", "-f", str(tree)) == created
+        refused_beside(whole, used, name)
         load.wait_until_everywhere(400)
+        assert len(load.call("tree", "plan", name)["links"]) == 6, "each copies to both others"
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait(TERM_S)
-    second = load.run()
+    told = tmp_path / "told"
+    second = load.run(told)
     try:
         load.end()
         load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+        assert load.call("tree", "list") == [load.call("tree", "describe", name)] == [created]
+        # With the file of somebody who has a tree of that name it is that one that counts.
+        other = tmp_path / "other.yaml"
+        other.write_text(json.dumps(file_of(used, ["east", "west"], name)))
+        found = load.done("tree", "targets", name, file=other)
+        assert f"tree {name} of the file is run in place of the declared one" in " ".join(found.stderr.split())
+        load.call("tree", "delete", name, "--yes")
+        assert load.call("tree", "list") == []
+        load.wait_for(lambda: " ".join(told.read_text().split()).count("is gone from the configuration, and ends") == 6)
     finally:
+        load.end()
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(used, name, load.written)
@@ -213,48 +234,65 @@ def test_distributors_go_over_to_other_leaves_under_load(
 
 
 def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
-    """A leaf is killed while everybody produces: one distributor leaves it by an operator's word, and its records go on
-    through the other leaf. When that is back it is reconciled by itself, and every message is once on every cluster.
+    """A leaf is killed while everybody produces. One distributor leaves it by the word of an operator who does not
+    expect it back and has all sent again; another one by itself, and what it sent comes once: when the leaf is back
+    it is reconciled, and nothing is missing anywhere.
     """
     name = topic("gone")
     for cluster in four.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
-    tree = [["east", "west"], ["north", "south"]]
-    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    whole = file_of(four, [["east", "west"], ["north", "south"]], name)
+    whole["trees"][0] |= {"switch_after_s": 30}
+    file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
     load = Load(four, name, file)
 
-    def of_east(alias: str) -> int:
-        return sum(len(numbers) for (_, origin), numbers in read(four[alias], name).items() if origin == "east")
+    def comes(alias: str, *origins: str) -> Callable[[], bool]:
+        """Whether records that are produced at these from now on come to a cluster."""
+
+        def count(origin: str) -> int:
+            return sum(len(numbers) for (_, key), numbers in read(four[alias], name).items() if key == origin)
+
+        before = {origin: count(origin) for origin in origins}
+        return lambda: all(count(origin) >= before[origin] + 200 for origin in origins)
+
+    def is_everywhere() -> bool:
+        wanted = {(p, origin): set(range(n)) for p in range(PARTITIONS) for origin, n in load.written.items()}
+        return all({key: set(found) for key, found in read(each, name).items()} == wanted for each in four.values())
 
     running = load.run()
     try:
         load.wait_for(lambda: all(len(read(cluster, name)) == PARTITIONS * len(four) for cluster in four.values()))
+        load.switch("west", "north")
+        load.wait_for(lambda: load.targets()["west"] == "north")
+        load.wait_for(comes("north", "east", "west"))
         load.end("north")
         four["north"].broker(1).kill()
-        load.switch("east", "south", "--force", "--dry-run")
-        load.switch("east", "south", "--force")
-        load.wait_for(lambda: load.targets()["east"] == "south")
-        before = of_east("south")
-        load.wait_for(lambda: of_east("south") >= before + 200)
+        load.switch("east", "south", "--force", "--resend", "--dry-run")
+        asked = load.done("tree", "switch", name, "east", "2", "--to", "south", "--force", "--resend")
+        assert (asked.returncode, load.targets()["east"]) == (2, "north"), "nobody has said yes"
+        load.switch("east", "south", "--force", "--resend", "--yes")
+        load.wait_for(lambda: {load.targets()[alias] for alias in ("east", "west")} == {"south"})
+        load.wait_for(comes("south", "east", "west"))
         assert load.doubted().keys() == {"north"}
         assert load.doubted()["north"] > 0
-        refused = load.done("tree", "switch", name, "east", "2", "--to", "north")
+        refused = load.done("tree", "switch", name, "west", "2", "--to", "north")
         assert (refused.returncode, "north is IN_DOUBT" in refused.stderr) == (6, True), refused.stderr
         four["north"].broker(1).start()
         load.wait_for(lambda: not load.doubted())
-        assert load.targets()["east"] == "south"
+        assert load.targets()["west"] == "south"
         load.end()
-        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+        load.wait_for(is_everywhere)
     finally:
         four["north"].broker(1).start()
         load.end()
         running.send_signal(signal.SIGINT)
         running.wait(TERM_S)
     for cluster in four.values():
-        # The order of a producer is not kept in what was in doubt.
-        found = {key: sorted(numbers) for key, numbers in read(cluster, name).items()}
-        assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in load.written.items()}
+        # Only what was sent again may come twice; the order of a producer is not kept in what was in doubt.
+        found = {key: sorted(numbers) for key, numbers in read(cluster, name).items() if key[1] != "east"}
+        written = {origin: n for origin, n in load.written.items() if origin != "east"}
+        assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in written.items()}
 
 
 def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
@@ -308,7 +346,9 @@ def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
-    """Another target or level would bring everything once more; a cluster that is added above the others would not."""
+    """A cluster under two names would be copied twice, and another target or level would bring everything once more; a
+    cluster that is added above the others would not, nor one that becomes one more part of a node.
+    """
     name = topic("shaped")
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
@@ -330,12 +370,27 @@ def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str
         return problem is not None and f"west got messages of east by {name}.east.1 until now" in problem.message
 
     def has_all_three(run: Running) -> bool:
-        return has_all(used, name, {"east": 10})
+        return has_all(used, name, written)
 
+    written = {"east": 10}
+    twice = file_of({**used, "twin": four["east"]}, [["east", "west"], ["north", "twin"]], name)
+    with isthmus.open(config.parse(json.dumps(twice)), spark=spark) as fabric:
+        errors = fabric.run(until="caught-up").errors
+    assert len(errors) == 8
+    assert all("are the same cluster" in error.message for error in errors.values())
     asyncio.run(scenario(["east", "west"], has_copied))
     asyncio.run(scenario(["east", ["west", "north"]], is_refused))
     asyncio.run(scenario([["east", "west"], "north"], has_all_three))
     check(used, name, {"east": 10, "west": 0, "north": 0})
+    # As one more part of the node that was there before all others keep their names and go on where they were.
+    used["south"] = four["south"]
+    topics.create(four["south"], name, partitions=PARTITIONS)
+    for alias in ("south", "north"):
+        produce(four[alias], alias, name, range(10), "none")
+        written[alias] = 10
+    parts = {"clusters": [["east", "west"], "north", "south"], "parts": [1, 2, 3], "pair": [1, 2]}
+    asyncio.run(scenario(parts, has_all_three))
+    check(used, name, {"west": 0, **written})
 
 
 def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:

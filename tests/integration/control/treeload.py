@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -90,8 +91,8 @@ class Load:
             self._is_over[alias].set()
             self._writers[alias].join(TERM_S)
 
-    def done(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
+    def done(self, *words: str, file: Path | None = None) -> subprocess.CompletedProcess[str]:
+        command = [*ISTHMUS, *words, "-c", str(file or self.file), "-o", "json"]
         return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
 
     def call(self, *words: str) -> Any:
@@ -99,10 +100,11 @@ class Load:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def run(self) -> subprocess.Popen[bytes]:
+    def run(self, told: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
         command = [*ISTHMUS, "run", "-c", str(self.file)]
-        # A process group of its own: what it has started is killed with it.
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        with told.open("wb") as stderr:
+            # A process group of its own: what it has started is killed with it.
+            return subprocess.Popen(command, stderr=stderr, start_new_session=True)
 
     def switch(self, cluster: str, to: str, *more: str) -> None:
         (found,) = self.call("tree", "switch", self.name, cluster, str(self.level), "--to", to, *more)

@@ -85,6 +85,27 @@ def test_crashes_while_the_prefix_is_filled(mirror: Mirror, topic: TopicNamer, c
     assert oracle.assert_same(mirror.source, mirror.target, name) == 50_043
 
 
+def test_crashes_while_what_is_left_at_the_source_is_filled(
+    mirror: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """A lane that is to begin inside the source's log does so exactly there, wherever it was cut off: what lies before
+    is filled and deleted, and what comes later follows.
+    """
+    name, begin = topic("left"), 1_150_007
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.fill(mirror.source, name, 1_200_000)
+    topics.produce(mirror.source, name, topics.some(50, chance))
+
+    mirror.copy_with_crashes(name, chance, crashes=5, begin_offset=begin)
+    topics.produce(mirror.source, name, topics.some(50, chance))
+    mirror.copy(name, begin_offset=begin)
+
+    ends = oracle.ends(mirror.target.bootstrap_servers, name)
+    assert ends == oracle.Ends(begin, 1_200_100, 1_200_100)
+    topics.delete_records(mirror.source, name, begin)
+    assert oracle.assert_same(mirror.source, mirror.target, name) == 50_093
+
+
 def test_fillers_are_deleted_by_the_next_owner(
     east: LocalCluster, guarded: LocalCluster, topic: TopicNamer, chance: random.Random
 ) -> None:

@@ -69,6 +69,10 @@ def found(at: float, **others: Any) -> None:
         (("forget", "east-west", "a"), "f", ["flights"]),
         (("groups", "describe"), "", ["billing"]),
         (("cluster", "describe"), "", ["east", "west"]),
+        (("filters",), "e", ["east-west"]),
+        (("link", "promote", "east-west"), "", ["east-west", "west-east"]),
+        (("schemas", "diff", "east"), "w", ["west"]),
+        (("forget", "west-east", "--at"), "", ["east", "west"]),
         (("help",), "exit", ["exit-codes"]),
         (("status", "-c"), "", []),
         (

@@ -92,12 +92,14 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     changes = (change("s", "1", "2"), change("t", None, "2"), change("u", "1", None), *stuck)
     # What is changed of topics has its row.
     created = replace(change("v", None, "3"), loop="topics")
-    link = replace(link_of(decision(0)), changes=(created, *changes))
+    heard = replace(change("heartbeats", None, "1, compacted"), loop="mm2-heartbeats", setting="partitions")
+    link = replace(link_of(decision(0)), changes=(created, heard, *changes))
     out, err = shown(capsys, link)
     assert "differences" not in out
     assert "topic v" not in err
     assert "l: configs: topic s: a.b becomes 2, which was 1" in err
     assert "topic t: a.b becomes 2, which was not there" in err
+    assert "l: mm2-heartbeats: topic heartbeats is created, partitions: 1, compacted" in err
     assert "topic u: a.b is removed, which was 1" in err
     assert err.count("it stays") == 1
     assert "Not changed: l/topic x and 2 more: a.b: it stays do nothing" in err

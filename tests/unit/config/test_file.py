@@ -180,6 +180,25 @@ def test_nothing_to_mirror_is_warned_of() -> None:
     assert "isthmus.yaml:5: the link east-west includes no topics" in warning
 
 
+@pytest.mark.parametrize(
+    ("selected", "warned"),
+    [
+        ('topics: {include: ["flights", "orders.*"], exclude: ["orders.*", "x", "flights"]}', ["topics"]),
+        (
+            'topics: {include: [flights], exclude: ["*"]}, groups: {include: ["*"], exclude: ["*"]}',
+            ["topics", "groups"],
+        ),
+        ('topics: {include: ["flights", "orders.*"], exclude: ["orders.*"]}', []),
+    ],
+)
+def test_lists_that_contradict_one_another_are_warned_of(selected: str, warned: list[str]) -> None:
+    """Exclusion wins, so that nothing is selected where it names all that is included."""
+    text = SMALLEST.replace('topics: {include: ["flights", "orders.*"]}', selected)
+
+    told = [warning for warning in config.parse(text).warnings if "none is selected" in warning]
+    assert [warning.partition("excludes all ")[2].split()[0] for warning in told] == warned
+
+
 def test_key_without_a_value_is_not_given() -> None:
     """An empty section is the same as none."""
     assert config.parse(SMALLEST + "spark:\nledger: {replication_factor: null}\n") == config.parse(SMALLEST)

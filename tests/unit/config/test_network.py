@@ -13,8 +13,8 @@ from isthmus.control.running.following import change_of
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret, Tls, ZooKeeper
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SETTINGS, Declaration
-from isthmus.model.registers import Author, changed
+from isthmus.model.declaration import Declaration
+from isthmus.model.registers import SETTINGS, Author, changed
 from isthmus.wire.address import reached_at, whereabouts
 
 LINK = "links: [{name: a-b, source: a, target: b, topics: {include: [orders]}, %s}]"

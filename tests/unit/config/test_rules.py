@@ -183,7 +183,6 @@ def test_mapped_topics_begin_anywhere(settings: str, start: int) -> None:
         ("offsets: mapped, start: soon", "neither earliest nor latest nor a point in time"),
         ("offsets: mapped, start: 2999-01-01", "lies in the future"),
         ("offsets: other", "offsets must be"),
-        ("remote: leave", "remote is leave, and the same offsets begin where the source begins"),
         ("offsets: auto, start: latest, remote: leave", "topics.start says where to begin too: latest"),
     ],
 )

@@ -42,6 +42,14 @@ def test_what_is_said_later_counts() -> None:
     assert Filters(topics_include=("b",), since_ms=2, by="bo").over(replace(earlier, by="ada")).by == "bo"
 
 
+def test_what_of_the_file_no_longer_counts_is_told() -> None:
+    """Whoever adds an exclusion takes those of the file away, unless they give them again."""
+    link = Filters(topics_exclude=("a", "b")).of(LINK)
+    assert Filters(topics_exclude=("b", "c")).as_dict(link)["dropped"] == {"topics_exclude": ["a"]}
+    assert Filters(topics_exclude=("b", "c", "a")).as_dict(link)["dropped"] == {}
+    assert Filters().as_dict(link)["dropped"] == {}
+
+
 def test_an_empty_list_is_not_the_file() -> None:
     """Nothing is selected then, which is another thing than saying nothing."""
     assert patterns([""]) == ()

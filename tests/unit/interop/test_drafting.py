@@ -121,11 +121,42 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "impact", "says"),
+    [
+        ("a->b.producer.override.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("b.producer.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("a.client.id = mirror", Impact.CHANGED, "isthmus- and its name"),
+        ("metric.reporters = com.example.Statsd", Impact.CHANGED, "Prometheus"),
+        ("a.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("a->b.source.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("offset.storage.replication.factor = 3", Impact.UNNEEDED, "no Connect worker"),
+        ("listeners = http://0.0.0.0:8443", Impact.UNNEEDED, "no Connect worker"),
+        ("batch.size = 5", Impact.UNNEEDED, "no tuning"),
+    ],
+)
+def test_what_is_said_of_clients_and_workers_is_told_by_what_it_does(line: str, impact: Impact, says: str) -> None:
+    """Tuning is not missed; what brokers, operators or records would notice is told as such."""
+    notice = about(imported(pair(line)), line.partition(" =")[0])
+
+    assert notice.impact is impact
+    assert says in notice.why
+
+
+def test_a_default_is_told_of_the_flow_that_has_it() -> None:
+    """Where one flow says it and another does not, the notice names the other one."""
+    draft = imported(pair("b->a.enabled = true", "b->a.topics.exclude = x", "sync.topic.acls.enabled = false"))
+
+    assert "a->b.topics.exclude" in keys(draft, Impact.CHANGED)
+    assert "topics.exclude" in keys(imported(pair("b->a.enabled = true")), Impact.CHANGED)
+
+
+@pytest.mark.parametrize(
     ("lines", "place", "lag"),
     [
         ((), SyncsPlace.OFF, 100),
         (("emit.offset-syncs.enabled = true", "offset.lag.max = 0"), SyncsPlace.SOURCE, 0),
         (("offset-syncs.topic.location = target",), SyncsPlace.TARGET, 100),
+        (("offset-syncs.topic.location = source", "offset.lag.max = -1"), SyncsPlace.SOURCE, 0),
         (("emit.offset-syncs.enabled = false", "offset-syncs.topic.location = target"), SyncsPlace.OFF, 100),
     ],
 )
@@ -199,6 +230,8 @@ def test_what_is_kept_alike_beside_the_data_is_taken_over() -> None:
         "retention*",
     ]
     assert (link.configs.use_defaults_from, link.configs.interval_s) == ("source", 30.0)
+    other = configured(imported(pair("use.defaults.from = elsewhere"))).links[0]
+    assert other.configs.use_defaults_from == "target"
     assert (link.mm2.checkpoints, link.mm2.checkpoints_interval_s) == (True, 7.0)
 
 

@@ -284,6 +284,40 @@ def test_what_a_flow_says_of_its_clients_is_for_its_link() -> None:
     assert "hunter2" not in draft.text + repr(draft.notices)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "sides"),
+    [
+        ("source.consumer.", ("source",)),
+        ("source.producer.", ("source",)),
+        ("source.admin.", ("source",)),
+        ("consumer.", ("source",)),
+        ("admin.", ("source", "target")),
+        ("producer.", ("target",)),
+        ("producer.override.", ("target",)),
+        ("target.consumer.", ("target",)),
+        ("target.producer.", ("target",)),
+        ("target.admin.", ("target",)),
+    ],
+)
+def test_each_client_of_a_flow_is_at_its_side(prefix: str, sides: tuple[str, ...]) -> None:
+    """Whatever client of MirrorMaker 2 it is said of, the link has it where that client is connected."""
+    (link,) = configured(imported(pair(f"a->b.{prefix}send.buffer.bytes = 4096"))).links
+
+    ends = {"source": link.source, "target": link.target}
+    assert {side for side, end in ends.items() if end.properties.send_buffer_bytes == 4096} == set(sides)
+
+
+def test_other_rights_are_told_where_there_is_a_login() -> None:
+    """What the user of MirrorMaker 2 may do is not all that Isthmus needs."""
+    assert "acls generate" in about(imported(pair(*LOGIN)), "access rules").todo
+    assert "access rules" not in keys(imported(pair()), Impact.CHANGED)
+
+
+def test_protocols_are_read_in_any_case() -> None:
+    """As MirrorMaker 2 reads them."""
+    assert configured(imported(pair("a.security.protocol = ssl"))).cluster("a").security.protocol == "SSL"
+
+
 def test_security_of_all_clusters_is_that_of_each() -> None:
     """What is said without an alias holds for every cluster, as in MirrorMaker 2."""
     configuration = configured(imported(pair("security.protocol = SSL", "ssl.endpoint.identification.algorithm =")))

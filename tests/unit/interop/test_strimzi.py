@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import trustme
@@ -41,6 +43,20 @@ def test_the_example_becomes_a_link() -> None:
     assert len(needed) == 5
     command = "kubectl get secret mirror-user -o go-template='{{index .data \"password\" | base64decode}}'"
     assert any(command in todo and "> isthmus.secrets/cluster-a.password" in todo for todo in needed)
+
+
+def test_the_commands_that_fetch_secrets_can_be_run(tmp_path: Path) -> None:
+    """They name the namespace, make the folder, and no name in the file makes them do anything else."""
+    text = STRIMZI.replace("secretName: mirror-user", "secretName: x; touch y")
+    text = text.replace("metadata:\n", "metadata:\n  namespace: kafka\n", 1)
+    draft = imported(text, name="mm2.yaml")
+    (todo,) = [notice.todo for notice in draft.notices if "cluster-a.password" in notice.todo]
+    script = 'kubectl() { printf "<%s>" "$@"; }\n' + todo.partition("configuration: ")[2]
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, check=True)
+
+    given = (tmp_path / "isthmus.secrets" / "cluster-a.password").read_text()
+    assert given.startswith("<get><secret><x; touch y><-n><kafka><-o><go-template={{index .data")
+    assert [each.name for each in tmp_path.iterdir()] == ["isthmus.secrets"]
 
 
 def test_secrets_in_the_same_file_are_taken() -> None:

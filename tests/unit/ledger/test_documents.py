@@ -34,10 +34,20 @@ from isthmus.ledger.documents import (
     kind_of,
     link_of,
 )
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.known import KnownCluster, KnownFeature
+from isthmus.model.known import (
+    KnownBroker,
+    KnownCluster,
+    KnownFeature,
+    KnownGroup,
+    KnownLog,
+    KnownNames,
+    KnownRule,
+    KnownTopic,
+    Untold,
+)
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -173,14 +183,34 @@ def test_a_known_cluster_is_of_no_link() -> None:
         link="l",
         host="h",
         seen_ms=5,
+        nodes=(KnownBroker(1, "a", "4.3"),),
     )
     document = KnownClusterDocument(cluster=seen)
     assert document.key == "known/@T"
     assert decoded(document.key, encoded(document)) == document
     assert (kind_of(document.key), link_of(document.key)) == ("known", "")
     assert sorted(json.loads(encoded(document))["cluster"]) == [
-        "alias", "brokers", "cluster_id", "features", "host", "link", "seen_ms", "topics", "versions",
+        "alias", "brokers", "cluster_id", "features", "host", "link", "nodes", "seen_ms", "topics", "versions",
     ]  # fmt: skip
+
+
+def test_what_is_known_of_names_is_of_their_link() -> None:
+    """It goes with the link, and comes back as it was."""
+    rule = KnownRule("ALLOW", "WRITE", "topic", "orders", "LITERAL", "User:#0", is_for_one_host=True)
+    seen = KnownNames(
+        cluster_id="T",
+        alias="west",
+        link="l",
+        seen_ms=5,
+        topics=(KnownTopic(name="orders", replicas=3, logs=(KnownLog(0, -1, -1), KnownLog(1, 2, 3))),),
+        groups=(KnownGroup("readers", "classic", "Empty"),),
+        rules=(rule,),
+        untold=(Untold("groups", "no right"),),
+    )
+    document = KnownNamesDocument(link="l", names=seen)
+    assert document.key == "known-names/l/@T"
+    assert decoded(document.key, encoded(document)) == document
+    assert (kind_of(document.key), link_of(document.key)) == ("known-names", "l")
 
 
 def test_what_is_written_keeps_its_shape() -> None:

@@ -29,6 +29,15 @@ def test_an_exact_namespace_is_one_name() -> None:
     assert Namespace.of("local-*") == Namespace.of("local-")
 
 
+def test_a_prefix_that_is_a_whole_name_may_not_be_meant() -> None:
+    """Unless it is the only one, or a star or exactness says what is meant."""
+    names = ["clicks", "clicks2", "clicks-eu", "views"]
+    assert Namespace.of("clicks").beside(names) == ("clicks-eu", "clicks2")
+    for space in (Namespace.of("clicks*"), Namespace.of("clicks", is_exact=True), Namespace.of("clicks-")):
+        assert space.beside(names) == ()
+    assert (Namespace.of("views").beside(names), Namespace.of("").beside(names)) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("one", "other", "overlap"),
     [("a", "b", False), ("ab", "a", True), ("", "a", True), ("", "_a", False), ("_", "_a", True), ("a", "a", True)],

@@ -125,10 +125,30 @@ def test_who_goes_over_has_to_arrive_first() -> None:
         added(tree([["a", "b"], ["c", "d"]]), choices, "x", beside=None)
 
 
-def test_nodes_of_more_than_two_parts_stay() -> None:
-    """Their distributors are counted, and one that has another number would begin anew."""
-    with pytest.raises(PlanRefused, match="everything would come once more"):
-        removed(tree(["a", "b", "c"]), NONE, "c")
+def test_parts_of_a_node_come_and_leave() -> None:
+    """All others keep their numbers, by which distributors are named, and the two that had none have none."""
+    three = added(tree([["a", "b"], ["c", "d"]]), NONE, "x", among="b")
+    assert names(three) == (["t.a.1.3 to x", "t.b.1.3 to x", "t.x.1.1 to a", "t.x.1.2 to b", "t.x.2 to c"], [])
+    assert written(three.after.root)["clusters"][0] == {
+        "level": 1,
+        "clusters": ["a", "b", "x"],
+        "parts": [1, 2, 3],
+        "pair": [1, 2],
+    }
+    assert node_of(written(three.after.root)) == three.after.root
+    above = added(three.after, NONE, "y", among="b", level=2)
+    assert above.after.clusters == ("a", "b", "x", "c", "d", "y")
+    assert names(above)[0][:2] == ["t.a.2.3 to y", "t.b.2.3 to y"]
+    # Whoever copied to it goes over first.
+    left = removed(three.after, {"t.c.2": TargetChoice(target="b", wanted="b")}, "a")
+    assert names(left) == ([], ["t.a.1", "t.a.1.3", "t.a.2", "t.b.1", "t.x.1.1"])
+    assert written(left.after.root)["clusters"][0] == {"level": 1, "clusters": ["b", "x"], "parts": [2, 3]}
+    beside = added(tree({"level": 3, "clusters": ["a", "b", "c"]}), NONE, "x", beside="b")
+    assert names(beside)[0] == ["t.b.2 to x", "t.x.2 to b", "t.x.3.1 to a", "t.x.3.3 to c"]
+    with pytest.raises(ConfigError, match="a is in no node of level 3"):
+        added(three.after, NONE, "y", among="a", level=3)
+    with pytest.raises(PlanRefused, match="a cluster has left"):
+        added(left.after, NONE, "y", among="b", spent=left.spent)
 
 
 def test_the_file_wins_where_it_says_something_else() -> None:

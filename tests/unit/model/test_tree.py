@@ -53,6 +53,25 @@ def test_five_clusters_of_an_unbalanced_tree() -> None:
     assert work(five, "c4", 0b100) == [(1, "c5", 0b101)]
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"parts": [1, 1]}, "parts .* do not number 2 parts"),
+        ({"parts": [1]}, "do not number"),
+        ({"parts": [0, 1]}, "do not number"),
+        ({"parts": "ab"}, "do not number"),
+        ({"parts": 7}, "do not number"),
+        ({"parts": [1, 3], "pair": [1, 2]}, "pair .* is not two of parts"),
+        ({"pair": [1]}, "do not number"),
+    ],
+)
+def test_numbers_of_parts_are_checked(fields: Any, told: str) -> None:
+    """Each part has one of its own."""
+    with pytest.raises(ConfigError, match=told):
+        node_of({"clusters": ["a", "b"], **fields})
+    assert node_of({"clusters": ["a", "b"], "parts": [1, 2], "pair": [2, 1]}) == node_of(["a", "b"])
+
+
 def test_levels_are_heights_unless_they_are_stated() -> None:
     """Four clusters get 1 and 2; a stated level is above those below, and the ones above follow it."""
     assert tree([["c1", "c2"], ["c3", "c4"]]).root.level == 2

@@ -144,11 +144,13 @@ class World:
         choices = self.choices()
         try:
             if chance.random() < 0.6:
-                beside = chance.choice([None, *self.tree.clusters])
+                how = chance.choice(["above", "beside", "among"])
+                one = chance.choice(self.tree.clusters)
+                beside, among = (one if how == word else None for word in ("beside", "among"))
                 # A new one, or one that has left: empty, and nobody knows what it had.
                 gone = sorted(self.left.keys() - self.logs.keys())
                 name = chance.choice(gone) if gone and chance.random() < 0.5 else f"x{next(self.names)}"
-                found = added(self.tree, choices, name, beside=beside, spent=self.spent)
+                found = added(self.tree, choices, name, beside=beside, among=among, spent=self.spent)
                 self.logs[found.cluster] = []
                 for each in found.begun:
                     for known in (self.cursors, self.begins):

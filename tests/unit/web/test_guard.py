@@ -45,7 +45,7 @@ def bearer(secret: str) -> dict[str, str]:
 
 def test_without_tokens_this_host_may_ask(tokens: TokenFile) -> None:
     """Until the first token is created nobody needs one."""
-    assert client(tokens).get("/v1/trees").status_code == 200
+    assert client(tokens).get("/v1/clusters").status_code == 200
 
 
 def test_a_token_is_needed_once_there_is_one(tokens: TokenFile) -> None:
@@ -53,13 +53,13 @@ def test_a_token_is_needed_once_there_is_one(tokens: TokenFile) -> None:
     secret = tokens.create("alice", Role.VIEWER)
     asking = client(tokens)
 
-    missing, wrong = asking.get("/v1/trees"), asking.get("/v1/trees", headers=bearer("isthmus_no"))
+    missing, wrong = asking.get("/v1/clusters"), asking.get("/v1/clusters", headers=bearer("isthmus_no"))
     assert (missing.status_code, wrong.status_code) == (401, 401)
     assert missing.json()["code"] == "ISTH-TOKEN"
     assert missing.headers["content-type"] == "application/problem+json"
-    assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 200
+    assert asking.get("/v1/clusters", headers=bearer(secret)).status_code == 200
     tokens.revoke("alice")
-    assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 401
+    assert asking.get("/v1/clusters", headers=bearer(secret)).status_code == 401
 
 
 def test_a_dry_run_gives_nobody_a_token_and_takes_none(tokens: TokenFile) -> None:
@@ -76,10 +76,10 @@ def test_a_lost_file_lets_nobody_in(tokens: TokenFile) -> None:
     """A server that needed tokens needs them when their file is gone."""
     tokens.create("alice", Role.ADMIN)
     asking = client(tokens)
-    assert asking.get("/v1/trees").status_code == 401
+    assert asking.get("/v1/clusters").status_code == 401
     tokens.path.unlink()
 
-    assert asking.get("/v1/trees").status_code == 401
+    assert asking.get("/v1/clusters").status_code == 401
 
 
 def test_the_file_keeps_hashes_for_its_owner_only(tokens: TokenFile) -> None:
@@ -122,7 +122,7 @@ def test_every_route_asks_who_may(tokens: TokenFile) -> None:
 )
 def test_pages_of_other_sites_are_refused(tokens: TokenFile, headers: dict[str, str], status: int) -> None:
     """By the name they called, and by where they come from."""
-    assert client(tokens).get("/v1/trees", headers=headers).status_code == status
+    assert client(tokens).get("/v1/clusters", headers=headers).status_code == status
 
 
 def test_a_large_body_is_refused(tokens: TokenFile) -> None:
@@ -137,7 +137,7 @@ def test_too_many_requests_are_refused(tokens: TokenFile) -> None:
     """With the time to wait."""
     asking = client(tokens, per_s=0.1, burst=2)
 
-    answers = [asking.get("/v1/trees") for _ in range(3)]
+    answers = [asking.get("/v1/clusters") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[2].headers["retry-after"]) >= 1
 
@@ -151,6 +151,14 @@ def test_what_is_not_there_is_a_problem(tokens: TokenFile) -> None:
     assert unknown.json()["code"] == "ISTH-REQUEST"
     assert asking.get("/v1/nothing").json()["status"] == 404
     assert asking.delete("/v1/links").json()["status"] == 405
+
+
+def test_a_cluster_is_told_as_others_remember_it(tokens: TokenFile) -> None:
+    """Without asking it; where nobody who answers remembers anything that is a problem, and says who was asked."""
+    answer = client(tokens).get("/v1/clusters/east/last-known")
+
+    assert (answer.status_code, answer.json()["code"]) == (502, "ISTH-CLUSTER")
+    assert "nothing is remembered of a cluster east" in answer.json()["detail"]
 
 
 def test_a_broken_body_is_a_problem_without_what_was_sent(tokens: TokenFile) -> None:
@@ -173,4 +181,4 @@ def test_secrets_are_not_told(tokens: TokenFile) -> None:
 def test_a_tree_that_is_not_there_has_no_plan(tokens: TokenFile) -> None:
     """It is missed before a cluster is asked for one."""
     answer = client(tokens).get("/v1/trees/nothing/plan")
-    assert (answer.status_code, answer.json()["detail"]) == (404, "the file has no tree nothing")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "there is no tree nothing")

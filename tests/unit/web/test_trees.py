@@ -22,6 +22,20 @@ trees: [{name: t, clusters: [east, west], topics: [orders]}]
 """
 
 
+def clients(folder: Path) -> dict[Role, TestClient]:
+    """Who asks, by role."""
+    tokens = TokenFile(folder / "tokens.json")
+    app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1000.0, 1000))
+    return {
+        role: TestClient(
+            app,
+            base_url="http://127.0.0.1:8087",
+            headers={"Authorization": f"Bearer {tokens.create(role.value, role)}"},
+        )
+        for role in (Role.OPERATOR, Role.ADMIN)
+    }
+
+
 CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
     (Role.OPERATOR, "t/clusters/north", {"above": True}, 403),
     (Role.OPERATOR, "t/targets/east/1", {"to": "west", "resend": True}, 422),
@@ -29,6 +43,8 @@ CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
     (Role.ADMIN, "other/clusters/north", {"above": True}, 404),
     (Role.ADMIN, "t/clusters/north", {}, 422),
     (Role.ADMIN, "t/clusters/north", {"above": True, "beside": "west"}, 422),
+    (Role.ADMIN, "t/clusters/north", {"among": "east", "beside": "west"}, 422),
+    (Role.ADMIN, "t/clusters/north", {"among": "east", "level": 2}, 400),
     (Role.ADMIN, "t/clusters/north", {"beside": "west", "level": 0}, 422),
     (Role.ADMIN, "t/clusters/nowhere", {"beside": "west"}, 400),
     (Role.ADMIN, "t/clusters/west", {"beside": "east"}, 400),
@@ -39,16 +55,37 @@ CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
 
 def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     """By who asks, by what is asked for, where no level is left for it, and while the tree does not answer."""
-    tokens = TokenFile(tmp_path / "tokens.json")
-    secrets = {role: tokens.create(role.value, role) for role in (Role.OPERATOR, Role.ADMIN)}
-    app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1000.0, 1000))
-    asking = TestClient(app, base_url="http://127.0.0.1:8087")
+    asking = clients(tmp_path)
     for role, path, body, status in CASES:
-        answer = asking.put(f"/v1/trees/{path}", json=body, headers={"Authorization": f"Bearer {secrets[role]}"})
+        answer = asking[role].put(f"/v1/trees/{path}", json=body)
 
         assert answer.status_code == status, answer.text
         assert answer.json()["hint"]
-    moving = asking.post(
-        "/v1/trees/t/clusters/north:move", json={}, headers={"Authorization": f"Bearer {secrets[Role.ADMIN]}"}
-    )
-    assert moving.status_code == 422
+    assert asking[Role.ADMIN].post("/v1/trees/t/clusters/north:move", json={}).status_code == 422
+
+
+DECLARING: tuple[tuple[Role, str, str, dict[str, object], int], ...] = (
+    (Role.OPERATOR, "POST", "", {"name": "u", "clusters": ["east", "west"]}, 403),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": "east"}, 422),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "west"], "topics": ["x"]}, 422),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "east"]}, 400),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "nowhere"]}, 400),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "west"], "settings": {"clusters": "x"}}, 400),
+    (Role.ADMIN, "POST", "", {"name": "t", "clusters": ["east", "west"]}, 409),
+    (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "west"]}, 503),
+    (Role.ADMIN, "PATCH", "/u", {"settings": {}}, 422),
+    (Role.ADMIN, "PATCH", "/u", {"settings": {"groups": ["x"]}}, 404),
+    (Role.OPERATOR, "DELETE", "/u", {}, 403),
+    (Role.ADMIN, "DELETE", "/u", {}, 404),
+    (Role.ADMIN, "GET", "/u", {}, 404),
+    (Role.ADMIN, "GET", "/t", {}, 200),
+)
+
+
+def test_what_cannot_be_declared_is_refused(tmp_path: Path) -> None:
+    """By who asks, by what is declared, where the file has it, and while the clusters do not answer."""
+    asking = clients(tmp_path)
+    for role, method, path, body, status in DECLARING:
+        answer = asking[role].request(method, f"/v1/trees{path}", json=body or None)
+
+        assert answer.status_code == status, (method, path, body, answer.text)

@@ -9,29 +9,32 @@ from typing import Final, NamedTuple
 
 from isthmus.cluster.brokers import describe_cluster, told_releases
 from isthmus.cluster.features import features
+from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, IsthmusError, UnsupportedByBroker
-from isthmus.ledger.documents import decoded, kind_of
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.documents import Document, decoded, kind_of
+from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
-from isthmus.model.known import KnownCluster, KnownFeature, LastKnown, newest
+from isthmus.model.known import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
 
 PATIENCE_S: Final = 5.0
 """How long a cluster may take: what is remembered is worth no wait."""
 _WRITE_S: Final = 5.0
+_KINDS: Final = (KnownClusterDocument.KIND, KnownNamesDocument.KIND)
 
 
 class _Note(NamedTuple):
-    """That `keeper` is to remember `seen`, on behalf of a link."""
+    """That `keeper` is to remember `seen`, and what it has of the namespaces of links."""
 
-    link: str
     seen: Cluster
     keeper: Cluster
+    names: list[NamesOfLink]
 
 
 async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
@@ -40,32 +43,40 @@ async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
     Nothing is ever written to the source of a link that a file describes. What fails is done the next time.
     """
     both_ways = frozenset(declared)
-    notes = [_Note(link.name, link.source, link.target) for link in links]
-    notes += [_Note(link.name, link.target, link.source) for link in links if link.name in both_ways]
-    # Many links between the same two clusters remember the same.
-    once = {(note.seen.alias, note.keeper.alias): note for note in notes}
-    await asyncio.gather(*(_remember(note) for note in once.values()))
+    # Many links between the same two clusters look at them once.
+    notes: dict[tuple[str, str], _Note] = {}
+    for link in links:
+        sides = [(link.source, link.target, True)]
+        sides += [(link.target, link.source, False)] if link.name in both_ways else []
+        for seen, keeper, is_source in sides:
+            note = notes.setdefault((seen.alias, keeper.alias), _Note(seen, keeper, []))
+            note.names.append(NamesOfLink(link, is_source))
+    await asyncio.gather(*map(_remember, notes.values()))
 
 
 async def _remember(note: _Note) -> None:
     with contextlib.suppress(IsthmusError, TimeoutError):
         async with asyncio.timeout(PATIENCE_S), Client(note.seen) as client:
-            seen = await look(client, note.link)
+            metadata = await client.metadata(None)
+            seen = await look(client, metadata, note.names[0].link.name)
+            names = await contents(client, metadata, note.names)
+        documents: list[Document] = [KnownClusterDocument(cluster=seen)]
+        documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
         async with Client(note.keeper) as keeper:
             writer = LedgerWriter(keeper)
             try:
                 # Where there is no ledger yet, the link itself makes it.
-                await writer.append([KnownClusterDocument(cluster=seen)], term_s=_WRITE_S)
+                await writer.append(documents, term_s=_WRITE_S)
             finally:
                 writer.close()
 
 
-async def look(client: Client, link: str) -> KnownCluster:
-    """A cluster as it is now, in a few small requests.
+async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
+    """A cluster as it is now, in a few small requests; `metadata` is of all its topics.
 
     :raises ClusterError: It does not answer.
     """
-    described, metadata = await asyncio.gather(describe_cluster(client), client.metadata(None))
+    described = await describe_cluster(client)
     releases = await told_releases(client, described.brokers)
     levels = None
     with contextlib.suppress(UnsupportedByBroker):
@@ -80,6 +91,10 @@ async def look(client: Client, link: str) -> KnownCluster:
         link=link,
         host=whereabouts().host,
         seen_ms=now_ms(),
+        nodes=tuple(
+            KnownBroker(node, broker.rack or "", str(releases.get(node, "")))
+            for node, broker in sorted(described.brokers.items())
+        ),
     )
 
 
@@ -89,7 +104,7 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     :raises ClusterError: None of those that answer remembers anything.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    found: Mapping[str, list[KnownCluster] | None] = dict(
+    found: Mapping[str, Memories | None] = dict(
         zip([other.alias for other in others], await asyncio.gather(*map(_held, others)), strict=True)
     )
     away = tuple(other for other, held in found.items() if held is None)
@@ -105,20 +120,26 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     return known
 
 
-async def _held(cluster: Cluster) -> list[KnownCluster] | None:
+async def _held(cluster: Cluster) -> Memories | None:
     """What a ledger holds of other clusters; `None` where it cannot be read."""
-    documents: dict[str, KnownCluster] = {}
+    clusters: dict[str, KnownCluster] = {}
+    names: dict[str, KnownNames] = {}
     try:
         async with asyncio.timeout(PATIENCE_S), Client(cluster) as client:
             view = LedgerView(client)
             try:
                 for entry in (await view.look()).entries:
-                    if kind_of(entry.key) == KnownClusterDocument.KIND and entry.value is not None:
-                        document = decoded(entry.key, entry.value)
-                        if isinstance(document, KnownClusterDocument):
-                            documents[entry.key] = document.cluster
+                    clusters.pop(entry.key, None)
+                    names.pop(entry.key, None)
+                    if kind_of(entry.key) not in _KINDS or entry.value is None:
+                        continue
+                    document = decoded(entry.key, entry.value)
+                    if isinstance(document, KnownClusterDocument):
+                        clusters[entry.key] = document.cluster
+                    elif isinstance(document, KnownNamesDocument):
+                        names[entry.key] = document.names
             finally:
                 view.close()
     except (ClusterError, TimeoutError):
         return None
-    return list(documents.values())
+    return Memories(list(clusters.values()), list(names.values()))

@@ -27,8 +27,9 @@ from isthmus.control.clusters.enforcement import (
 )
 from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
 from isthmus.control.clusters.probing import probed
-from isthmus.control.links.attaching import author
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.attaching import author, check_prefix
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -83,7 +84,7 @@ class AsyncNamespaces:
     ) -> NamespaceReport:
         """Declare one.
 
-        :raises PlanRefused: It is declared already.
+        :raises PlanRefused: It is declared already, or its prefix is the whole name of a topic among others.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         values = {RESERVED: reserved, ASYNC_ONLY: async_only}
@@ -246,6 +247,8 @@ class AsyncNamespaces:
                     f"namespace {namespace} of {self._cluster.alias} is declared already",
                     hint="isthmus namespace update changes it.",
                 )
+            if is_new:
+                await check_prefix(declarations.client(self._cluster.alias), namespace)
             if not is_new:
                 known = self._found(reports, namespace)
                 self._check_following(known, values)

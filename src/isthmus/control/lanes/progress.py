@@ -77,7 +77,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         target_end=decision.target_end if position < 0 or topic.is_mapped else position,
         copied_end=_copied_end(decision, position) if topic.is_mapped else None,
         source_end=source_end,
-        source_start=0 if source is None else source.start,
+        source_start=max(decision.first, 0),
         records=count.records,
         size_bytes=count.size_bytes,
         flags_replaced=view.places[key].flags_replaced if key in view.places else 0,

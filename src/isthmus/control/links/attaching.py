@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import PlanRefused
@@ -10,6 +11,7 @@ from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.registers import RESERVED, Author, changed, merged
+from isthmus.wire.client import Client
 
 
 def author(cluster_id: str) -> Author:
@@ -35,6 +37,25 @@ def check_maps(declared: Declared, after: Declaration) -> None:
                         f"{theirs.source} of {other.source.alias} by link {other.name}",
                         hint=f"A namespace follows one other: isthmus link detach {other.name} first.",
                     )
+
+
+async def check_prefix(client: Client, namespace: Namespace) -> None:
+    """See that a prefix is not taken for the one topic that has it as its name.
+
+    :raises PlanRefused: There is that topic, and another one begins with its name.
+    :raises ClusterError: The cluster did not answer.
+    """
+    if namespace.kind != "topic":
+        return
+    beside = namespace.beside((await client.metadata(None)).topics)
+    if beside:
+        prefix, more = namespace.prefix, ", ..." if len(beside) > 1 else ""
+        raise PlanRefused(
+            f"{prefix} is the whole name of a topic of {client.cluster.alias}, and others begin with it: "
+            f"{beside[0]}{more}",
+            hint=f"Say which is meant: {prefix}* for all that begins with it, or --exact (in a link --map-exact) for "
+            "that topic alone.",
+        )
 
 
 async def declare(

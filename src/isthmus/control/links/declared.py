@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any
 
-from isthmus.cluster.brokers import describe_cluster
 from isthmus.config.declared import declared_link
-from isthmus.config.treerules import switched, tree_links
-from isthmus.errors import ClusterError, ConfigError, Fenced, PlanRefused, Unreachable
-from isthmus.ledger.declared import declaration_of
-from isthmus.ledger.documents import (
-    DeclarationDocument,
-    Document,
-    NamespaceDocument,
-    SwitchDocument,
-    TreeDocument,
-    decoded,
-    kind_of,
-)
-from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.records import Deletion, LedgerChange
-from isthmus.ledger.topic import on_topic
-from isthmus.ledger.view import LedgerView
-from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.config.declaredtree import declared_tree
+from isthmus.config.treerules import switched, taken_names, tree_links
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import NamespaceDocument
+from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Register, Registers
-from isthmus.model.reshaping import TreeShape, reshaped
+from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
-from isthmus.model.tree import TreeSettings
-from isthmus.wire.client import Client
+from isthmus.model.tree import TreeNode, TreeSettings
+from isthmus.model.treedeclaration import TreeDeclaration
 
-PATIENCE_S: Final = 5.0
-"""How long a cluster may take to tell what it knows; a run asks it again later."""
-_KINDS: Final = tuple(each.KIND for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument))
-_Made = Callable[[], LedgerChange]
-_ROLE: Final = "declaration"
-_TRIES: Final = 3
 _log = logging.getLogger(__name__)
 
 
@@ -56,10 +31,10 @@ class Declared:
     """What was declared, as the clusters that answered know it.
 
     `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons.
-    `links` are merged over all clusters,
-    with those that were deleted; `versions` is what each cluster knows of them, by alias and link. `namespaces` are
-    those of each cluster, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link,
-    and `shapes` what became of trees of the file, by name.
+    `links` are merged over all clusters, with those that were deleted, and so are `trees`; `versions` and
+    `tree_versions` are what each cluster knows of them, by alias and name. `namespaces` are those of each cluster, by
+    alias. `choices` are the leaves chosen for distributors, by the source's alias and link, and `shapes` what became of
+    trees while they ran, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +44,8 @@ class Declared:
     namespaces: Mapping[str, tuple[NamespaceDocument, ...]] = field(default_factory=dict)
     choices: Mapping[tuple[str, str], TargetChoice] = field(default_factory=dict)
     shapes: Mapping[str, TreeShape] = field(default_factory=dict)
+    trees: Mapping[str, TreeDeclaration] = field(default_factory=dict)
+    tree_versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
 
     def alias_of(self, end: End) -> str | None:
         """What the configuration calls a cluster; `None` where it has no such cluster, as far as can be told."""
@@ -85,32 +62,92 @@ class Declared:
         """The links that were not deleted, by name."""
         return tuple(each for _, each in sorted(self.links.items()) if not each.is_deleted)
 
-    def behind(self, declaration: Declaration) -> tuple[str, ...]:
-        """The clusters of a link that answered and do not know all that was said of it."""
-        aliases = (self.alias_of(declaration.source), self.alias_of(declaration.target))
+    @property
+    def living_trees(self) -> tuple[TreeDeclaration, ...]:
+        """The trees that were not deleted, by name."""
+        return tuple(each for _, each in sorted(self.trees.items()) if not each.is_deleted)
+
+    def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
+        """The clusters of a link or a tree that answered and do not know all that was said of it."""
+        if isinstance(declaration, TreeDeclaration):
+            aliases, versions = self.aliases(declaration), self.tree_versions
+        else:
+            ends = (self.alias_of(declaration.source), self.alias_of(declaration.target))
+            aliases, versions = tuple(alias for alias in ends if alias is not None), self.versions
         return tuple(
             alias
             for alias in aliases
-            if alias is not None
-            and self.is_there(alias)
-            and self.versions.get((alias, declaration.name)) != declaration.registers
+            if self.is_there(alias) and versions.get((alias, declaration.name)) != declaration.registers
         )
 
+    def aliases(self, declaration: TreeDeclaration) -> tuple[str, ...]:
+        """The clusters that a tree was declared with, and those that it has now."""
+        return tuple(dict.fromkeys((*declaration.members, *self.clusters_now(declaration).leaves())))
+
+    def clusters_now(self, declaration: TreeDeclaration) -> TreeNode:
+        """What has become of the clusters of a declared tree while it ran."""
+        shape = self.shapes.get(declaration.name)
+        return declaration.root if shape is None else shape.over(declaration.root)
+
     def over(self, configuration: Configuration) -> Configuration:
-        """What the file says, with the links that were declared behind its own, and distributors that copy to the
-        leaves chosen for them. A link of the file wins over a declared one of its name.
+        """What the file says, with the links and trees that were declared behind its own, and distributors that copy to
+        the leaves chosen for them. A link or a tree of the file wins over a declared one of its name.
         """
-        configuration = self._switched(configuration.written)
-        written = {link.name for link in configuration.links}
+        configuration = configuration.written
+        trees = self._trees(configuration)
+        configuration = self._switched(replace(configuration, trees=(*configuration.trees, *trees)))
+        named = {link.name for link in configuration.links}
         for each in self.living:
-            if each.name in written:
+            if each.name in named:
                 _told(f"link {each.name} of the file is run in place of the declared one of that name")
-        links = [link for each in self.living if each.name not in written if (link := self.link(each, configuration))]
+        links = [link for each in self.living if each.name not in named if (link := self.link(each, configuration))]
         return replace(
             configuration,
             links=(*configuration.links, *links),
             declared=frozenset(link.name for link in links),
+            declared_trees=frozenset(each.tree.name for each in trees),
         )
+
+    def _trees(self, configuration: Configuration) -> tuple[TreeSettings, ...]:
+        """The declared trees that can be run beside those of the file."""
+        found = []
+        for each in self.living_trees:
+            if any(settings.tree.name == each.name for settings in configuration.trees):
+                _told(f"tree {each.name} of the file is run in place of the declared one of that name")
+                continue
+            try:
+                found.append(self.tree(each, configuration))
+            except ConfigError as error:
+                _told(problem_of(error).in_full)
+        return tuple(found)
+
+    def tree(self, declaration: TreeDeclaration, configuration: Configuration) -> TreeSettings:
+        """A declared tree of clusters of the configuration, as it was declared.
+
+        :raises ConfigError: It has not all of them, or calls them otherwise, or the tree cannot be used.
+        """
+        aliases = {cluster.alias for cluster in configuration.clusters}
+        for alias in self.clusters_now(declaration).leaves():
+            self._check_member(declaration, alias, aliases)
+        settings = declared_tree(declaration, declaration.root.leaves())
+        for mistake in taken_names((settings,), tuple(link for link in configuration.links if not link.tree)):
+            raise ConfigError(f"tree {declaration.name}: a link of the file {mistake.message}", hint=mistake.hint)
+        return settings
+
+    def _check_member(self, declaration: TreeDeclaration, alias: str, aliases: Collection[str]) -> None:
+        """See that a cluster of a declared tree has its name here: distributors are named by it.
+
+        :raises ConfigError: It has not.
+        """
+        cluster_id = declaration.members.get(alias, self.ids.get(alias, ""))
+        here = [known for known, found in self.ids.items() if found == cluster_id]
+        is_another = self.ids.get(alias, cluster_id) != cluster_id or bool(here and alias not in here)
+        if alias not in aliases or is_another:
+            told = f"this file calls {here[0]}" if here else "this file has not"
+            raise ConfigError(
+                f"tree {declaration.name} has cluster {alias} ({cluster_id or 'unknown'}), which {told}",
+                hint=f"Write that cluster into the file as {alias}: distributors have the names of clusters.",
+            )
 
     def _switched(self, configuration: Configuration) -> Configuration:
         """The configuration with trees as they have become while they ran, and with the leaves that were chosen."""
@@ -154,30 +191,27 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredLink:
-    """A declared link as it stands now.
+class _AsDeclared:
+    """How something declared stands now.
 
-    `written_by_file` says that the file has a link of that name, which wins. `behind` are the clusters that do not know
+    `written_by_file` says that the file has one of that name, which wins. `behind` are the clusters that do not know
     all of it yet, `away` those that did not answer, and `unusable` is why no process that has this configuration runs
     it. `overruled` has, by cluster, what was said there and does not hold any more.
     """
 
-    declaration: Declaration
     written_by_file: bool = False
     behind: tuple[str, ...] = ()
     away: Mapping[str, Problem] = field(default_factory=dict)
     unusable: Problem | None = None
     overruled: Mapping[str, tuple[tuple[Register, Register], ...]] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
+    def _as_dict(self, registers: Registers) -> dict[str, Any]:
         return {
-            **self.declaration.as_dict(),
             "written_by_file": self.written_by_file,
             "behind": list(self.behind),
             "away": plain(self.away),
             "unusable": plain(self.unusable),
-            "said": [register.as_dict() for register in self.declaration.registers],
+            "said": [register.as_dict() for register in registers],
             "overruled": [
                 {"cluster": alias, "said": said.as_dict(), "holds": holds.as_dict()}
                 for alias, pairs in self.overruled.items()
@@ -186,200 +220,28 @@ class DeclaredLink:
         }
 
 
-class Declarations:
-    """The declarations of some clusters, followed from look to look, and added to; use it with `async with`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredLink(_AsDeclared):
+    """A declared link as it stands now."""
 
-    def __init__(self, clusters: Collection[Cluster], ledger: LedgerSettings) -> None:
-        self._places = [_Place(cluster, ledger) for cluster in clusters]
-        self._stack = AsyncExitStack()
+    declaration: Declaration
 
-    async def __aenter__(self) -> Self:
-        for place in self._places:
-            await self._stack.enter_async_context(place.client)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for place in self._places:
-            place.view.close()
-        await self._stack.aclose()
-
-    def client(self, alias: str) -> Client:
-        """The connection to one of the clusters."""
-        return self._place(alias).client
-
-    async def look(self) -> Declared:
-        """What was declared, as far as clusters answer within five seconds each.
-
-        :raises PlanRefused: A newer Isthmus wrote a ledger.
-        """
-        await asyncio.gather(*(place.look() for place in self._places))
-        links: dict[str, Declaration] = {}
-        versions: dict[tuple[str, str], Registers] = {}
-        for place in self._places:
-            for document in place.documents.values():
-                if isinstance(document, DeclarationDocument):
-                    known = links.get(document.link, Declaration(name=document.link, registers=()))
-                    links[document.link] = known.joined(document.registers)
-                    if document.cluster == place.cluster_id:
-                        versions[place.alias, document.link] = document.registers
-        return Declared(
-            ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
-            away={place.alias: place.problem for place in self._places if place.problem is not None},
-            links={name: each for name, each in links.items() if each.is_whole},
-            versions=versions,
-            namespaces={place.alias: place.namespaces for place in self._places},
-            choices={
-                (place.alias, each.link): each.choice
-                for place in self._places
-                for each in place.documents.values()
-                if isinstance(each, SwitchDocument)
-            },
-            shapes=self._shapes(),
-        )
-
-    def _shapes(self) -> dict[str, TreeShape]:
-        found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
-        return {each.tree: each.shape for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
-
-    async def write_tree(self, alias: str, document: TreeDocument) -> None:
-        """Have a cluster's ledger hold what became of a tree.
-
-        :raises ClusterError: Its ledger cannot be read or written.
-        """
-        await self._place(alias).write(f"tree.{document.tree}", lambda: document)
-
-    async def heal(self, declared: Declared) -> None:
-        """Have the clusters that answer know all that was said of the links between them. Nothing is decided anew."""
-        for declaration in declared.links.values():
-            for alias in declared.behind(declaration):
-                # It is tried again at the next look.
-                with contextlib.suppress(ClusterError, PlanRefused):
-                    await self.write(alias, declaration, declaration.registers)
-
-    async def write(self, alias: str, declaration: Declaration, new: Registers) -> None:
-        """Have a cluster know a link as it was `declaration` when it was looked at, and what is `new`.
-
-        :raises PlanRefused: Somebody said something else meanwhile.
-        :raises ClusterError: Its ledger cannot be read or written.
-        """
-        place = self._place(alias)
-
-        def document() -> DeclarationDocument:
-            held = place.declaration(declaration.name)
-            _check_unchanged(declaration, held, new)
-            registers = held.joined(declaration.registers).joined(new).registers
-            return DeclarationDocument(link=declaration.name, cluster=place.cluster_id, registers=registers)
-
-        await place.write(declaration.name, document)
-
-    async def write_namespace(self, alias: str, document: NamespaceDocument, *, delete: bool = False) -> None:
-        """Have a cluster's ledger hold a namespace, or no more.
-
-        :raises ClusterError: Its ledger cannot be read or written.
-        """
-        place = self._place(alias)
-        change: LedgerChange = Deletion(document.key) if delete else document
-        await place.write(f"namespace.{document.kind}.{document.namespace}", lambda: change)
-
-    def _place(self, alias: str) -> _Place:
-        return next(place for place in self._places if place.alias == alias)
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {**self.declaration.as_dict(), **self._as_dict(self.declaration.registers)}
 
 
-class _Place:
-    """One cluster's ledger, as far as declarations go; `problem` is why the last look at it failed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTree(_AsDeclared):
+    """A declared tree as it stands now, with the clusters that it has by now."""
 
-    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
-        self.alias = cluster.alias
-        self.client = Client(cluster)
-        self.view = LedgerView(self.client)
-        self.documents: dict[str, Document] = {}
-        self.cluster_id = ""
-        self.problem: Problem | None = None
-        self._ledger = ledger
+    declaration: TreeDeclaration
+    clusters: TreeNode
 
-    @property
-    def namespaces(self) -> tuple[NamespaceDocument, ...]:
-        """Those that are declared of this cluster, by kind and name."""
-        found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
-        return tuple(one for one in found if one.cluster == self.cluster_id)
-
-    def declaration(self, link: str) -> Declaration:
-        """All that this ledger holds of a link."""
-        return declaration_of(link, self.documents.values())
-
-    async def look(self) -> None:
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self._look()
-            self.problem = None
-        except ClusterError as error:
-            self.problem = problem_of(error)
-        except TimeoutError:
-            hint = "Check that its brokers run and can be reached from here."
-            self.problem = problem_of(
-                Unreachable(f"{self.alias} did not answer within {PATIENCE_S:g} s", cluster=self.alias, hint=hint)
-            )
-
-    async def _look(self) -> None:
-        if not self.cluster_id:
-            self.cluster_id = (await describe_cluster(self.client)).cluster_id
-        news = await self.view.look()
-        if news.is_other_log:
-            self.documents.clear()
-        for entry in news.entries:
-            if kind_of(entry.key) in _KINDS:
-                document = None if entry.value is None else decoded(entry.key, entry.value)
-                if document is not None:
-                    self.documents[entry.key] = document
-                elif entry.value is None:
-                    self.documents.pop(entry.key, None)
-
-    async def write(self, what: str, made: _Made) -> None:
-        """Append what is `made` of the newest state of the ledger. Whoever does so at the same time is fenced, looks
-        again and so sees what this one wrote.
-        """
-        for left in reversed(range(_TRIES)):
-            writer = FencedWriter(self.client, what, role=_ROLE)
-            try:
-                await writer.take_over()
-                await on_topic(self.client, self._look, replication_factor=self._ledger.replication_factor)
-                change = made()
-                append = partial(writer.append, [change])
-                await on_topic(self.client, append, replication_factor=self._ledger.replication_factor)
-            except Fenced:
-                if not left:
-                    raise
-            else:
-                return
-            finally:
-                writer.close()
-
-
-def _check_unchanged(seen: Declaration, held: Declaration, new: Registers) -> None:
-    """See that nobody said something else of what is `new` since it was `seen`.
-
-    :raises PlanRefused: Somebody did.
-    """
-    known = {register.name: register for register in seen.registers}
-    names = {register.name for register in new}
-    for register in held.registers:
-        before = known.get(register.name)
-        if register.name in names and register not in new and (before is None or register.rank > before.rank):
-            raise PlanRefused(
-                f"link {seen.name} was changed meanwhile: {register.by} set {register.name} to {register.value}",
-                hint=f"Look at it (isthmus link describe {seen.name}) and ask again.",
-            )
-
-
-async def with_declared(configuration: Configuration) -> Configuration:
-    """The configuration with the links that were declared on its clusters. Clusters that are away declare nothing.
-
-    :raises PlanRefused: A newer Isthmus wrote a ledger.
-    """
-    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
-        return (await declarations.look()).over(configuration)
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        said = self._as_dict(self.declaration.registers)
+        return {**self.declaration.as_dict(), "clusters": written(self.clusters), **said}
 
 
 _warned: set[str] = set()

@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import author, check_maps, declare
-from isthmus.control.links.declared import Declarations, Declared, DeclaredLink
+from isthmus.control.links.attaching import author, check_maps, check_prefix, declare
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import ASYNC, SEMANTICS, SETTINGS, SOURCE, TARGET, Declaration, End, attachment
+from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import DELETED, MODE, changed, overruled
+from isthmus.model.registers import DELETED, MODE, SETTINGS, changed, overruled
 
 _SIDES: Final = 2
 
@@ -115,6 +116,11 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
+        async with self._open() as (declarations, declared):
+            source = declared.alias_of(_known(declared, name).source)
+            if source is not None and declared.is_there(source):
+                for each in maps:
+                    await check_prefix(declarations.client(source), each.source)
         return await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
 
     async def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
@@ -203,6 +209,7 @@ class AsyncDeclaredLinks:
         self, new: _New, cluster_ids: Mapping[str, str], *, validate: bool, dry_run: bool
     ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
+        mode = _mode(mode)
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
         if any(link.name == name for link in self._configuration.links):
@@ -222,16 +229,19 @@ class AsyncDeclaredLinks:
             values = {
                 SOURCE: {"cluster_id": ends[0].cluster_id, "alias": source},
                 TARGET: {"cluster_id": ends[1].cluster_id, "alias": target},
-                MODE: _mode(mode),
+                MODE: mode,
                 DELETED: False,
                 **dict.fromkeys(map(attachment, maps), True),
                 **{f"{SETTINGS}{key}": value for key, value in settings.items()},
             }
             _check_new(known, values)
+            for each in set(maps).difference(known.maps):
+                await check_prefix(declarations.client(source), each.source)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
             if validate:
-                await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
+                examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
+                await handshake(examined, f"link {name}")
             for end in ends:
                 values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
             declared = replace(declared, links={**declared.links, name: known})

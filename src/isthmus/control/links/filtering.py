@@ -85,16 +85,16 @@ class Filters:
         return replace(link, topics=topics, groups=groups, configs=configs)
 
     def as_dict(self, link: Link) -> dict[str, Any]:
-        """Plain values under stable names: what is in force, and which of it the file does not say."""
-        now = self.of(link)
+        """Plain values under stable names: what is in force, and which of it the file does not say. `dropped` are the
+        patterns of the file that no longer count, by list. `link` is as the file has it.
+        """
+        now, written = _lists(self.of(link)), _lists(link)
+        dropped = {name: [text for text in written[name] if text not in now[name]] for name in FILTERS}
         return {
             "link": link.name,
-            "topics_include": [str(pattern) for pattern in now.topics.include],
-            "topics_exclude": [str(pattern) for pattern in now.topics.exclude],
-            "groups_include": [str(pattern) for pattern in now.groups.include],
-            "groups_exclude": [str(pattern) for pattern in now.groups.exclude],
-            "configs_exclude": [str(pattern) for pattern in now.configs.exclude],
+            **now,
             "changed": list(self.said),
+            "dropped": {name: texts for name, texts in dropped.items() if texts},
             **self._authorship,
         }
 
@@ -111,6 +111,11 @@ class Filters:
 
 FILTERS: Final = ("topics_include", "topics_exclude", "groups_include", "groups_exclude", "configs_exclude")
 """The lists there are, as they are called in the ledger, in REST and in answers."""
+
+
+def _lists(link: Link) -> dict[str, list[str]]:
+    lists = (link.topics.include, link.topics.exclude, link.groups.include, link.groups.exclude, link.configs.exclude)
+    return {name: [str(pattern) for pattern in patterns] for name, patterns in zip(FILTERS, lists, strict=True)}
 
 
 def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:

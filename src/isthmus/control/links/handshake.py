@@ -16,20 +16,21 @@ from isthmus.model.releases import hull
 from isthmus.wire.client import Client
 
 
-async def handshake(configuration: Configuration, name: str) -> None:
-    """See that both clusters are ready for a link, as `isthmus doctor` examines it. That topics have diverged is no
-    hindrance: an old source that is to follow the new one is brought back by the link itself.
+async def handshake(configuration: Configuration, what: str) -> None:
+    """See that clusters are ready for the links between them, as `isthmus doctor` examines them. That topics have
+    diverged is no hindrance: an old source that is to follow the new one is brought back by the link itself.
 
     :raises PlanRefused: They are not.
     """
-    subjects = {name, *(cluster.alias for cluster in configuration.clusters)}
+    links, clusters = configuration.links, configuration.clusters
+    subjects = {*(link.name for link in links), *(cluster.alias for cluster in clusters)}
     found = [each for each in await examine(configuration) if each.level is Level.ERROR]
     errors = [each for each in found if each.subject.split("/")[0] in subjects and each.check != DIVERGENCE]
     if errors:
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
         raise PlanRefused(
-            f"link {name} cannot be created: {first.subject}: {first.check}: {first.message}{more}", hint=first.hint
+            f"{what} cannot be created: {first.subject}: {first.check}: {first.message}{more}", hint=first.hint
         )
 
 

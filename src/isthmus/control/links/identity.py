@@ -110,21 +110,27 @@ def _check_level(link: Link, known: ProducerIdentity) -> None:
 
 async def _check_beginning(link: Link, source_id: str) -> None:
     """No cluster may have got anything of the source by distributors that the tree does not have: in a tree of another
-    shape everything would come once more.
+    shape everything would come once more. And none may be in the tree under two names.
 
     :raises PlanRefused: It is not.
     :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
     """
     role = link.distributor
+    ids = {link.source.alias: source_id}
     for cluster, names in () if role is None else role.others:
         async with Client(cluster) as client:
             try:
+                ids[cluster.alias] = (await describe_cluster(client)).cluster_id
                 memory = await remembered(client)
             except Unreachable:
                 if role is None or cluster.alias not in role.former:
                     raise
                 # It may have been left because it is gone. Before it began there all others were asked.
                 continue
+            for problem, _ in same_clusters(ids, ()):
+                raise PlanRefused(
+                    problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers."
+                )
             known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
         for document in known:
             if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (

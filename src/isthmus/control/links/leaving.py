@@ -8,13 +8,16 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
-from isthmus.ledger.documents import LeaseDocument, LinkDocument, ProvenanceDocument
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import Document, LeaseDocument, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.ledger.handover import has_ended
+from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import LeftPartition, Promotion
+from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
@@ -116,8 +119,23 @@ def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     return [_provenance(found, each, source_cluster, known) for each in found.partitions]
 
 
+def left_in_tier(topic: TopicDocument, documents: Mapping[str, Document]) -> tuple[LeftInTier, ...]:
+    """What of a topic was left in its source's remote tier. Where mapped partitions began their maps tell."""
+    if not topic.is_mapped or not topic.left:
+        return topic.left
+    try:
+        maps = lane_maps(topic.link, documents)
+    except ConfigError:
+        # Which says of itself in `isthmus verify` that it cannot be true.
+        return ()
+    begins = {key.partition: found.begin for key, found in maps.items() if key.topic == topic.target_topic}
+    return tuple(each._replace(offset_end=begins.get(each.partition, -1)) for each in topic.left)
+
+
 def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, known: LinkMemory) -> ProvenanceDocument:
     document = known.topics.get(each.topic)
+    stretches = () if document is None else left_in_tier(document, known.documents)
+    left = [one for one in stretches if one.partition == each.partition]
     return ProvenanceDocument(
         link=found.link,
         topic=each.topic,
@@ -129,6 +147,8 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         offset_begin=max(each.target_begin, 0),
         offset_end=max(each.target_end, 0),
         missing_records=each.missing_records,
+        left_begin=left[0].offset_begin if left else 0,
+        left_end=left[0].offset_end if left else 0,
         verb=found.verb,
         by=operator(),
         at_ms=now_ms(),

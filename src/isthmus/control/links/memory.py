@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
@@ -22,6 +22,7 @@ from isthmus.ledger.documents import (
     TopicDocument,
     VerificationDocument,
     decoded,
+    kind_of,
     link_of,
 )
 from isthmus.ledger.link import newest
@@ -41,6 +42,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
 _UNTAKEN_MIN: Final = 1_000
+_ADDING_UP: Final = (ControllerDocument.KIND, ProgressDocument.KIND)
+"""Kinds of which the ones before count as well: who ran the link, and lanes that the newest says nothing of."""
 HEARING_S: Final = 3.0
 """What a task tells of a source's log it may have heard so much earlier: it asks once a second, and so it tells."""
 
@@ -53,6 +56,7 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
             source=document.source_topic_id,
             target=document.target_topic_id,
             is_mapped=document.is_mapped,
+            left=document.left,
         )
         for document in documents.values()
         if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID
@@ -110,9 +114,7 @@ class LinkMemory:
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
         """What a ledger amounts to that is read from its beginning."""
         memory = cls(link)
-        for entry in entries:
-            if link_of(entry.key) == link:
-                memory.take(entry)
+        memory.take_all([entry for entry in entries if link_of(entry.key) == link])
         return memory
 
     @property
@@ -201,6 +203,17 @@ class LinkMemory:
         """How long ago (s) a document of the ledger was written."""
         return _age_s(self._written_ms[document.key], now_ms)
 
+    def take_all(self, entries: Sequence[Entry]) -> None:
+        """The next records of the ledger that are about the link. What another one of the same key replaces is passed
+        over where that one says all there is to know: decoding it would take longest.
+
+        :raises PlanRefused: A newer Isthmus wrote one that counts.
+        """
+        newest_of = {entry.key: entry for entry in entries}
+        for entry in entries:
+            if entry is newest_of[entry.key] or kind_of(entry.key) in _ADDING_UP:
+                self.take(entry)
+
     def take(self, entry: Entry) -> None:
         """The next record of the ledger that is about the link.
 
@@ -208,6 +221,7 @@ class LinkMemory:
         """
         if entry.value is None:
             gone = self.documents.pop(entry.key, None)
+            self._written_ms.pop(entry.key, None)
             if isinstance(gone, ControllerDocument):
                 self.controller = None
                 self.heard_ms = entry.timestamp
@@ -230,8 +244,8 @@ class LinkMemory:
             for key, report in found.items():
                 # A task that begins while the source is lost has never heard it.
                 before = self.last_known.get(key, report)
-                heard = before if report.source_end < 0 else report
-                self.last_known[key] = replace(report, source_end=heard.source_end)
+                is_heard = report.source_end >= 0 or before.source_end < 0
+                self.last_known[key] = report if is_heard else replace(report, source_end=before.source_end)
         self.documents[entry.key] = document
         self._written_ms[entry.key] = entry.timestamp
 
@@ -339,8 +353,7 @@ class LedgerMemory:
     def _take(self, link: str) -> None:
         entries = self._untaken.get(link, ())
         memory = self._links.get(link) or LinkMemory(link)
-        for entry in entries:
-            memory.take(entry)
+        memory.take_all(entries)
         if entries:
             self._links[link] = memory
             del self._untaken[link]

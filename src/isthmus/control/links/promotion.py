@@ -16,7 +16,8 @@ from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import left_partitions, provenance, source_logs, writing_lanes

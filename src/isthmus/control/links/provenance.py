@@ -6,9 +6,10 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.leaving import left_in_tier
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
@@ -16,8 +17,12 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
+
+LEFT: Final = "left in the source's tier"
+"""The verb of offsets that were not copied (`topics.remote: leave`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,9 @@ class Origin:
     """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
     `offset_end` is -1 where that link follows still, and `partition` where it is about all of them. `verb` is what
-    ended it, "follows" while nothing has. `is_of_former_topic` says that the topic was deleted and created since.
+    ended it, "follows" while nothing has; "left in the source's tier" says that these offsets of the source were not
+    copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and created
+    since.
     """
 
     cluster: str
@@ -87,7 +94,7 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
             async with Client(cluster) as client:
                 names[(await describe_cluster(client)).cluster_id] = cluster.alias
                 topic_id = (await client.metadata([topic])).topics[topic].topic_id
-                documents = (await remembered(client)).documents().values()
+                documents = (await remembered(client)).documents()
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:
@@ -99,11 +106,11 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
     return Provenance(origins=tuple(order), away=problems)
 
 
-def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[Document]) -> Iterable[Origin]:
-    sources = {each.link: each.source_cluster_id for each in documents if isinstance(each, LinkDocument)}
-    left = [each for each in documents if isinstance(each, ProvenanceDocument) and each.topic == topic]
+def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Iterable[Origin]:
+    sources = {each.link: each.source_cluster_id for each in documents.values() if isinstance(each, LinkDocument)}
+    left = [each for each in documents.values() if isinstance(each, ProvenanceDocument) and each.topic == topic]
     for each in left:
-        yield Origin(
+        origin = Origin(
             cluster=alias,
             topic=topic,
             partition=each.partition,
@@ -118,10 +125,13 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
             at_ms=each.at_ms,
             is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
         )
+        yield origin
+        if each.left_begin < each.left_end:
+            yield _left(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
-    for known in documents:
+    for known in documents.values():
         if isinstance(known, TopicDocument) and known.target_topic == topic and known.link not in let_go:
-            yield Origin(
+            origin = Origin(
                 cluster=alias,
                 topic=topic,
                 partition=-1,
@@ -132,3 +142,19 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
                 link=known.link,
                 verb="follows",
             )
+            yield origin
+            for stretch in left_in_tier(known, documents):
+                if not stretch.is_empty:
+                    yield _left(origin, stretch)
+
+
+def _left(origin: Origin, stretch: LeftInTier) -> Origin:
+    """What a link did not copy of a partition: it is to be found at the source it came from."""
+    return replace(
+        origin,
+        partition=stretch.partition,
+        offset_begin=stretch.offset_begin,
+        offset_end=stretch.offset_end,
+        verb=LEFT,
+        missing_records=-1,
+    )

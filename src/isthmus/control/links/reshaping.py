@@ -18,7 +18,8 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
 from isthmus.control.links.forgetting import forget_link
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.switching import lacking, wished, write_choice
@@ -30,6 +31,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.copyflags import level_of
 from isthmus.model.log import LogRange
 from isthmus.model.reshaping import Reshaping, TreeShape, added, last_with, moved, removed, text_of, to_go_over
+from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree
 from isthmus.wire.client import Client
@@ -52,13 +54,15 @@ class TreeChanges:
         cluster: str,
         *,
         beside: str | None = None,
+        among: str | None = None,
         level: int | None = None,
         without_left: bool = False,
         dry_run: bool = False,
     ) -> Reshaping:
-        """Have another cluster of the file be in a tree: above all others, or beside one of them.
+        """Have another cluster of the file be in a tree: above all others, beside one of them, or as one more part of a
+        node that one of them is in (`among`): the lowest, or that of a `level`.
 
-        :raises ConfigError: There is no such tree or cluster, or it is in the tree.
+        :raises ConfigError: There is no such tree, cluster or node, or it is in the tree.
         :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
         :raises ClusterError: A cluster of the tree does not answer.
         """
@@ -71,11 +75,12 @@ class TreeChanges:
                 _choices(declared, now),
                 cluster,
                 beside=beside,
+                among=among,
                 level=level,
                 spent=shape.spent if shape else (),
                 without_left=without_left,
             )
-            _require(declared, {*now.clusters, cluster})
+            require_clusters(declared, {*now.clusters, cluster})
             if not dry_run:
                 await self._write(declarations, found, shape)
         return found
@@ -130,8 +135,8 @@ class TreeChanges:
                 )
             again = added(now, _choices(declared, now), cluster, beside=beside, level=level, spent=shape.spent)
             if not dry_run:
-                _require(declared, {*now.clusters, cluster})
-                await self._forget(declarations, replace(now, root=root, switched={}), cluster)
+                require_clusters(declared, {*now.clusters, cluster})
+                await self._forget(declarations, declared, replace(now, root=root, switched={}), cluster)
                 await self._write(declarations, again, shape)
         return again
 
@@ -148,7 +153,7 @@ class TreeChanges:
         :raises GateNotMet: It cannot leave yet; the same call later goes on.
         """
         now, cluster = found.before, found.cluster
-        _require(declared, now.clusters)
+        require_clusters(declared, now.clusters)
         _check_certain(_choices(declared, now), cluster)
         for each, leaf in going:
             by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
@@ -159,17 +164,17 @@ class TreeChanges:
                 f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
                 hint="isthmus tree targets shows how far they are. Then call this again.",
             )
-        await self._check_drained(declarations, now, cluster)
+        await self._check_drained(declarations, declared, now, cluster)
         await self._write(declarations, found, shape)
 
-    async def _forget(self, declarations: Declarations, before: Tree, cluster: str) -> None:
+    async def _forget(self, declarations: Declarations, declared: Declared, before: Tree, cluster: str) -> None:
         """Have nothing be known of what distributors of the tree before copied to and from a cluster whose topics are
         gone.
 
         :raises GateNotMet: There are topics left, or somebody still runs such a distributor.
         """
-        link = next(each for each in self._configuration.links if each.tree == before.name)
-        there = sorted((await find_topics(declarations.client(cluster), link.topics)).there.values())
+        topics = self._topics(declared, before.name)
+        there = sorted((await find_topics(declarations.client(cluster), topics)).there.values())
         if there:
             raise GateNotMet(
                 f"{cluster} is not in tree {before.name} any more, and has its topics still: {', '.join(there)}",
@@ -198,6 +203,10 @@ class TreeChanges:
         (settings,) = trees_named(declared.over(self._configuration).trees, name)
         return settings.tree, declared.shapes.get(name)
 
+    def _topics(self, declared: Declared, name: str) -> TopicSettings:
+        """The topics of a tree, as its distributors select them."""
+        return next(link.topics for link in declared.over(self._configuration).links if link.tree == name)
+
     async def _write(self, declarations: Declarations, found: Reshaping, shape: TreeShape | None) -> None:
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
@@ -213,14 +222,14 @@ class TreeChanges:
         for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
             await declarations.write_tree(alias, document)
 
-    async def _check_drained(self, declarations: Declarations, tree: Tree, cluster: str) -> None:
+    async def _check_drained(self, declarations: Declarations, declared: Declared, tree: Tree, cluster: str) -> None:
         """See that all that was produced on a cluster is everywhere, and that nobody produces there any more.
 
         :raises GateNotMet: It is not.
         """
         source = declarations.client(cluster)
-        link = next(each for each in self._configuration.links if each.tree == tree.name)
-        topics = sorted((await find_topics(source, link.topics)).there.values())
+        selected = self._topics(declared, tree.name)
+        topics = sorted((await find_topics(source, selected)).there.values())
         described = (await source.metadata(topics)).topics if topics else {}
         keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
         logs = (await log_ranges(source, keys)).values
@@ -291,7 +300,7 @@ def _choices(declared: Declared, tree: Tree) -> dict[str, TargetChoice]:
     }
 
 
-def _require(declared: Declared, aliases: Collection[str]) -> None:
+def require_clusters(declared: Declared, aliases: Collection[str]) -> None:
     """See that clusters answer, and that they are several.
 
     :raises Unreachable: One does not.

@@ -134,8 +134,8 @@ def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[Tree
     if not found:
         names = ", ".join(each.tree.name for each in trees)
         raise ConfigError(
-            f"the file has no tree {name}" if name else "the file has no trees",
-            hint=f"It has {names}." if names else "Write them as trees: docs/trees.md.",
+            f"there is no tree {name}" if name else "there are no trees",
+            hint=f"There are {names}." if names else "Write them into the file, or declare them: isthmus tree create.",
         )
     return found
 

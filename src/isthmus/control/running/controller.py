@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 
 from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.declared import Declarations
+from isthmus.control.links.declarations import Declarations
 from isthmus.control.running.following import Following, Reread
 from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.recovering import SelfRecovery
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.supervisor import Supervisor, Takes
 from isthmus.control.running.workers import Workers
@@ -36,6 +37,8 @@ KNOWN_S: Final = 60.0
 _SOON_S: Final = 2.0
 _GRACE_S: Final = 15.0
 """As long as all farewells may take when nobody answers."""
+_ECHO_S: Final = 1.0
+"""SIGTERM within so long of the first is the same one: `timeout` sends it to a process and then to its group."""
 _TELL_S: Final = 2.0
 """How long an end may take before a word is said of it."""
 _log = logging.getLogger(__name__)
@@ -63,6 +66,7 @@ class Controller:
         takes: Takes | None = None,
     ) -> None:
         self.timings = configuration.timings
+        self._configuration = configuration
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -72,6 +76,7 @@ class Controller:
         self._on_progress = on_progress
         self._stopping = asyncio.Event()
         self._signal: int | None = None
+        self._signalled_at = 0.0
         self._is_hurried = False
         self._has_begun = False
 
@@ -83,13 +88,14 @@ class Controller:
     async def run(self) -> RunOutcome:
         """Run the links until they are caught up, stopped, or all have failed.
 
-        SIGINT and SIGTERM end the run in good order; a second one ends it at once.
+        SIGINT and SIGTERM end the run in good order; a second one ends it at once, but for an echo of the first.
         """
         begun = time.monotonic()
         self._workers.start()
         with self._signals():
             self._links.start()
-            beside = [asyncio.create_task(work) for work in (self._follow(), self._count_slots(), self._remember())]
+            works = (self._follow(), self._count_slots(), self._remember(), self._recover())
+            beside = [asyncio.create_task(work) for work in works]
             arrivals: dict[str, Arrival] = {}
             try:
                 arrivals = await self._until_done()
@@ -179,6 +185,13 @@ class Controller:
             # What comes first waits for links to begin.
             await asyncio.sleep(KNOWN_S if links else _SOON_S)
 
+    async def _recover(self) -> None:
+        """Bring topics back whose source lost records, of the links that say so."""
+        recovery = SelfRecovery(self._configuration)
+        while True:
+            await asyncio.sleep(_SOON_S)
+            await recovery.keep(self._links.at_work, self._progress())
+
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
         begun = time.monotonic()
@@ -239,10 +252,13 @@ class Controller:
         before: dict[int, Any] = {}
 
         def arrived(number: int) -> None:
+            now = time.monotonic()
+            if self._signal == number == signal.SIGTERM and now - self._signalled_at < _ECHO_S:
+                return
             if self._signal is not None and main is not None and not self._is_hurried:
                 self._is_hurried = True
                 main.cancel()
-            self._signal = number
+            self._signal, self._signalled_at = number, now
             self.stop()
 
         for number in (int(signal.SIGINT), int(signal.SIGTERM)):

@@ -20,6 +20,7 @@ _OWN: Final = (
     "limits",
     "transactions",
     "on_data_gap",
+    "on_divergence",
     "compaction_holes_max",
     "topics_interval_s",
     "mm2",

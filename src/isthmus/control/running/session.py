@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final
+from typing import Any, Final
 
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
@@ -122,17 +122,26 @@ class Session:
             for task in done:
                 await task
         finally:
-            # The leases need the ledger to say farewell, so it goes last.
-            for task in (halt, groups, loops, watch, leases):
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-            if not follow.done():
-                for farewell in (self._groups.remember, self._write_reports, self._record.ended):
-                    with contextlib.suppress(IsthmusError, TimeoutError):
-                        async with asyncio.timeout(self._open.timings.farewell_s):
-                            await farewell()
-            follow.cancel()
-            await asyncio.gather(follow, return_exceptions=True)
+            tasks = (halt, groups, loops, watch, leases, follow)
+            try:
+                await self._end(*tasks)
+            finally:
+                # An end that takes too long is given up: nothing may go on with clients that are closed.
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _end(self, *tasks: asyncio.Task[Any]) -> None:
+        """End the tasks one after another, the one that follows the ledger last: leases need it to say farewell."""
+        *before, follow = tasks
+        for task in before:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if not follow.done():
+            for farewell in (self._groups.remember, self._write_reports, self._record.ended):
+                with contextlib.suppress(IsthmusError, TimeoutError):
+                    async with asyncio.timeout(self._open.timings.farewell_s):
+                        await farewell()
 
     async def _watch(self) -> None:
         while True:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.control.topics.preflight import LONG_MAX, batch_bytes_max
+from isthmus.control.topics.preflight import LONG_MAX, PartitionDecision, batch_bytes_max
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -16,6 +16,8 @@ from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.wording import counted
 
 _UNLIMITED: Final = "-1"
+_PREFIX_NOTED: Final = 100_000_000
+_PREFIX_OFFSETS_PER_S: Final = 9_000_000
 FILLING: Final = {
     "cleanup.policy": "compact,delete",
     "retention.ms": _UNLIMITED,
@@ -192,4 +194,23 @@ def _notes(
         yield Problem(
             f"the target's brokers do not know {', '.join(sorted(unknown))}: left out",
             "Set what matters on the target topic by its brokers' own names.",
+        )
+
+
+def prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]:
+    """What will be missing at the target, and how long filling takes where it takes long."""
+    for p in partitions:
+        if p.gap is not None:
+            yield Problem(
+                f"partition {p.partition}: offsets [{p.gap.offset_begin}, {p.gap.offset_end}) will be missing at the "
+                "target: the source deleted them before they were copied",
+                "The link goes on after gaps (on_data_gap: continue). A longer retention at the source avoids them.",
+            )
+    offsets = sum(p.prefix for p in partitions if p.refusal is None and p.gap is None)
+    if offsets > _PREFIX_NOTED:
+        minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
+        yield Problem(
+            f"{counted(offsets, 'offset')} before the first records are filled and deleted first",
+            f"This takes about {minutes:,.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
+            "disk per replica until it is done.",
         )

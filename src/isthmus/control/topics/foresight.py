@@ -234,6 +234,7 @@ class _Scout:
             position=target.end,
             source=Bounds(source.start, source.stable_end),
             target_start=target.start,
+            begin=lane.begin_offset,
             is_compacted=lane.is_compacted,
             is_known=is_left_at(self._left.get(lane.key), target.end),
         )

@@ -245,6 +245,7 @@ class TopicLoop:
                 source=topic.lanes[0].source_topic_id,
                 target=topic.lanes[0].target_topic_id,
                 is_mapped=topic.lanes[0].is_mapped,
+                left=topic.left,
             )
             for topic in topics
             if topic.lanes

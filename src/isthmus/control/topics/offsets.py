@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from isthmus.control.topics.preflight import TopicDecision, TopicPair, is_compacted
-from isthmus.control.topics.tiers import start_at
 from isthmus.model.lane import LaneState
-from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, OffsetPolicy
+from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import TopicIds
@@ -42,6 +41,9 @@ def choose(
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
+        if pair.undecided:
+            problem = _silent(sorted(pair.undecided), "where its log begins on the brokers' own disks")
+            return Choice(is_mapped=False, refusal=problem, state=LaneState.SOURCE_UNAVAILABLE)
         reason = _against_same(settings, pair, same)
         if reason is not None:
             return _without_ids(pair) or Choice(is_mapped=True, reason=reason)
@@ -66,9 +68,6 @@ def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], T
     """Why a topic that is about to begin cannot have the source's offsets."""
     if settings.start != EARLIEST:
         return Problem("offsets are mapped, as the topic does not begin where the source begins (topics.start)", _HINT)
-    if start_at(settings, pair.source) == EARLIEST_LOCAL:
-        reason = "offsets are mapped, as the topic begins behind what a remote tier holds of it (topics.remote: leave)"
-        return Problem(reason, "topics.remote: copy copies what is in the tier too; see docs/offsets.md.")
     if _was_written(pair):
         held = sum(log.end - log.start for log in pair.target_ranges.values())
         written = f"offsets are mapped, as the target topic was written to before (it holds {counted(held, 'offset')})"

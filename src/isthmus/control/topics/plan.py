@@ -16,6 +16,7 @@ from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.topic import LeftInTier
 
 
 class Action(enum.StrEnum):
@@ -37,7 +38,7 @@ class TopicPlan:
     creation plan again. A target that `is_filling` still has the configuration it was created with
     for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
     for the broker's default. `local_starts` are where partitions of a tiered topic begin on the
-    disks of the source's own brokers.
+    disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the tier.
     """
 
     topic: TargetTopic
@@ -52,6 +53,7 @@ class TopicPlan:
     settles: Mapping[str, str | None] = field(default_factory=dict)
     is_filling: bool = False
     local_starts: Mapping[int, int] = field(default_factory=dict)
+    left: tuple[LeftInTier, ...] = ()
     is_mapped: bool = False
     lanes: tuple[Lane, ...] = ()
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from isthmus.control.links.claims import Claim, Claims
 from isthmus.control.links.identity import same_clusters
-from isthmus.control.topics.creation import creation, is_filling, settled_policy
+from isthmus.control.topics.creation import creation, is_filling, prefix_notes, settled_policy
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.offsets import choose
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import (
+    PartitionDecision,
     TopicDecision,
     TopicMode,
     TopicPair,
@@ -23,7 +24,7 @@ from isthmus.control.topics.preflight import (
     preflight,
     preflight_mapped,
 )
-from isthmus.control.topics.tiers import left_notes, start_at, tier_notes
+from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, tier_notes, with_beginnings
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
@@ -100,7 +101,8 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     if problem is not None:
         state = LaneState.NOT_AUTHORIZED if name in observed.denied else LaneState.SOURCE_UNAVAILABLE
         return _refused(name, source_topic, problem, state)
-    pair, link = observed.pairs[name], observed.link
+    link, local_starts = observed.link, observed.local_starts.get(name, {})
+    pair, left = with_beginnings(link.topics, observed.pairs[name], recorded, local_starts)
 
     def same(pair: TopicPair = pair) -> TopicDecision:
         return preflight(pair, holes_max=link.compaction_holes_max, cluster=link.target)
@@ -125,13 +127,16 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     problem = _other_topic(pair, recorded, link.target)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
-    start = start_at(link.topics, pair.source)
-    if start == EARLIEST_LOCAL:
-        pair = replace(pair, begins=observed.local_starts.get(name, {}))
-    decision = preflight_mapped(pair, start=start) if choice.is_mapped else same()
+    if choice.is_mapped:
+        start = start_at(link.topics, pair.source)
+        left = mapped_left(pair, start, local_starts) if recorded is None else recorded.left
+        begins = local_starts if start == EARLIEST_LOCAL else observed.pairs[name].begins
+        decision = preflight_mapped(replace(pair, begins=begins), start=start)
+    else:
+        decision = same()
     if choice.reason is not None:
         decision = replace(decision, notes=(choice.reason, *decision.notes))
-    return _decided(observed, pair, decision)
+    return replace(_decided(observed, pair, decision), left=left)
 
 
 def _refused(
@@ -173,11 +178,7 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
 
 def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
     source, target = pair.source, pair.target
-    local_starts = observed.local_starts.get(pair.name, {})
-    tiers = tier_notes(decision.partitions, local_starts)
-    if decision.is_mapped and start_at(observed.link.topics, source) == EARLIEST_LOCAL:
-        tiers = left_notes(pair.source_ranges, local_starts, begun=pair.cursors)
-    created, notes, settles = None, (*decision.notes, *tiers), {}
+    created, notes, settles = None, (*decision.notes, *_more_notes(observed, pair, decision)), {}
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
     if target is None:
         action = Action.CREATE
@@ -204,11 +205,25 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
         creation=None if refused else created,
         settles={} if refused else settles,
-        local_starts=local_starts,
+        local_starts=observed.local_starts.get(pair.name, {}),
         is_filling=not refused and not decision.is_mapped and target is not None and is_filling(source, target),
         is_mapped=decision.is_mapped,
         lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),
     )
+
+
+def _more_notes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> Iterator[Problem]:
+    """What is filled of a topic, and what is read from a remote tier or left there."""
+    yield from prefix_notes(decision.partitions)
+    local_starts = observed.local_starts.get(pair.name, {})
+    if not decision.is_mapped:
+        begun = {each.partition for each in decision.partitions if each.target_end > 0}
+        yield from left_notes(pair.source_ranges, pair.begins, begun=begun)
+        yield from tier_notes(decision.partitions, local_starts)
+    elif start_at(observed.link.topics, pair.source) == EARLIEST_LOCAL:
+        yield from left_notes(pair.source_ranges, local_starts, begun=pair.cursors)
+    else:
+        yield from tier_notes(decision.partitions, local_starts)
 
 
 def _aborted(observed: ObservedLink) -> AbortedPolicy:
@@ -239,16 +254,16 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 is_mapped=decision.is_mapped,
                 start=start_at(link.topics, pair.source),
                 gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
-                **_distributed(link, pair, p.partition),
+                **_begun(link, pair, p),
             )
 
 
-def _distributed(link: Link, pair: TopicPair, partition: int) -> dict[str, Any]:
-    """What only lanes of a distributor have."""
+def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str, Any]:
+    """Where a lane begins, and what only those of a distributor have."""
     role = link.distributor
     if role is None:
-        return {}
-    place = pair.source_name, pair.source.topic_id, partition
+        return {"begin_offset": decision.begin}
+    place = pair.source_name, pair.source.topic_id, decision.partition
     return {
         "level": role.level,
         "flags": role.flags,

@@ -27,8 +27,6 @@ from isthmus.model.wording import counted
 LONG_MAX: Final = 2**63 - 1
 PREFIX_OFFSETS_MAX: Final = 100_000_000_000
 """Offsets to fill before the first record: 0.6 bytes each, ten million a second."""
-_PREFIX_NOTED: Final = 100_000_000
-_PREFIX_OFFSETS_PER_S: Final = 9_000_000
 _BATCH_BYTES_DEFAULT: Final = 1_048_588
 
 
@@ -49,8 +47,9 @@ class TopicPair:
 
     Ranges are by partition and lack those whose leader did not answer; the target's were read before the source's.
     `cursors` are how far mapped partitions are that were begun, `begins` where others will begin, if that was looked
-    up. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will find of partitions, where that was
-    looked at.
+    up; of those that keep their offsets where they began or will, if not where the source begins, and `undecided` are
+    those of which that has yet to be told. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
+    find of partitions, where that was looked at.
     """
 
     name: TargetTopic
@@ -59,6 +58,7 @@ class TopicPair:
     source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     cursors: Mapping[int, Cursor] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
+    undecided: frozenset[int] = frozenset()
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
@@ -75,7 +75,8 @@ class PartitionDecision:
 
     Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was looked at;
     `unexamined` is why it could not be. `gap` is what will be missing at the target, if the link goes on after gaps. A
-    mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end.
+    mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end. These begin
+    at `begin`, if not where the source does.
     """
 
     partition: int
@@ -86,6 +87,12 @@ class PartitionDecision:
     unexamined: Problem | None = None
     gap: Gap | None = None
     copied_end: int | None = None
+    begin: int = -1
+
+    @property
+    def first(self) -> int:
+        """The first offset of the source that is copied, -1 while that is unknown."""
+        return -1 if self.source is None else max(self.source.start, self.begin)
 
     @property
     def lag_records(self) -> int:
@@ -93,14 +100,14 @@ class PartitionDecision:
         copied_end = self.target_end if self.copied_end is None else self.copied_end
         if self.source is None or copied_end < 0:
             return -1
-        return max(self.source.stable_end - max(copied_end, self.source.start), 0)
+        return max(self.source.stable_end - max(copied_end, self.first), 0)
 
     @property
     def prefix(self) -> int:
         """Offsets without records before the first one to copy: they are filled, and deleted again but for a gap's."""
         if self.source is None or self.target_end < 0 or self.copied_end is not None:
             return 0
-        return max(self.source.start - self.target_end, 0)
+        return max(self.first - self.target_end, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,6 @@ def preflight(pair: TopicPair, *, holes_max: int, cluster: Cluster) -> TopicDeci
     partitions = tuple(_partition(pair, partition, holes_max, cluster) for partition in range(source.partition_count))
     refusals = [] if target is None else list(_refusals(pair, target, partitions, cluster))
     notes = [*_source_notes(source), *([] if target is None else _target_notes(source, target))]
-    notes.extend(_prefix_notes(partitions))
     target_count = source.partition_count if target is None else target.partition_count
     return TopicDecision(
         refusals=tuple(refusals),
@@ -156,7 +162,7 @@ def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
         PartitionDecision(
             partition=partition,
             source=pair.source_ranges.get(partition),
-            target_end=_target_end(pair, partition),
+            target_end=target_end_of(pair, partition),
             copied_end=_copied_end(pair, partition, start),
             **_seen(pair.outlooks.get(partition, Outlook())),
         )
@@ -171,7 +177,6 @@ def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
                 "Set compression.type=producer on the target topic.",
             )
         )
-    notes.extend(_prefix_notes(partitions))
     target_count = source.partition_count if target is None else target.partition_count
     return TopicDecision(
         refusals=() if target is None else tuple(_lossy(source, target)),
@@ -208,7 +213,7 @@ def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
         return {}
     stretches = {}
     for partition, log in pair.source_ranges.items():
-        begin = max(log.start, _target_end(pair, partition))
+        begin = max(log.start, target_end_of(pair, partition))
         if log.stable_end - begin > holes_max:
             stretches[partition] = (begin, log.stable_end)
     return stretches
@@ -235,7 +240,8 @@ def batch_bytes_max(topic: TopicDescription) -> int:
     return number(topic, "max.message.bytes", _BATCH_BYTES_DEFAULT)
 
 
-def _target_end(pair: TopicPair, partition: int) -> int:
+def target_end_of(pair: TopicPair, partition: int) -> int:
+    """Where the target's log ends: at 0 where it is yet to be created, -1 while that is unknown."""
     log = pair.target_ranges.get(partition)
     if log is not None:
         return log.end
@@ -244,7 +250,8 @@ def _target_end(pair: TopicPair, partition: int) -> int:
 
 
 def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster) -> PartitionDecision:
-    log, target_end = pair.source_ranges.get(partition), _target_end(pair, partition)
+    log, target_end = pair.source_ranges.get(partition), target_end_of(pair, partition)
+    begin = pair.begins.get(partition, -1)
     outlook = pair.outlooks.get(partition, Outlook())
     state, refusal, unexamined = outlook.state, outlook.problem, None
     if state in UNAVAILABLE:
@@ -258,10 +265,16 @@ def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster
             f"compaction left more than {counted(holes_max, 'offset')} without a record",
             "Raise compaction_holes_max of the link: each such offset costs a control record of 78 bytes.",
         )
-    elif log is not None and log.start - target_end > PREFIX_OFFSETS_MAX:
+    elif partition in pair.undecided:
+        state = LaneState.SOURCE_UNAVAILABLE if target_end >= 0 else LaneState.TARGET_UNAVAILABLE
+        refusal = Problem(
+            "where it begins is not known yet (topics.remote: leave): a broker that leads it does not answer",
+            "It begins when that is known.",
+        )
+    elif log is not None and max(log.start, begin) - target_end > PREFIX_OFFSETS_MAX:
         state = LaneState.REFUSED
         refusal = Problem(
-            f"the source's log starts at offset {log.start}; filling that many would take hours",
+            f"copying starts at offset {max(log.start, begin)}; filling that many would take hours",
             "Same offsets are not practical for this partition.",
         )
     return PartitionDecision(
@@ -272,6 +285,7 @@ def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster
         state=state,
         unexamined=unexamined,
         gap=outlook.gap if refusal is None else None,
+        begin=begin,
     )
 
 
@@ -379,22 +393,4 @@ def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterato
             "the source is compacted and the target is not: the target keeps old values, and "
             "drops all of them by its retention",
             f"Set cleanup.policy={source.value('cleanup.policy')} on the target topic.",
-        )
-
-
-def _prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]:
-    for p in partitions:
-        if p.gap is not None:
-            yield Problem(
-                f"partition {p.partition}: offsets [{p.gap.offset_begin}, {p.gap.offset_end}) will be missing at the "
-                "target: the source deleted them before they were copied",
-                "The link goes on after gaps (on_data_gap: continue). A longer retention at the source avoids them.",
-            )
-    offsets = sum(p.prefix for p in partitions if p.refusal is None and p.gap is None)
-    if offsets > _PREFIX_NOTED:
-        minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
-        yield Problem(
-            f"{counted(offsets, 'offset')} before the first records are filled and deleted first",
-            f"This takes about {minutes:,.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
-            "disk per replica until it is done.",
         )

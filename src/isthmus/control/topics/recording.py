@@ -25,6 +25,7 @@ def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
         target_topic_id=ids.target,
         state=LaneState.ACTIVE,
         is_mapped=ids.is_mapped,
+        left=ids.left,
     )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from isthmus.control.topics.preflight import PartitionDecision
+from isthmus.control.topics.preflight import PartitionDecision, TopicPair, target_end_of
 from isthmus.model.log import LogRange
 from isthmus.model.offsets import EARLIEST_LOCAL, RemotePolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
-from isthmus.model.topic import TopicDescription
+from isthmus.model.topic import LeftInTier, TopicDescription, TopicIds
 from isthmus.model.wording import counted
 
 _TIERED: Final = "remote.storage.enable"
+_TOLD_MAX: Final = 5
 
 
 def is_tiered(source: TopicDescription) -> bool:
@@ -22,9 +24,48 @@ def is_tiered(source: TopicDescription) -> bool:
 
 
 def start_at(settings: TopicSettings, source: TopicDescription) -> int:
-    """Where copying a topic of the source begins, if its offsets are mapped (`model.offsets`)."""
+    """Where copying a topic of the source begins (`model.offsets`), if nothing was written down of that."""
     is_left = settings.remote is RemotePolicy.LEAVE and is_tiered(source)
     return EARLIEST_LOCAL if is_left else settings.start
+
+
+def with_beginnings(
+    settings: TopicSettings, pair: TopicPair, recorded: TopicIds | None, local_starts: Mapping[int, int]
+) -> tuple[TopicPair, tuple[LeftInTier, ...]]:
+    """The pair with where its partitions begin if they keep their offsets, and what they leave in the tier by that.
+
+    What was `recorded` holds, wherever the local log starts since. A partition whose target holds something, and of
+    which nothing was recorded, began where the source began.
+    """
+    left = {} if recorded is None else {each.partition: each for each in recorded.left}
+    undecided: set[int] = set()
+    if start_at(settings, pair.source) == EARLIEST_LOCAL:
+        for partition in range(pair.source.partition_count):
+            log, start = pair.source_ranges.get(partition), local_starts.get(partition)
+            target_end = target_end_of(pair, partition)
+            if partition in left or target_end > 0:
+                continue
+            if log is None or start is None or target_end < 0:
+                undecided.add(partition)
+            else:
+                left[partition] = LeftInTier(partition, log.start, start)
+    if not left and not undecided:
+        return pair, ()
+    begins = {partition: each.offset_end for partition, each in left.items()}
+    return replace(pair, begins=begins, undecided=frozenset(undecided)), tuple(left[each] for each in sorted(left))
+
+
+def mapped_left(pair: TopicPair, start: int, local_starts: Mapping[int, int]) -> tuple[LeftInTier, ...]:
+    """What partitions with mapped offsets that are yet to begin leave in the tier, up to where they find that the local
+    log starts when they do: their maps tell it.
+    """
+    if start != EARLIEST_LOCAL:
+        return ()
+    return tuple(
+        LeftInTier(partition, log.start, local_starts[partition])
+        for partition, log in sorted(pair.source_ranges.items())
+        if partition in local_starts
+    )
 
 
 def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[int, int]) -> Iterator[Problem]:
@@ -34,29 +75,33 @@ def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[
         start = local_starts.get(each.partition)
         if each.refusal is None and each.source is not None and start is not None:
             copied_end = each.target_end if each.copied_end is None else each.copied_end
-            offsets += max(min(start, each.source.end) - max(copied_end, each.source.start), 0)
+            offsets += max(min(start, each.source.end) - max(copied_end, each.first), 0)
     if offsets:
         yield Problem(
             f"{counted(offsets, 'offset')} to copy are in the remote tier of the source alone, and read through its "
-            "brokers like any others",
+            f"brokers like any others; {_told(local_starts)}",
             "It takes their time and their provider's traffic. The target keeps them on disks, or in a tier of its own "
             "(remote.storage.enable there).",
         )
 
 
 def left_notes(
-    source: Mapping[int, LogRange], local_starts: Mapping[int, int], *, begun: Container[int]
+    source: Mapping[int, LogRange], begins: Mapping[int, int], *, begun: Container[int]
 ) -> Iterator[Problem]:
     """How much is left to the source's remote tier of partitions that are yet to begin at their local log start."""
-    offsets = sum(
-        max(start - source[partition].start, 0)
-        for partition, start in local_starts.items()
-        if partition in source and partition not in begun
-    )
+    new = {partition: start for partition, start in begins.items() if partition in source and partition not in begun}
+    offsets = sum(max(start - source[partition].start, 0) for partition, start in new.items())
     if offsets:
         yield Problem(
             f"{counted(offsets, 'offset')} in the remote tier of the source alone are left there: copying begins at "
-            "the local log start (topics.remote: leave)",
+            f"the local log start (topics.remote: leave); {_told(new)}",
             "Who wants them reads them at the source. topics.remote: copy copies them too, as long as the topic has "
             "not begun.",
         )
+
+
+def _told(starts: Mapping[int, int]) -> str:
+    first = sorted(starts.items())[:_TOLD_MAX]
+    more = f" and {len(starts) - len(first):,} more" if len(starts) > len(first) else ""
+    places = ", ".join(f"partition {partition} at {start:,}" for partition, start in first)
+    return f"logs on disks start with {places}{more}"

@@ -84,16 +84,17 @@ class Ends:
             return None
         self._doubts.pop(run, None)
         is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
-        if position < run.source_start and not is_held:
+        is_beginning = position == 0 or run.prefix is not None
+        if position < (run.first if is_beginning else run.source_start) and not is_held:
             self._pass_gap(run)
         return None
 
     def _pass_gap(self, run: LaneRun) -> None:
-        """The source begins above the lane's position: it goes on with fillers or a gap, or ends."""
+        """What is to be copied begins above the lane's position: it goes on with fillers or a gap, or ends."""
         target = self._target.client.cluster
         gap = gap_before(sight_of(run, target), is_filling=run.prefix is not None)
         if gap is None:
-            run.prefix = Prefix(run.source_start, is_stored=run.prefix is not None and run.prefix.is_stored)
+            run.prefix = Prefix(run.first, is_stored=run.prefix is not None and run.prefix.is_stored)
         else:
             pass_gap(run, gap, target)
 

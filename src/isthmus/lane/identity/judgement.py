@@ -31,8 +31,9 @@ from isthmus.wire.batch import Batch
 class Sight:
     """What is seen of one lane: where the target's log begins and ends (`position`), and the bounds of the source's.
 
-    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known. `is_known` says
-    that the target ends where its owner left it: if the source has something else there, the source has changed.
+    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known. The lane began at
+    `begin`, if that is not where the source begins: what the target holds before are fillers. `is_known` says that the
+    target ends where its owner left it: if the source has something else there, the source has changed.
     """
 
     key: LaneKey
@@ -40,6 +41,7 @@ class Sight:
     position: int
     source: Bounds
     target_start: int = 0
+    begin: int = 0
     is_compacted: bool = False
     is_known: bool = False
 
@@ -97,8 +99,10 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
     """
     if isinstance(tail, NoBatch) or sight.is_beyond:
         return Weight.BELIEVED
+    if sight.position <= max(sight.begin, sight.source.start) and is_filler(tail):
+        return Weight.FILLERS
     if sight.position <= sight.source.start:
-        return Weight.FILLERS if is_filler(tail) else Weight.BELIEVED
+        return Weight.BELIEVED
     is_known = check is TailCheck.PRODUCER and tail.producer_id in ours
     return Weight.BELIEVED if is_known else Weight.DOUBTED
 

@@ -64,7 +64,7 @@ class Tails:
             run.ending.update(judgement.ending)
             run.tail_epoch = judgement.source_epoch
             if judgement.has_fillers:
-                run.prefix = Prefix(run.source_start, is_stored=True)
+                run.prefix = Prefix(run.first, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
                 run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
                 unsure.add(run)
@@ -126,6 +126,7 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         position=run.writer.position,
         source=Bounds(run.source_start, run.source_end),
         target_start=run.target_start,
+        begin=run.lane.begin_offset,
         is_compacted=run.lane.is_compacted,
         is_known=run.is_known,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.errors import ConfigError, NotAuthorized
-from isthmus.ledger.documents import Document
+from isthmus.ledger.documents import Document, TopicDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
 from isthmus.model.offsets import Cursor
@@ -20,11 +20,15 @@ NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, targe
 
 @dataclass(frozen=True, slots=True)
 class LinkMapping:
-    """The maps of a link by target partition, the target topics that are mapped, and what is wrong with some maps."""
+    """The maps of a link by target partition, the target topics that are mapped, and what is wrong with some maps.
+    `begins` are the first offsets of target partitions that keep the source's and do not begin with the source: what
+    lies before may still be filled.
+    """
 
     lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)
     topics: Collection[str] = frozenset()
     broken: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[PartitionKey, int] = field(default_factory=dict)
 
     def lanes_of(self, topics: Mapping[str, str], partitions: Collection[PartitionKey]) -> dict[PartitionKey, LaneMap]:
         """The maps of these partitions of the source, as far as their topics are mapped."""
@@ -61,4 +65,8 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
         told_from = trimmed_ordinal(found)
         if all(segment.ordinal_begin > max(segment.cursor.first_ordinal, told_from) for segment in found):
             broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
-    return LinkMapping(lanes, mapped_topics(link, documents), broken)
+    topics = (each for each in documents.values() if isinstance(each, TopicDocument) and each.link == link)
+    begins: dict[PartitionKey, int] = {
+        (topic.target_topic, left.partition): left.offset_end for topic in topics for left in topic.left
+    }
+    return LinkMapping(lanes, mapped_topics(link, documents), broken, begins)

@@ -81,7 +81,7 @@ async def survey(
             (s, topics[s], p),
             None if log is None else replace(log, stable_end=ends.get((s, p), log.stable_end)),
             target_logs.get((s, p)),
-            since=since.get((s, p)),
+            since=max(since.get((s, p), 0), maps.begins.get((topics[s], p), 0)),
             until=until.get((s, p)),
             allow_lag=bounds.allow_lag,
             lane=lanes.get((s, p)),

@@ -43,23 +43,23 @@ def _overview(router: APIRouter, looks: Looks) -> None:
             by_name={each.link: each for each in links},
             rates={each.link: looks.history.rate(each.link) for each in links},
             atlas=looks.atlas(links),
-            trees=[each.tree for each in looks.desk.configuration.trees],
+            trees=[each.tree for each in looks.desk.latest.trees],
         )
 
     @router.get("/trees/{tree}")
     def tree_page(tree: str, caller: Viewer) -> Response:
-        for each in looks.desk.configuration.trees:
+        for each in looks.desk.latest.trees:
             if each.tree.name == tree:
                 known = {link.link: link for link in looks.links()}
                 return page("tree.html", caller=caller, tree=each.tree, settings=each, known=known)
-        raise RequestRefused(f"the file has no tree {tree}", status=404, hint="The map lists the trees there are.")
+        raise RequestRefused(f"there is no tree {tree}", status=404, hint="The map lists the trees there are.")
 
     @router.get("/trees/{tree}/drawing.svg")
     def tree_drawing(tree: str, _: Viewer) -> Response:
-        for each in looks.desk.configuration.trees:
+        for each in looks.desk.latest.trees:
             if each.tree.name == tree:
                 return Response(svg_of(each.tree), media_type="image/svg+xml")
-        raise RequestRefused(f"the file has no tree {tree}", status=404)
+        raise RequestRefused(f"there is no tree {tree}", status=404)
 
 
 def _link_pages(router: APIRouter, looks: Looks) -> None:

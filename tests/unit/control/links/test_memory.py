@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from isthmus.control.links.memory import HEARING_S, LinkMemory, recorded_topics
 from isthmus.control.topics.recording import begun
@@ -133,3 +135,31 @@ def test_a_source_that_is_lost_is_not_heard_by_what_is_told_of_it() -> None:
     known = read([*documents, told(LaneState.ACTIVE, 6, generation=2)])
     assert known.source_age_s(key, NOW_MS + 61_000) == 56.0 + HEARING_S
     assert known.source_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS) is None
+
+
+_SAID = (
+    *(controller(generation) for generation in (1, 2)),
+    *(progress(generation, (0, generation), (generation, 7)) for generation in (1, 2)),
+    *(PauseDocument(link="l", topic=TargetTopic(topic), since_ms=since_ms) for topic in "ab" for since_ms in (1, 2)),
+    *(
+        begun(
+            "l",
+            TargetTopic("copies"),
+            TopicIds(source_topic=SourceTopic(topic), source=uuid.UUID(int=1), target=uuid.UUID(int=2)),
+        )
+        for topic in "ab"
+    ),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(_SAID), st.booleans()), max_size=30))
+def test_what_was_replaced_need_not_be_read(said: list[tuple[Document, bool]]) -> None:
+    """A ledger that is looked at as a whole amounts to what it does read record by record."""
+    entries = [
+        Entry(offset, document.key, None if is_deleted else encoded(document), NOW_MS + 1000 * offset)
+        for offset, (document, is_deleted) in enumerate(said)
+    ]
+    one_by_one = LinkMemory("l")
+    for entry in entries:
+        one_by_one.take(entry)
+    assert LinkMemory.of("l", entries) == one_by_one

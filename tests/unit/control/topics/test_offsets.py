@@ -18,7 +18,7 @@ from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
-from isthmus.model.topic import TopicIds
+from isthmus.model.topic import LeftInTier, TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
 from tests.unit.control.topics.test_planning import LINK, observed, topic
@@ -46,6 +46,7 @@ def planned(
     start: int = EARLIEST,
     remote: RemotePolicy = RemotePolicy.COPY,
     local_start: int | None = None,
+    left: tuple[LeftInTier, ...] = (),
     **link: Any,
 ) -> TopicPlan:
     """The plan of the topic; `recorded` says that it was begun, and whether with mapped offsets. `local_start` is where
@@ -54,8 +55,13 @@ def planned(
     known = {}
     if recorded is not None:
         target_id = uuid.uuid4() if found.target is None else found.target.topic_id
-        ids = TopicIds(source_topic=SOURCE_ORDERS, source=found.source.topic_id, target=target_id, is_mapped=recorded)
-        known[ORDERS] = ids
+        known[ORDERS] = TopicIds(
+            source_topic=SOURCE_ORDERS,
+            source=found.source.topic_id,
+            target=target_id,
+            is_mapped=recorded,
+            left=left,
+        )
     settings = replace(LINK.topics, offsets=offsets, start=start, remote=remote)
     seen = replace(observed(found), link=replace(LINK, topics=settings, **link))
     if local_start is not None:
@@ -93,27 +99,56 @@ def test_auto_keeps_the_offsets_where_it_can(found: TopicPair, start: int, is_ma
     assert any("offsets are mapped" in note.message for note in plan.notes) is is_mapped
 
 
-@pytest.mark.parametrize("offsets", [AUTO, MAPPED])
-def test_what_a_remote_tier_holds_can_be_left_there(offsets: OffsetPolicy) -> None:
-    """Then a topic with a tier begins at its local log start with mapped offsets, and says what it leaves; others do
-    not know the difference, nor do topics that were begun.
+TIERED = topic({"remote.storage.enable": "true"})
+LEFT = (LeftInTier(0, 5, 12),)
+
+
+def test_what_a_remote_tier_holds_can_be_left_there() -> None:
+    """With mapped offsets a topic with a tier begins at its local log start, and says what it leaves; others do not
+    know the difference, nor do topics that were begun.
     """
-    tiered = pair(target={})
-    tiered = replace(tiered, source=topic({"remote.storage.enable": "true"}))
-    plan = planned(tiered, offsets, remote=RemotePolicy.LEAVE, local_start=12)
+    tiered = replace(pair(target={}), source=TIERED)
+    plan = planned(tiered, MAPPED, remote=RemotePolicy.LEAVE, local_start=12)
     assert [(lane.is_mapped, lane.start) for lane in plan.lanes] == [(True, EARLIEST_LOCAL)]
     assert [note.message for note in plan.notes if "are left there" in note.message] == [
         "7 offsets in the remote tier of the source alone are left there: copying begins at the local log start "
-        "(topics.remote: leave)"
+        "(topics.remote: leave); logs on disks start with partition 0 at 12"
     ]
     begun = replace(tiered, cursors={0: Cursor(12, 0, 0)})
-    plan = planned(begun, offsets, remote=RemotePolicy.LEAVE, local_start=15, recorded=True)
+    plan = planned(begun, MAPPED, remote=RemotePolicy.LEAVE, local_start=15, recorded=True)
     assert not any("are left there" in note.message for note in plan.notes)
-    (lane,) = planned(pair(target={}), offsets, remote=RemotePolicy.LEAVE).lanes
-    assert (lane.is_mapped, lane.start) == (offsets is MAPPED, EARLIEST)
-    plan = planned(tiered, AUTO, remote=RemotePolicy.LEAVE, local_start=12, recorded=False)
-    assert [lane.is_mapped for lane in plan.lanes] == [False]
-    assert [note.message[:18] for note in plan.notes if "remote tier" in note.message] == ["7 offsets to copy "]
+    for offsets in (SAME, AUTO, MAPPED):
+        (lane,) = planned(pair(target={}), offsets, remote=RemotePolicy.LEAVE).lanes
+        assert (lane.is_mapped, lane.start, lane.begin_offset) == (offsets is MAPPED, EARLIEST, -1)
+
+
+@pytest.mark.parametrize("offsets", [SAME, AUTO])
+def test_the_same_offsets_begin_behind_what_is_left_in_the_tier(offsets: OffsetPolicy) -> None:
+    """A new topic begins at its local log start, and what was written down of that holds from then on, though the
+    source moves more into its tier, or the policy is another; one that was begun before begins nowhere else.
+    """
+    tiered = replace(pair(target={}), source=TIERED)
+    plan = planned(tiered, offsets, remote=RemotePolicy.LEAVE, local_start=12)
+    assert (plan.mode, plan.left, plan.lag_records, plan.prefix_offsets) == (TopicMode.IDENTITY, LEFT, 8, 12)
+    assert [lane.begin_offset for lane in plan.lanes] == [12]
+    assert [note.message[:10] for note in plan.notes] == ["7 offsets "]
+    for remote in RemotePolicy:
+        plan = planned(tiered, offsets, recorded=False, left=LEFT, remote=remote, local_start=18)
+        assert (plan.left, [lane.begin_offset for lane in plan.lanes], plan.lag_records) == (LEFT, [12], 8)
+    written = replace(pair(target={}, end=6), source=TIERED)
+    plan = planned(written, offsets, recorded=False, remote=RemotePolicy.LEAVE, local_start=12)
+    assert (plan.left, [lane.begin_offset for lane in plan.lanes], plan.lag_records) == ((), [-1], 14)
+    assert [note.message[:18] for note in plan.notes] == ["6 offsets to copy "]
+    plan = planned(tiered, offsets, local_start=12)
+    assert (plan.left, [lane.begin_offset for lane in plan.lanes]) == ((), [-1])
+
+
+@pytest.mark.parametrize("offsets", [SAME, AUTO])
+def test_nothing_begins_while_its_local_log_start_is_not_told(offsets: OffsetPolicy) -> None:
+    """Neither with one beginning nor with mapped offsets: the topic waits for the broker that knows."""
+    tiered = replace(pair(target={}), source=TIERED)
+    plan = planned(tiered, offsets, remote=RemotePolicy.LEAVE)
+    assert (plan.action, plan.lanes, plan.states) == (Action.REFUSE, (), (LaneState.SOURCE_UNAVAILABLE,))
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])

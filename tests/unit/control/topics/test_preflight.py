@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from isthmus.control.topics.creation import prefix_notes
 from isthmus.control.topics.preflight import (
     LONG_MAX,
     PREFIX_OFFSETS_MAX,
@@ -162,8 +163,9 @@ def test_long_prefix_is_noted_with_its_cost() -> None:
     """A prefix that takes a while says how long and how much disk."""
     log = LogRange(1_000_000_000, 1_000_000_001, 1_000_000_001)
     decision = decide(TopicPair(name=ORDERS, source=described(), target=None, source_ranges={0: log}))
-    assert "1,000,000,000 offsets" in decision.notes[0].message
-    assert "600 MB" in decision.notes[0].hint
+    (note,) = prefix_notes(decision.partitions)
+    assert "1,000,000,000 offsets" in note.message
+    assert "600 MB" in note.hint
 
 
 def test_only_long_compacted_stretches_are_counted() -> None:

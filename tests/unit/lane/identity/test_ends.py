@@ -9,7 +9,7 @@ import pytest
 
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.routes import Leader, Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
@@ -109,3 +109,23 @@ def test_what_the_source_deleted_may_be_here(begins: int | None, position: int, 
     asyncio.run(found(work))
 
     assert (run.state is LaneState.DATA_GAP) is not is_held
+
+
+@pytest.mark.parametrize(
+    ("position", "stored", "prefix"),
+    [(0, False, 50), (30, True, 50), (50, True, 50), (30, False, None), (50, False, None), (60, False, None)],
+)
+def test_a_lane_begins_behind_what_is_left_at_the_source(position: int, stored: bool, prefix: int | None) -> None:
+    """An empty log, or one of fillers, is filled up to there; one that holds records goes on where it ends."""
+    run = lane_of(position=position, begin_offset=50)
+    run.source_start, run.source_end = 8, 100
+    if stored:
+        run.prefix = Prefix(run.first, is_stored=True)
+
+    def work(ends: Ends) -> None:
+        assert ends.decided(run) is None
+
+    asyncio.run(found(work))
+
+    assert (None if run.prefix is None else run.prefix.end) == prefix
+    assert run.state is LaneState.STARTING

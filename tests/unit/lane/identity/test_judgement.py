@@ -80,6 +80,15 @@ def test_fillers_are_recognised_before_the_source_begins() -> None:
     assert weigh(sight(100, start=50), TailCheck.CONTENT, (), batch) is Weight.DOUBTED
 
 
+def test_a_lane_that_left_something_at_its_source_began_with_fillers() -> None:
+    """Before its beginning fillers are ours, and a record is held against the source, which still has one there."""
+    left = replace(sight(100, start=50), begin=200)
+    assert weigh(left, TailCheck.CONTENT, (), filler(100, 1)) is Weight.FILLERS
+    assert weigh(left, TailCheck.CONTENT, (), one(stored(94, RECORDS, producer_id=OURS))) is Weight.DOUBTED
+    assert weigh(replace(left, position=201), TailCheck.CONTENT, (), filler(100, 1)) is Weight.DOUBTED
+    assert weigh(replace(left, position=50), TailCheck.CONTENT, (), one(stored(44, RECORDS))) is Weight.BELIEVED
+
+
 def test_foreign_record_is_told_with_what_to_do() -> None:
     """Another record than the source's ends the lane; what is in the target is not thrown away unseen."""
     judged = compare(sight(16), (OURS,), one(stored(10, [PLAIN] * 6, producer_id=THEIRS)), SOURCE)

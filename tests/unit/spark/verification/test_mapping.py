@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from itertools import pairwise
 from typing import Any
 
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.slices import Slice
-from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.documents import MapDocument, TopicDocument, decoded, encoded
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.log import LogRange
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
+from isthmus.model.topic import LeftInTier
 from isthmus.model.translation import MappedRange, OffsetMap
 from isthmus.spark.verification.assembly import SliceFindings, SliceTotals, one_sided, topic_verdicts
 from isthmus.spark.verification.extent import ComparedRange, compared_slices, extent_of
@@ -187,3 +189,19 @@ def test_what_a_ledger_says() -> None:
     assert "lost the beginning" in found.broken["late"]
     lanes = found.lanes_of({"orders": "copy", "plain": "other"}, [("orders", 0), ("orders", 1), ("plain", 0)])
     assert {key: lane is NOT_BEGUN for key, lane in lanes.items()} == {("orders", 0): False, ("orders", 1): True}
+
+
+def test_what_a_copy_leaves_at_its_source_is_not_compared() -> None:
+    """A topic with the same offsets that began behind it may still hold fillers there."""
+    topic = TopicDocument(
+        link="link",
+        source_topic=SourceTopic("orders"),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic=TargetTopic("copy"),
+        target_topic_id=uuid.UUID(int=2),
+        state="ACTIVE",
+        left=(LeftInTier(3, 0, 12),),
+    )
+    assert mapping_of("link", {topic.key: topic}).begins == {("copy", 3): 12}
+    assert mapping_of("other", {topic.key: topic}).begins == {}
+    assert decoded(topic.key, encoded(topic)) == topic

@@ -1,0 +1,72 @@
+"""What operators declared, as commands show it and take it: who said what, and what does not hold any more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.answers import DeclaredLink, DeclaredTree
+from isthmus.errors import ConfigError
+
+_COLUMNS: Final = (Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at"))
+
+
+def text_of(file: Path) -> str:
+    """What a file says that declares something, or stdin.
+
+    :raises ConfigError: It cannot be read.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"{file} cannot be read: {why}", hint="Name a file that describe -o yaml wrote.") from None
+
+
+def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str], *, dry_run: bool) -> None:
+    """Everything that was said of something declared, below its row."""
+    said = [
+        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
+        for each in found.as_dict()["said"]
+    ]
+    render(said, OutputFormat.TABLE, columns=_COLUMNS)
+    for alias, pairs in found.overruled.items():
+        for own, holding in pairs:
+            _tell(
+                f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
+                f"{holding.by} said {_shown(holding.said)}, apart from it"
+            )
+    if dry_run:
+        _tell("nothing was changed")
+
+
+def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
+    """What is to be known of something declared, in a few words each."""
+    if found.declaration.is_deleted:
+        yield "deleted"
+    if found.written_by_file:
+        yield f"the file has a {found.declaration.KIND} of this name, which is run instead"
+    if found.unusable is not None:
+        yield found.unusable.message
+    for alias in found.away:
+        yield f"{alias} does not answer: what it was told meanwhile is not known here"
+    for alias in found.behind:
+        yield f"{alias} does not know all of it yet"
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "default" if value is None else str(value)

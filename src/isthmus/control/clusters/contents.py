@@ -1,0 +1,166 @@
+"""What a cluster has of the namespaces of links, looked at for those who are to remember it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from isthmus.cluster.access import describe_rules
+from isthmus.cluster.groups import list_groups, listed
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.topics import describe_topics
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import ClusterError
+from isthmus.model.access import Rule
+from isthmus.model.group import GroupListing
+from isthmus.model.known import KnownGroup, KnownLog, KnownNames, KnownRule, KnownSetting, KnownTopic, Untold
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.rights import Resource
+from isthmus.model.topic import TopicDescription
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata, TopicMetadata
+from isthmus.wire.offsets import PartitionKey
+
+PARTITIONS_MAX: Final = 5_000
+OTHERS_MAX: Final = 1_000
+"""Of each link: a memory is one record of the ledger. Groups and rules count each for themselves."""
+_RANGES_S: Final = 2.0
+ToldT = TypeVar("ToldT")
+
+
+@dataclass(frozen=True, slots=True)
+class NamesOfLink:
+    """Which names of a cluster belong to a link, of which it is the source or the target."""
+
+    link: Link
+    is_source: bool
+
+    def has_topic(self, name: str) -> bool:
+        """Whether a topic is in its namespaces, or would be if it were there."""
+        topics = self.link.topics
+        found = topics.target_of(SourceTopic(name)) if self.is_source else topics.source_of(TargetTopic(name))
+        return found is not None
+
+    def has_group(self, name: str) -> bool:
+        """Whether a group is in its namespaces, or would be if it were there."""
+        groups = self.link.groups
+        source = name if self.is_source else groups.naming.to_source(name)
+        return groups.is_configured and source is not None and groups.matches(source)
+
+    def concerns(self, rule: Rule, topics: Iterable[str], groups: Iterable[str]) -> bool:
+        """Whether a rule is about something in its namespaces."""
+        if rule.resource is Resource.TOPIC:
+            return self.has_topic(rule.name) or any(map(rule.covers, topics))
+        return self.has_group(rule.name) or any(map(rule.covers, groups))
+
+
+async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLink]) -> list[KnownNames]:
+    """What is there of the namespaces of these links now. What a right is missing for is not told, with the reason."""
+    topics = {each.link.name: _topics(each, metadata) for each in links}
+    wanted = {topic.name: topic for chosen, _ in topics.values() for topic in chosen}
+    keys = [(topic.name, each.partition) for topic in wanted.values() for each in topic.partitions]
+    logs, described, groups, of_topics, of_groups = await asyncio.gather(
+        _told(log_ranges(client, keys, timeout_s=_RANGES_S)),
+        _told(describe_topics(client, wanted.values())),
+        _told(list_groups(client)),
+        _told(describe_rules(client, Resource.TOPIC)),
+        _told(describe_rules(client, Resource.GROUP)),
+    )
+    untold = [
+        Untold(what, str(answer))
+        for what, answer in (
+            ("ends", logs),
+            ("configs", described),
+            ("groups", groups),
+            ("rules of topics", of_topics),
+            ("rules of groups", of_groups),
+        )
+        if isinstance(answer, ClusterError)
+    ]
+    rules = [*_or_none(of_topics, frozenset[Rule]()), *_or_none(of_groups, frozenset[Rule]())]
+    seen = _Seen(
+        ranges={} if isinstance(logs, ClusterError) else logs.values,
+        descriptions={} if isinstance(described, ClusterError) else described.values,
+        groups={} if isinstance(groups, ClusterError) else listed(groups),
+        rules=sorted(rules, key=lambda rule: (rule.resource, rule.name, rule.digest)),
+    )
+    cluster_id, alias = metadata.cluster_id or "", client.cluster.alias
+    return [_names(each, cluster_id, alias, topics[each.link.name], seen, untold) for each in links]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    ranges: Mapping[PartitionKey, LogRange]
+    descriptions: Mapping[str, TopicDescription]
+    groups: Mapping[str, GroupListing]
+    rules: Sequence[Rule]
+
+
+def _topics(names: NamesOfLink, metadata: Metadata) -> tuple[list[TopicMetadata], int]:
+    """The topics of the link that are remembered, and how many are not."""
+    chosen: list[TopicMetadata] = []
+    found = [metadata.topics[name] for name in sorted(metadata.topics) if names.has_topic(name)]
+    room = PARTITIONS_MAX
+    for topic in found:
+        room -= len(topic.partitions)
+        if room < 0:
+            break
+        chosen.append(topic)
+    return chosen, len(found) - len(chosen)
+
+
+def _names(
+    names: NamesOfLink,
+    cluster_id: str,
+    alias: str,
+    topics: tuple[list[TopicMetadata], int],
+    seen: _Seen,
+    untold: Sequence[Untold],
+) -> KnownNames:
+    chosen, left_out = topics
+    groups = [name for name in seen.groups if names.has_group(name)]
+    rules = [rule for rule in seen.rules if names.concerns(rule, (topic.name for topic in chosen), groups)]
+    left_out += max(len(groups) - OTHERS_MAX, 0) + max(len(rules) - OTHERS_MAX, 0)
+    return KnownNames(
+        cluster_id=cluster_id,
+        alias=alias,
+        link=names.link.name,
+        seen_ms=now_ms(),
+        topics=tuple(_topic(topic, seen) for topic in chosen),
+        groups=tuple(
+            KnownGroup(name, str(seen.groups[name].type), str(seen.groups[name].state)) for name in groups[:OTHERS_MAX]
+        ),
+        rules=tuple(KnownRule.of(rule) for rule in rules[:OTHERS_MAX]),
+        left_out=left_out,
+        untold=tuple(untold),
+    )
+
+
+def _topic(topic: TopicMetadata, seen: _Seen) -> KnownTopic:
+    description = seen.descriptions.get(topic.name)
+    own = {} if description is None else description.own_configs
+    logs = {each.partition: seen.ranges.get((topic.name, each.partition)) for each in topic.partitions}
+    return KnownTopic(
+        name=topic.name,
+        replicas=max((len(each.replicas) for each in topic.partitions), default=0),
+        logs=tuple(
+            KnownLog(partition, -1, -1) if log is None else KnownLog(partition, log.start, log.end)
+            for partition, log in sorted(logs.items())
+        ),
+        settings=tuple(KnownSetting(name, value) for name, value in sorted(own.items())),
+    )
+
+
+async def _told(asked: Awaitable[ToldT]) -> ToldT | ClusterError:
+    try:
+        return await asked
+    except ClusterError as error:
+        return error
+
+
+def _or_none(answer: ToldT | ClusterError, nothing: ToldT) -> ToldT:
+    return nothing if isinstance(answer, ClusterError) else answer

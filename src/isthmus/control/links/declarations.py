@@ -1,0 +1,257 @@
+"""The ledgers of a configuration's clusters, as far as they hold what operators declared: read, followed, written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.declared import Declared
+from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
+from isthmus.ledger.declared import declaration_of, tree_declaration_of
+from isthmus.ledger.documents import (
+    DeclarationDocument,
+    Document,
+    NamespaceDocument,
+    SwitchDocument,
+    TreeDeclarationDocument,
+    TreeDocument,
+    decoded,
+    kind_of,
+)
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.ledger.topic import on_topic
+from isthmus.ledger.view import LedgerView
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.declaration import Declaration
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.registers import Declarable, Registers
+from isthmus.model.reshaping import TreeShape
+from isthmus.model.treedeclaration import TreeDeclaration
+from isthmus.wire.client import Client
+
+PATIENCE_S: Final = 5.0
+"""How long a cluster may take to tell what it knows; a run asks it again later."""
+_KINDS: Final = tuple(
+    each.KIND
+    for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument, TreeDeclarationDocument)
+)
+_Made = Callable[[], LedgerChange]
+_ROLE: Final = "declaration"
+_TRIES: Final = 3
+
+
+class Declarations:
+    """The declarations of some clusters, followed from look to look, and added to; use it with `async with`."""
+
+    def __init__(self, clusters: Collection[Cluster], ledger: LedgerSettings) -> None:
+        self._places = [_Place(cluster, ledger) for cluster in clusters]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for place in self._places:
+            await self._stack.enter_async_context(place.client)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for place in self._places:
+            place.view.close()
+        await self._stack.aclose()
+
+    def client(self, alias: str) -> Client:
+        """The connection to one of the clusters."""
+        return self._place(alias).client
+
+    async def look(self) -> Declared:
+        """What was declared, as far as clusters answer within five seconds each.
+
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        await asyncio.gather(*(place.look() for place in self._places))
+        links: dict[str, Declaration] = {}
+        versions: dict[tuple[str, str], Registers] = {}
+        trees: dict[str, TreeDeclaration] = {}
+        tree_versions: dict[tuple[str, str], Registers] = {}
+        for place in self._places:
+            for document in place.documents.values():
+                if isinstance(document, DeclarationDocument):
+                    known = links.get(document.link, Declaration(name=document.link, registers=()))
+                    links[document.link] = known.joined(document.registers)
+                    if document.cluster == place.cluster_id:
+                        versions[place.alias, document.link] = document.registers
+                elif isinstance(document, TreeDeclarationDocument):
+                    tree = trees.get(document.tree, TreeDeclaration(name=document.tree, registers=()))
+                    trees[document.tree] = tree.joined(document.registers)
+                    if document.cluster == place.cluster_id:
+                        tree_versions[place.alias, document.tree] = document.registers
+        return Declared(
+            ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
+            away={place.alias: place.problem for place in self._places if place.problem is not None},
+            links={name: each for name, each in links.items() if each.is_whole},
+            versions=versions,
+            namespaces={place.alias: place.namespaces for place in self._places},
+            choices={
+                (place.alias, each.link): each.choice
+                for place in self._places
+                for each in place.documents.values()
+                if isinstance(each, SwitchDocument)
+            },
+            shapes=self._shapes(),
+            trees={name: each for name, each in trees.items() if each.is_whole},
+            tree_versions=tree_versions,
+        )
+
+    def _shapes(self) -> dict[str, TreeShape]:
+        found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
+        return {each.tree: each.shape for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
+
+    async def write_tree(self, alias: str, document: TreeDocument) -> None:
+        """Have a cluster's ledger hold what became of a tree.
+
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        await self._place(alias).write(f"tree.{document.tree}", lambda: document)
+
+    async def heal(self, declared: Declared) -> None:
+        """Have the clusters that answer know all that was said of their links and trees. Nothing is decided anew."""
+        known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
+        for declaration in known:
+            for alias in declared.behind(declaration):
+                # It is tried again at the next look.
+                with contextlib.suppress(ClusterError, PlanRefused):
+                    await self.write(alias, declaration, declaration.registers)
+
+    async def write(self, alias: str, declaration: Declaration | TreeDeclaration, new: Registers) -> None:
+        """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
+
+        :raises PlanRefused: Somebody said something else meanwhile.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def document() -> DeclarationDocument | TreeDeclarationDocument:
+            if isinstance(declaration, TreeDeclaration):
+                tree = tree_declaration_of(declaration.name, place.documents.values())
+                return TreeDeclarationDocument(
+                    tree=tree.name, cluster=place.cluster_id, registers=_joined(declaration, tree, new)
+                )
+            link = declaration_of(declaration.name, place.documents.values())
+            return DeclarationDocument(
+                link=link.name, cluster=place.cluster_id, registers=_joined(declaration, link, new)
+            )
+
+        name = declaration.name
+        await place.write(f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name, document)
+
+    async def write_namespace(self, alias: str, document: NamespaceDocument, *, delete: bool = False) -> None:
+        """Have a cluster's ledger hold a namespace, or no more.
+
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+        change: LedgerChange = Deletion(document.key) if delete else document
+        await place.write(f"namespace.{document.kind}.{document.namespace}", lambda: change)
+
+    def _place(self, alias: str) -> _Place:
+        return next(place for place in self._places if place.alias == alias)
+
+
+class _Place:
+    """One cluster's ledger, as far as declarations go; `problem` is why the last look at it failed."""
+
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
+        self.alias = cluster.alias
+        self.client = Client(cluster)
+        self.view = LedgerView(self.client)
+        self.documents: dict[str, Document] = {}
+        self.cluster_id = ""
+        self.problem: Problem | None = None
+        self._ledger = ledger
+
+    @property
+    def namespaces(self) -> tuple[NamespaceDocument, ...]:
+        """Those that are declared of this cluster, by kind and name."""
+        found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
+        return tuple(one for one in found if one.cluster == self.cluster_id)
+
+    async def look(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._look()
+            self.problem = None
+        except ClusterError as error:
+            self.problem = problem_of(error)
+        except TimeoutError:
+            hint = "Check that its brokers run and can be reached from here."
+            self.problem = problem_of(
+                Unreachable(f"{self.alias} did not answer within {PATIENCE_S:g} s", cluster=self.alias, hint=hint)
+            )
+
+    async def _look(self) -> None:
+        if not self.cluster_id:
+            self.cluster_id = (await describe_cluster(self.client)).cluster_id
+        news = await self.view.look()
+        if news.is_other_log:
+            self.documents.clear()
+        for entry in news.entries:
+            if kind_of(entry.key) in _KINDS:
+                document = None if entry.value is None else decoded(entry.key, entry.value)
+                if document is not None:
+                    self.documents[entry.key] = document
+                elif entry.value is None:
+                    self.documents.pop(entry.key, None)
+
+    async def write(self, what: str, made: _Made) -> None:
+        """Append what is `made` of the newest state of the ledger. Whoever does so at the same time is fenced, looks
+        again and so sees what this one wrote.
+        """
+        for left in reversed(range(_TRIES)):
+            writer = FencedWriter(self.client, what, role=_ROLE)
+            try:
+                await writer.take_over()
+                await on_topic(self.client, self._look, replication_factor=self._ledger.replication_factor)
+                change = made()
+                append = partial(writer.append, [change])
+                await on_topic(self.client, append, replication_factor=self._ledger.replication_factor)
+            except Fenced:
+                if not left:
+                    raise
+            else:
+                return
+            finally:
+                writer.close()
+
+
+def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
+    """What a ledger is to hold, that it `held` when somebody who had `seen` it said what is `new`.
+
+    :raises PlanRefused: Somebody else said something else of that since.
+    """
+    known = {register.name: register for register in seen.registers}
+    names = {register.name for register in new}
+    for register in held.registers:
+        before = known.get(register.name)
+        if register.name in names and register not in new and (before is None or register.rank > before.rank):
+            raise PlanRefused(
+                f"{seen.KIND} {seen.name} was changed meanwhile: {register.by} set {register.name} to {register.value}",
+                hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
+            )
+    return held.joined(seen.registers).joined(new).registers
+
+
+async def with_declared(configuration: Configuration) -> Configuration:
+    """The configuration with what was declared on its clusters. Those that are away declare nothing.
+
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        return (await declarations.look()).over(configuration)

@@ -1,0 +1,57 @@
+"""A tree as operators declared it on its clusters, beside those that the configuration file has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from isthmus.model.registers import Declarable
+from isthmus.model.tree import TreeNode, node_of
+
+CLUSTERS: Final = "clusters"
+MEMBERS: Final = "members"
+"""By what the tree calls a cluster its id: distributors have these names everywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeDeclaration(Declarable):
+    """All that was said of a tree, and what it comes to."""
+
+    KIND: ClassVar[str] = "tree"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says of which clusters the tree is."""
+        return bool(self.value(CLUSTERS) and self.value(MEMBERS))
+
+    @property
+    def root(self) -> TreeNode:
+        """The clusters as they were declared; what has become of them while the tree ran is another document."""
+        return node_of(self.value(CLUSTERS))
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """The ids of the clusters that were declared, by alias."""
+        return dict(self.value(MEMBERS))
+
+    @property
+    def section(self) -> dict[str, Any]:
+        """What was declared, in the form of the file's `trees[]`."""
+        found: dict[str, Any] = {"name": self.name, "clusters": self.value(CLUSTERS)}
+        for key, value in sorted(self.settings.items()):
+            above, _, last = key.rpartition(".")
+            (found.setdefault(above, {}) if above else found)[last] = value
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names: what a file of `isthmus tree create` may say, and that it is deleted."""
+        return {**self.section, "cluster_ids": dict(self.members), "deleted": self.is_deleted}
+
+
+def flat_settings(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Sections within sections as dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat_settings(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return found

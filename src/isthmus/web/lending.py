@@ -1,0 +1,60 @@
+"""Connections to clusters that requests have one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from isthmus.control.answers import ClusterPool
+
+KEPT_S: Final = 60.0
+"""For so long after the last request its connections are kept for the next."""
+
+
+class Lending:
+    """One pool for all requests of an event loop, as long as there are any: a ledger that was read for one of them is
+    followed for the next, and a client does not dial anew.
+    """
+
+    def __init__(self, kept_s: float = KEPT_S) -> None:
+        self._kept_s = kept_s
+        self._pool: ClusterPool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._users = 0
+        self._ending: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def pool(self) -> AsyncIterator[ClusterPool]:
+        """The pool, to be used meanwhile and closed by nobody."""
+        loop = asyncio.get_running_loop()
+        if self._pool is None or self._loop is not loop:
+            self._pool, self._loop, self._users = ClusterPool(), loop, 0
+        pool = self._pool
+        self._users += 1
+        if self._ending is not None:
+            self._ending.cancel()
+        try:
+            yield pool
+        finally:
+            if pool is self._pool:
+                self._users -= 1
+                if not self._users:
+                    self._ending = loop.call_later(self._kept_s, self._let_go)
+
+    async def aclose(self) -> None:
+        """Leave all clusters."""
+        if self._ending is not None:
+            self._ending.cancel()
+        pool, self._pool = self._pool, None
+        if pool is not None and self._loop is asyncio.get_running_loop():
+            await pool.aclose()
+        if self._closing is not None:
+            await self._closing
+
+    def _let_go(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self._closing = asyncio.get_running_loop().create_task(pool.aclose())

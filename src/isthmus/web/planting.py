@@ -1,0 +1,77 @@
+"""The routes that declare trees on their clusters: create, update, delete."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.control.answers import DeclaredTree
+from isthmus.errors import RequestRefused
+from isthmus.web.auditing import audited
+from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
+from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.desk import FabricDesk, declared_etag
+from isthmus.web.roles import Admin
+
+Json = dict[str, Any]
+_Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
+
+
+def planting_routes(desk: FabricDesk) -> APIRouter:
+    """All of them; an admin may use them."""
+    router = APIRouter(prefix="/v1", tags=["trees"])
+
+    @router.post(
+        "/trees",
+        status_code=HTTPStatus.CREATED,
+        dependencies=[Depends(repeatable)],
+        summary="Declare a tree on all its clusters, once they were examined",
+    )
+    async def create_tree(
+        body: TreeBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
+    ) -> Json:
+        with audited(caller, "create tree", body.name, {**plain(body), "validate": validate, "dry_run": dry_run}):
+            async with desk.written() as fabric:
+                declared = await fabric.declared_trees.create(
+                    body.name,
+                    body.clusters,
+                    body.settings,
+                    cluster_ids=body.cluster_ids,
+                    validate=validate,
+                    dry_run=dry_run,
+                )
+        if dry_run:
+            response.status_code = HTTPStatus.OK
+        return _answer(declared, response)
+
+    @router.patch("/trees/{tree}", summary="Change settings of a declared tree, which whoever runs it follows")
+    async def update_tree(
+        tree: str,
+        body: TreeChangeBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        if not body.settings:
+            raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
+        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}):
+            async with desk.known_tree(tree, if_match) as fabric:
+                return _answer(await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run), response)
+
+    @router.delete("/trees/{tree}", summary="End a declared tree; topics stay as they are")
+    async def delete_tree(
+        tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Json:
+        with audited(caller, "delete tree", tree, {"dry_run": dry_run}):
+            async with desk.known_tree(tree, if_match) as fabric:
+                return _answer(await fabric.declared_trees.delete(tree, dry_run=dry_run), response)
+
+    return router
+
+
+def _answer(declared: DeclaredTree, response: Response) -> Json:
+    response.headers["ETag"] = declared_etag(declared)
+    return declared.as_dict()

@@ -1,0 +1,70 @@
+"""Which topics a run brings back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from isthmus.control.running.recovering import SelfRecovery, diverged_topics
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.lane import LaneState
+from isthmus.model.link import DivergencePolicy, Link
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.state import LinkState
+
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
+LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("*"),)))
+
+
+def progress(**states: LaneState) -> LinkProgress:
+    """A link with a topic of two partitions for each of these, one of them in that state."""
+    return LinkProgress(
+        link="l",
+        source="east",
+        target="west",
+        state=LinkState.ACTIVE,
+        topics=tuple(
+            TopicProgress(
+                topic=TargetTopic(name),
+                source_topic=SourceTopic(name),
+                state=state,
+                partitions=tuple(
+                    PartitionProgress(topic=TargetTopic(name), partition=number, state=each)
+                    for number, each in enumerate((LaneState.ACTIVE, state))
+                ),
+            )
+            for name, state in states.items()
+        ),
+    )
+
+
+def test_only_what_the_source_lost_is_recovered_by_itself() -> None:
+    """Whoever wrote to the target, or what the source deleted, is for an operator to judge."""
+    found = progress(
+        a=LaneState.ACTIVE, d=LaneState.DIVERGED, f=LaneState.FOREIGN_WRITE, g=LaneState.DATA_GAP, p=LaneState.PAUSED
+    )
+    assert list(diverged_topics(found)) == ["d"]
+
+
+@pytest.mark.parametrize(("policy", "tries"), [("stop", 0), ("recover", 1)])
+def test_what_cannot_be_recovered_now_is_left_for_a_while(
+    policy: DivergencePolicy, tries: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only by policy; an error is told and ends nothing, and the topic is not tried again at once."""
+    link = replace(LINK, on_divergence=policy)
+    recovery = SelfRecovery(Configuration(clusters=(EAST, WEST), links=(LINK,)))
+    sick, sound = [progress(d=LaneState.DIVERGED)], [progress(d=LaneState.ACTIVE)]
+
+    async def scenario() -> None:
+        for seen in (sick, sick, sound, sick):
+            await recovery.keep([link], seen)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert sum("cannot be brought back now" in record.message for record in caplog.records) == tries

@@ -1,0 +1,57 @@
+"""Connections that requests have one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+
+from isthmus.control.pool import ClusterPool
+from isthmus.model.cluster import Cluster
+from isthmus.web.lending import Lending
+from isthmus.wire.client import Client
+
+EAST = Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",))
+
+
+async def _client(lending: Lending) -> Client:
+    async with lending.pool() as pool:
+        return pool.client(EAST)
+
+
+def test_one_request_after_the_other_has_the_same_client() -> None:
+    """Also two at a time; nobody dials anew or reads a ledger again."""
+
+    async def scenario() -> None:
+        lending = Lending()
+        first = await _client(lending)
+        assert list(await asyncio.gather(_client(lending), _client(lending))) == [first, first]
+        await lending.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_clusters_that_nobody_asks_for_are_left() -> None:
+    """Not while a request is worked on; the next one dials anew."""
+
+    async def scenario() -> None:
+        left: list[ClusterPool] = []
+        lending = Lending(kept_s=0.0)
+        async with lending.pool() as pool, lending.pool() as same:
+            assert same is pool
+            first = pool.client(EAST)
+            await asyncio.sleep(0)
+            left.append(pool)
+        async with lending.pool() as pool:
+            # Whoever comes before the others have gone keeps them.
+            assert pool is left[0]
+            assert pool.client(EAST) is first
+        while await _client(lending) is first:
+            await asyncio.sleep(0.001)
+        await lending.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_another_event_loop_has_clients_of_its_own() -> None:
+    """A connection belongs to the loop it was made in."""
+    lending = Lending()
+    assert asyncio.run(_client(lending)) is not asyncio.run(_client(lending))
