@@ -206,7 +206,7 @@ def shaped(chance: random.Random, clusters: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("way", ["header", "producer-id"])
-@settings(max_examples=250)
+@settings(max_examples=1000)
 @given(seed=st.integers(0, 2**32), clusters=st.integers(2, 12))
 def test_every_message_once_on_every_cluster(way: str, seed: int, clusters: int) -> None:
     """Whatever the tree, whoever is fast or slow, however often a distributor crashes, and wherever it goes over to
