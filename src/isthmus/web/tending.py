@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable
@@ -96,6 +97,8 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
+        if not (body.settings or body.unset):
+            raise RequestRefused("nothing is to be changed", status=422, hint="DELETE has the link go by the file.")
         found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=False, dry_run=dry_run)
         return found
 

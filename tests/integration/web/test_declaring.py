@@ -103,6 +103,7 @@ def test_limits_and_settings_of_a_link_of_the_file_change_beside_it(served: Serv
     told = served.ask("PUT", f"{one}/settings", Role.OPERATOR, json=more, headers=anyhow).json()
     assert told["changed"] == ["limits.bytes_per_s", "mm2.checkpoints_interval_s"]
     assert (told["settings"]["mm2.checkpoints_interval_s"], "REST" in told["by"]) == (30, True)
+    assert served.ask("PUT", f"{one}/settings", json={}, headers=anyhow).status_code == 422
     wrong = served.ask("PUT", f"{one}/settings", json={"settings": {"mm2.heartbeats": True}}, headers=anyhow)
     assert (wrong.status_code, wrong.json()["code"]) == (400, "ISTH-CONFIG")
     assert served.ask("DELETE", f"{one}/settings", headers=anyhow).json()["changed"] == []
