@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
     "filters": Command("isthmus.cli.filters", "Show or change what a link selects, while it runs."),
+    "settings": Command("isthmus.cli.settings", "Show or change limits and mm2 of a link, while it runs."),
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "link": Command("isthmus.cli.link", "Declare links on their clusters, and change them."),
     "quarantine": Command("isthmus.cli.quarantine", "Show and replay what was set aside when a topic was recovered."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Final
@@ -153,7 +154,7 @@ def _tell(link: LinkPlan) -> None:
         _tell_partitions("Not examined", link, topic, [(p.partition, p.unexamined) for p in topic.partitions], "yellow")
         for problem in topic.notes:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
-    _tell_filters(link)
+    _tell_said(link)
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
     if link.aborted is not None:
@@ -166,16 +167,17 @@ def _tell(link: LinkPlan) -> None:
         _say("Note", f"{link.link}/{name}", known, "yellow")
 
 
-def _tell_filters(link: LinkPlan) -> None:
-    """What the link selects by an operator's word and not by the file's, and whose word that is."""
-    filters = link.filters
-    if filters.is_as_written:
-        return
-    said = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
-    by = f" by {filters.by}" if filters.by else ""
-    since = f" at {written_instant(filters.since_ms)}" if filters.since_ms >= 0 else ""
-    told = f"{link.link}: not as in the file: {'; '.join(said)}; set{by}{since}"
-    console.print(Text(printable(f"{told}. Take it back: isthmus filters {link.link} --reset")))
+def _tell_said(link: LinkPlan) -> None:
+    """What the link selects and goes by at an operator's word and not at the file's, and whose word that is."""
+    filters, settings = link.filters, link.settings
+    lists = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
+    values = (f"{key}={json.dumps(value)}" for key, value in settings.said.items())
+    for command, said, each in (("filters", list(lists), filters), ("settings", list(values), settings)):
+        if said:
+            by = f" by {each.by}" if each.by else ""
+            since = f" at {written_instant(each.since_ms)}" if each.since_ms >= 0 else ""
+            told = f"{link.link}: not as in the file: {'; '.join(said)}; set{by}{since}"
+            console.print(Text(printable(f"{told}. Take it back: isthmus {command} {link.link} --reset")))
 
 
 def _tell_changes(link: LinkPlan) -> None:

@@ -19,6 +19,7 @@ from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
     GroupsSection,
+    LimitsSection,
     LinkSection,
     OAuthSection,
     SecuritySection,
@@ -256,16 +257,13 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
         groups=_groups(section.groups),
         configs=_configs(section.configs),
         access=_access(section.access),
-        limits=Limits(
-            bytes_per_s=section.limits.bytes_per_s,
-            bytes_in_flight=section.limits.bytes_in_flight,
-        ),
+        limits=limits_of(section.limits),
         on_data_gap=section.on_data_gap,
         on_divergence=section.on_divergence,
         compaction_holes_max=section.compaction_holes_max,
         transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,
-        mm2=_mirror_maker(section.mm2),
+        mm2=mirror_maker_of(section.mm2),
     )
 
 
@@ -278,7 +276,13 @@ def _end(section: LinkSection, side: EndOfLink, cluster: Cluster) -> Cluster:
     )
 
 
-def _mirror_maker(section: MirrorMakerSection) -> MirrorMakerSettings:
+def limits_of(section: LimitsSection) -> Limits:
+    """How much a link may take."""
+    return Limits(bytes_per_s=section.bytes_per_s, bytes_in_flight=section.bytes_in_flight)
+
+
+def mirror_maker_of(section: MirrorMakerSection) -> MirrorMakerSettings:
+    """What a link writes for tools of MirrorMaker 2."""
     return MirrorMakerSettings(
         offset_syncs=SyncsPlace(section.offset_syncs),
         offset_lag_max=section.offset_lag_max,

@@ -9,6 +9,7 @@ from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.sealing import KEY_BYTES
 from isthmus.control.links.declared import DeclaredLink, DeclaredTree
 from isthmus.control.links.filtering import FILTERS, Filters, patterns
+from isthmus.control.links.livesettings import LiveSettings
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
@@ -41,6 +42,7 @@ __all__ = [
     "LinkPlan",
     "LinkRecoverer",
     "LinkTakeover",
+    "LiveSettings",
     "NamespaceReport",
     "OnRegistryChange",
     "Outcome",

@@ -173,6 +173,8 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     recoverer = shelled(AsyncLinkOperations.recoverer, Recovering)
     pause = blocking(AsyncLinkOperations.pause)
     resume = blocking(AsyncLinkOperations.resume)
+    settings = blocking(AsyncLinkOperations.settings)
+    change_settings = blocking(AsyncLinkOperations.change_settings)
     wait = blocking(AsyncLinkOperations.wait)
     quarantine = blocking(AsyncLinkOperations.quarantine)
     replay = blocking(AsyncLinkOperations.replay)

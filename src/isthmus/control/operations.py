@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from isthmus.control.links import pausing
+from isthmus.control.links.livesettings import LiveSettings, read_settings, write_settings
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.waiting import Waiting, wait_until
@@ -13,10 +15,12 @@ from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantinedPartition, QuarantineFilter, ReplayedPartition
 from isthmus.control.takeover.execution import OnProgress, TakeoverSettings, take_over
 from isthmus.control.takeover.plan import LinkTakeover
+from isthmus.errors import ConfigError
 from isthmus.model.condition import WaitCondition
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.predecessor import Predecessor
+from isthmus.wire.client import Client
 
 
 class AsyncLinkOperations:
@@ -103,6 +107,48 @@ class AsyncLinkOperations:
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
         named = pausing.Named(topic=topic, namespace=namespace, task=task)
         return await pausing.resume(chosen, named, ledger, dry_run=dry_run)
+
+    async def settings(self) -> LiveSettings:
+        """What an operator has set of the link in place of what the configuration says. See `read_settings`.
+
+        :raises ConfigError: There is no such link.
+        :raises ClusterError: The ledger at the target cannot be read.
+        """
+        chosen = self.configuration.link(self.name)
+        async with Client(chosen.target) as target:
+            return await read_settings(chosen, target)
+
+    async def change_settings(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        unset: Collection[str] = (),
+        reset: bool = False,
+        dry_run: bool = False,
+        by: str = "",
+    ) -> LiveSettings:
+        """Have the link go by other limits, or another `mm2`, whether it runs or not. See `write_settings`.
+
+        :raises ConfigError: There is no such link, it is declared, a key cannot be set or a value is not possible.
+        :raises ClusterError: The ledger at the target cannot be read or written.
+        """
+        chosen = self.configuration.link(self.name)
+        if self.name in (self.configuration.declared or ()):
+            raise ConfigError(
+                f"link {self.name} is declared, not written in the file",
+                hint=f"isthmus link update {self.name} --set KEY=VALUE changes its settings.",
+            )
+        async with Client(chosen.target) as target:
+            return await write_settings(
+                chosen,
+                target,
+                self.configuration.ledger,
+                settings=settings,
+                unset=unset,
+                reset=reset,
+                dry_run=dry_run,
+                by=by,
+            )
 
     async def wait(
         self,

@@ -1,4 +1,4 @@
-"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters, pauses and targets.
+"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters, pauses, settings.
 
 A link is declared on both its clusters, a namespace on its own one. Whoever writes to a cluster's ledger merges what is
 there with what is known from the other side, so that a key ends in the id of the cluster whose knowledge it is.
@@ -77,6 +77,19 @@ class FiltersDocument(DocumentOfLink):
     groups_include: tuple[str, ...] | None = None
     groups_exclude: tuple[str, ...] | None = None
     configs_exclude: tuple[str, ...] | None = None
+    since_ms: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsDocument(DocumentOfLink):
+    """What an operator has set of a link that the configuration file has: keys of links[] in order, each with its value
+    as JSON. `by` is who said so last.
+    """
+
+    KIND: ClassVar[str] = "settings"
+
+    settings: tuple[tuple[str, str], ...]
     since_ms: int
     by: str = ""
 

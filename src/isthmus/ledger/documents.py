@@ -48,6 +48,7 @@ from isthmus.ledger.declared import DeclarationDocument as DeclarationDocument
 from isthmus.ledger.declared import FiltersDocument as FiltersDocument
 from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
+from isthmus.ledger.declared import SettingsDocument as SettingsDocument
 from isthmus.ledger.declared import SwitchDocument as SwitchDocument
 from isthmus.ledger.declared import TaskPauseDocument as TaskPauseDocument
 from isthmus.ledger.declared import TreeDeclarationDocument as TreeDeclarationDocument
@@ -278,6 +279,31 @@ class ProgressDocument(DocumentOfLink):
         return (str(self.slot),)
 
 
+_OTHERS = (
+    DeclarationDocument,
+    KnownClusterDocument,
+    KnownNamesDocument,
+    ProvenanceDocument,
+    RecoveryClaimDocument,
+    RecoveryDocument,
+    ReplayDocument,
+    FiltersDocument,
+    SettingsDocument,
+    PauseDocument,
+    TaskPauseDocument,
+    VerificationDocument,
+    SwitchDocument,
+    AllowanceDocument,
+    TreeDocument,
+    TreeDeclarationDocument,
+    TaskDocument,
+    ReceiptDocument,
+    MapDocument,
+    ProgressDocument,
+)
+OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
+"""The kinds that tasks and operators write; all others belong to the controller."""
+
 _KINDS: Final[dict[str, type[Document]]] = {
     kind.KIND: kind
     for kind in (
@@ -287,30 +313,12 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GroupDocument,
         LoopDocument,
         SchemaIdsDocument,
-        VerificationDocument,
         AccessDocument,
         QuotaDocument,
-        DeclarationDocument,
         NamespaceDocument,
-        KnownClusterDocument,
-        KnownNamesDocument,
-        ProvenanceDocument,
-        RecoveryClaimDocument,
-        RecoveryDocument,
-        ReplayDocument,
-        FiltersDocument,
-        PauseDocument,
-        TaskPauseDocument,
-        SwitchDocument,
-        AllowanceDocument,
-        TreeDocument,
-        TreeDeclarationDocument,
         ControllerDocument,
         LeaseDocument,
-        TaskDocument,
-        ReceiptDocument,
-        MapDocument,
-        ProgressDocument,
+        *_OTHERS,
     )
 }
 
@@ -352,31 +360,6 @@ def _fields(key: str, value: bytes) -> Any:
             hint="A newer Isthmus wrote it: upgrade this one to the same release.",
         )
     return fields
-
-
-_OTHERS = (
-    DeclarationDocument,
-    KnownClusterDocument,
-    KnownNamesDocument,
-    ProvenanceDocument,
-    RecoveryClaimDocument,
-    RecoveryDocument,
-    ReplayDocument,
-    FiltersDocument,
-    PauseDocument,
-    TaskPauseDocument,
-    VerificationDocument,
-    SwitchDocument,
-    AllowanceDocument,
-    TreeDocument,
-    TreeDeclarationDocument,
-    TaskDocument,
-    ReceiptDocument,
-    MapDocument,
-    ProgressDocument,
-)
-OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
-"""The kinds that tasks and operators write; all others belong to the controller."""
 
 
 def kind_of(key: str) -> str:

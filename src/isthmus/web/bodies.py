@@ -182,6 +182,13 @@ class LimitsBody(Body):
     bytes_in_flight: Bytes | None = None
 
 
+class SettingsBody(Body):
+    """What is to be set of a link of the file, and what it is to have from the file again."""
+
+    settings: Settings = Field(default_factory=dict)
+    unset: Annotated[list[Text], Field(max_length=100)] = Field(default_factory=list)
+
+
 class TopicsBody(Body):
     """Topics, as at the target; all that are concerned where none is named."""
 

@@ -1,17 +1,17 @@
-"""The routes that tend links at work: limits, groups carried once, and what the ledger is to forget."""
+"""The routes that tend links at work: limits, other settings, groups carried once, and what the ledger is to forget."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import LimitsBody, TopicsBody, plain
+from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable
 from isthmus.web.desk import FabricDesk, found, limits_of
+from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin, Operator, Viewer
 
 Json = dict[str, Any]
@@ -21,6 +21,7 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
     """All of them, each with the role it needs."""
     router = APIRouter(prefix="/v1")
     _limits(router, desk)
+    _settings(router, desk)
     _groups(router, desk)
     _forgetting(router, desk)
     return router
@@ -29,11 +30,12 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
 def _limits(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
     async def read_limits(link: str, response: Response, _: Viewer) -> Json:
-        limits = limits_of((await desk.having(link)).link(link))
+        async with desk.link(link) as (fabric, chosen):
+            limits = limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(limits)
         return dict(limits)
 
-    @router.put("/links/{link}/limits", tags=["limits"], summary="How much a declared link may take from now on")
+    @router.put("/links/{link}/limits", tags=["limits"], summary="How much a link may take from now on")
     async def write_limits(
         link: str,
         body: LimitsBody,
@@ -44,20 +46,77 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
             async with desk.declaring, desk.link(link) as (fabric, chosen):
-                if link not in (fabric.configuration.declared or ()):
-                    raise RequestRefused(
-                        f"link {link} is written in the file",
-                        status=HTTPStatus.CONFLICT,
-                        hint="Change limits there: isthmus run follows it with --follow-config, or after a SIGHUP.",
-                    )
-                before, wanted = limits_of(chosen), body.model_dump()
+                before, wanted = limits_of((await fabric.link(link).settings()).of(chosen)), body.model_dump()
                 check_match(if_match, etag_of(before))
                 difference.update({key: [before[key], wanted[key]] for key in wanted if wanted[key] != before[key]})
                 settings = {f"limits.{name}": value for name, value in wanted.items()}
-                await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
-                after = before if dry_run else limits_of((await desk.having(link)).link(link))
+                if link in (fabric.configuration.declared or ()):
+                    await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
+                    after = before if dry_run else limits_of((await desk.having(link)).link(link))
+                else:
+                    await fabric.link(link).change_settings(settings, dry_run=dry_run, by=_by(caller))
+                    after = before if dry_run else limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(after)
         return {**after, **wanted} if dry_run else dict(after)
+
+
+def _settings(router: APIRouter, desk: FabricDesk) -> None:
+    async def changed(
+        link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
+    ) -> tuple[Json, str]:
+        with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}):
+            async with desk.declaring, desk.link(link) as (fabric, chosen):
+                one = fabric.link(link)
+                before = (await one.settings()).as_dict(chosen)
+                check_match(given, etag_of(before))
+                found = await one.change_settings(
+                    body.settings, unset=body.unset, reset=reset, dry_run=dry_run, by=_by(caller)
+                )
+                after = found.as_dict(chosen)
+        return after, etag_of(before if dry_run else after)
+
+    @router.get(
+        "/links/{link}/settings",
+        tags=["limits"],
+        summary="Limits and mm2 of a link of the file; the ETag is for changing them",
+    )
+    async def read_settings(link: str, response: Response, _: Viewer) -> Json:
+        async with desk.link(link) as (fabric, chosen):
+            found = (await fabric.link(link).settings()).as_dict(chosen)
+        response.headers["ETag"] = etag_of(found)
+        return found
+
+    @router.put(
+        "/links/{link}/settings", tags=["limits"], summary="Change limits and mm2 of a link of the file, while it runs"
+    )
+    async def write_settings(
+        link: str,
+        body: SettingsBody,
+        response: Response,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        if not (body.settings or body.unset):
+            raise RequestRefused("nothing is to be changed", status=422, hint="DELETE has the link go by the file.")
+        found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=False, dry_run=dry_run)
+        return found
+
+    @router.delete("/links/{link}/settings", tags=["limits"], summary="Have a link go by the file again")
+    async def reset_settings(
+        link: str,
+        response: Response,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        body = SettingsBody()
+        found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=True, dry_run=dry_run)
+        return found
+
+
+def _by(caller: Caller) -> str:
+    return f"{caller.name} over REST"
 
 
 def _groups(router: APIRouter, desk: FabricDesk) -> None:

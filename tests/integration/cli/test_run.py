@@ -139,6 +139,9 @@ def test_paused_link_is_left_alone(shell: Shell) -> None:
     selects, unknown = shell.run("filters", shell.stem, "nowhere", code=2)
     assert (selects["link"], selects["topics_include"], selects["problem"]) == (shell.stem, [f"{shell.stem}.*"], None)
     assert (unknown["link"], unknown["problem"]["code"]) == ("nowhere", "ISTH-CONFIG")
+    limited, unknown = shell.run("settings", shell.stem, "nowhere", "--set", "limits.bytes_per_s=50MiB", code=2)
+    assert (limited["settings"]["limits.bytes_per_s"], limited["problem"]) == (50 << 20, None)
+    assert (unknown["link"], unknown["problem"]["code"]) == ("nowhere", "ISTH-CONFIG")
     outcome = shell.run("run", "--until", "caught-up", code=5)
     (link,) = outcome["links"]
     assert (outcome["records"], outcome["caught_up"]) == (0, False)
@@ -148,7 +151,9 @@ def test_paused_link_is_left_alone(shell: Shell) -> None:
     assert outcomes(shell.run("resume", shell.stem, "--dry-run")) == [(shell.stem, "to be resumed")]
     assert outcomes(shell.run("resume", shell.stem)) == [(shell.stem, "resumed")]
     assert outcomes(shell.run("resume", shell.stem)) == [(shell.stem, "was not paused")]
-    assert shell.run("plan", "--link", shell.stem)["links"][0]["topics"][0]["records_to_copy"] == 100
+    (planned,) = shell.run("plan", "--link", shell.stem)["links"]
+    assert planned["topics"][0]["records_to_copy"] == 100
+    assert planned["settings"]["changed"] == {"limits.bytes_per_s": "50MiB"}
 
 
 def test_sigterm_ends_a_run_in_good_order(shell: Shell, east: LocalCluster) -> None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ from tests.integration.lane import topics
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
+LIVE: Final = {"limits.bytes_per_s": 50_000_000, "mm2.checkpoints": True, "mm2.checkpoints_interval_s": 0.2}
 
 
 async def leases_of(west: LocalCluster, link: str) -> dict[int, int]:
@@ -108,10 +110,37 @@ def test_filters_and_limits_change_without_a_new_lease(
         asyncio.run(scenario())
 
 
+def settings_are_told_and_taken_back(fabric: Fabric, link: Link) -> None:
+    """What was set of a link is told with who set it, until it is reset; what cannot be set, or is only tried, changes
+    nothing.
+    """
+    told, changing = fabric.plan().links[0].as_dict()["settings"], fabric.link(link.name)
+    assert (told["by"], told["changed"]) == (f"{getpass.getuser()}@{socket.gethostname()}", LIVE)
+    with pytest.raises(ConfigError, match=r"limits\.nothing cannot be set"):
+        changing.change_settings({"limits.nothing": 1})
+    dry = changing.change_settings({}, unset=["mm2.checkpoints"], dry_run=True)
+    assert "mm2.checkpoints" not in dry.said
+    assert changing.settings().as_dict(link)["settings"]["mm2.checkpoints"] is True
+    changing.change_settings({}, reset=True)
+    assert not changing.settings().said
+    assert fabric.plan().links[0].as_dict()["settings"] is None
+
+
+def filters_are_taken_back(fabric: Fabric, link: Link, selected: str) -> None:
+    """The link selects again what the file says, and its configurations are those it had."""
+    fabric.filter(link.name, Filters(), dry_run=True)
+    assert not fabric.filters(link.name).is_as_written
+    fabric.filter(link.name, Filters())
+    as_written = fabric.plan().links[0]
+    assert [topic.topic for topic in as_written.topics] == [selected]
+    assert as_written.as_dict()["filters"] is None
+    assert fabric.filters(link.name).as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)
+
+
 def test_an_operator_changes_filters_while_a_link_runs(
     east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
-    """What the ledger has the link select holds for the run and for every command, until it is taken back."""
+    """What the ledger has the link select, and go by, holds for the run and for every command, until taken back."""
     stem = topic("filtered")
     stays, comes, group = f"{stem}.stays", f"{stem}.comes", topic("group")
     for name in (stays, comes):
@@ -119,7 +148,9 @@ def test_an_operator_changes_filters_while_a_link_runs(
         topics.produce(east, name, records(20))
     consumers.commit(east, {group: {(stays, 0): 7}})
     written = link_of(east.cluster(), west.cluster(), stays, name=stem)
-    link = selecting(replace(written, configs=ConfigSettings(interval_s=0.2)), stays)
+    # Topics of MirrorMaker 2 have the alias in their names.
+    source = replace(written.source, alias=topic("alias"))
+    link = selecting(replace(written, source=source, configs=ConfigSettings(interval_s=0.2)), stays)
     configuration = configuration_of(link)
     given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
 
@@ -132,6 +163,9 @@ def test_an_operator_changes_filters_while_a_link_runs(
 
     def has(setting: str, value: str) -> bool:
         return topics.own_configs(west, comes).get(setting) == value
+
+    async def has_checkpoints() -> bool:
+        return max(await ends(west, link.mm2_names.checkpoints)) > 0
 
     async def scenario() -> None:
         async with running(configuration, spark) as run:
@@ -147,6 +181,8 @@ def test_an_operator_changes_filters_while_a_link_runs(
             assert not has("retention.ms", "123456789"), "excluded, and set in the same breath"
             await change(Filters(configs_exclude=("flush.*",)))
             await run.until(lambda: has("retention.ms", "123456789"))
+            await asyncio.to_thread(Fabric(configuration).link(stem).change_settings, LIVE)
+            await run.until(has_checkpoints)
             # The new topic may have got a slot of its own.
             assert before.items() <= (await leases_of(west, stem)).items(), "leases began anew"
         async with running(configuration, spark) as again:
@@ -160,14 +196,9 @@ def test_an_operator_changes_filters_while_a_link_runs(
     assert (told["by"], told["changed"]["topics_exclude"]) == (f"{getpass.getuser()}@{socket.gethostname()}", [stays])
     assert told["changed"]["configs_exclude"] == fabric.filters(stem).as_dict(link)["configs_exclude"] == ["flush.*"]
     assert told["since"] == fabric.filters(stem).as_dict(link)["since"] is not None
+    settings_are_told_and_taken_back(fabric, link)
     assert [topic.topic for topic in fabric.status()[0].topics] == [comes]
     assert fabric.filters(stem).as_dict(link)["topics_exclude"] == [stays]
     with pytest.raises(ConfigError, match="cannot match a topic"):
         fabric.filter(stem, Filters(topics_include=("no topic",)))
-    fabric.filter(stem, Filters(), dry_run=True)
-    assert not fabric.filters(stem).is_as_written
-    fabric.filter(stem, Filters())
-    as_written = fabric.plan().links[0]
-    assert [topic.topic for topic in as_written.topics] == [stays]
-    assert as_written.as_dict()["filters"] is None
-    assert fabric.filters(stem).as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)
+    filters_are_taken_back(fabric, link, stays)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.control.links.filtering import Filters
 from isthmus.local import LocalCluster
-from isthmus.model.link import Limits
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -35,7 +35,8 @@ def test_a_link_keeps_to_its_bytes_per_second(
     topics.produce(
         east, name, [Given(None, b"%d" % n * (RECORD_BYTES // 3), [], topics.SEPTEMBER) for n in range(100, 420)]
     )
-    link = replace(link_of(east.cluster(), west.cluster(), name), limits=Limits(bytes_per_s=RATE_BYTES_PER_S))
+    link = link_of(east.cluster(), west.cluster(), f"{name}.none", name=name)
+    configuration = configuration_of(link)
     seen: list[tuple[float, int]] = []
 
     async def has_come() -> bool:
@@ -48,7 +49,12 @@ def test_a_link_keeps_to_its_bytes_per_second(
         return end == RECORDS
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark) as run:
+        async with running(configuration, spark) as run:
+            await run.until(lambda: len(run.links) == 1)
+            # An operator sets it of the link that runs; whoever is told of the filters was told of that before.
+            async with AsyncFabric(configuration) as fabric:
+                await fabric.link(name).change_settings({"limits.bytes_per_s": RATE_BYTES_PER_S})
+                await fabric.filter(name, Filters(topics_include=(name,)))
             await run.until(has_come)
             assert (await run.end()).exit_code == 0
 

@@ -87,8 +87,27 @@ def test_a_link_of_the_file_is_changed_there(served: Served) -> None:
     """It is not declared: what only declared links can has no effect, and says where to go."""
     patched = served.ask("PATCH", "/v1/links/{link}", json={"mode": "async"}, headers={"If-Match": "*"})
     assert (patched.status_code, "Links of the file" in patched.json()["hint"]) == (404, True)
-    limited = served.ask("PUT", "/v1/links/{link}/limits", json={"bytes_per_s": 1}, headers={"If-Match": "*"})
-    assert (limited.status_code, "file" in limited.json()["detail"]) == (409, True)
+
+
+def test_limits_and_settings_of_a_link_of_the_file_change_beside_it(served: Served) -> None:
+    """By an operator who knows how they stand, until they are taken back."""
+    one, anyhow = "/v1/links/{link}", {"If-Match": "*"}
+    before = served.ask("GET", f"{one}/limits")
+    known = {"If-Match": before.headers["ETag"]}
+    wanted = {"bytes_per_s": 50_000_000, "bytes_in_flight": None}
+    assert served.ask("PUT", f"{one}/limits", Role.VIEWER, json=wanted, headers=known).status_code == 403
+    limited = served.ask("PUT", f"{one}/limits", Role.OPERATOR, json=wanted, headers=known)
+    assert limited.json() == {**before.json(), "bytes_per_s": 50_000_000}
+    assert served.ask("PUT", f"{one}/limits", json=wanted, headers=known).status_code == 412
+    more = {"settings": {"mm2.checkpoints_interval_s": 30}, "unset": ["limits.bytes_in_flight"]}
+    told = served.ask("PUT", f"{one}/settings", Role.OPERATOR, json=more, headers=anyhow).json()
+    assert told["changed"] == ["limits.bytes_per_s", "mm2.checkpoints_interval_s"]
+    assert (told["settings"]["mm2.checkpoints_interval_s"], "REST" in told["by"]) == (30, True)
+    assert served.ask("PUT", f"{one}/settings", json={}, headers=anyhow).status_code == 422
+    wrong = served.ask("PUT", f"{one}/settings", json={"settings": {"mm2.heartbeats": True}}, headers=anyhow)
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "ISTH-CONFIG")
+    assert served.ask("DELETE", f"{one}/settings", headers=anyhow).json()["changed"] == []
+    assert served.ask("GET", f"{one}/limits").json() == before.json()
 
 
 @pytest.mark.parametrize(

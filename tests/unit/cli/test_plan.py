@@ -9,6 +9,7 @@ import pytest
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.plan import show_plan
 from isthmus.control.links.filtering import Filters
+from isthmus.control.links.livesettings import LiveSettings
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
@@ -77,6 +78,22 @@ def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.Captur
     assert "configs exclude flush.*; set at 2023-11-14T22:13:20" in err
     _, err = shown(capsys, link_of())
     assert "not as in the file" not in err
+
+
+def test_what_an_operator_has_set_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """In place of what the file says, on stderr, and under `settings` of the answer."""
+    chosen = LiveSettings(
+        said={"limits.bytes_per_s": 5, "mm2.offset_syncs": "target"}, since_ms=1_700_000_000_000, by="ada@host"
+    )
+    link = replace(link_of(), settings=chosen)
+    _, err = shown(capsys, link)
+    told = (
+        'l: not as in the file: limits.bytes_per_s=5; mm2.offset_syncs="target"; set by ada@host at 2023-11-14T22:13:20'
+    )
+    assert told in err
+    assert "Take it back: isthmus settings l --reset" in err
+    assert link.as_dict()["settings"]["by"] == "ada@host"
+    assert link_of().as_dict()["settings"] is None
 
 
 def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:

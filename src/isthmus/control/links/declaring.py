@@ -334,7 +334,7 @@ def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declarati
     unheard = f" {', '.join(declared.away)} did not answer." if declared.away else ""
     raise ConfigError(
         f"no link {name} is declared on the clusters that answered",
-        hint=f"Declared are {names or 'none'}.{unheard} Links of the file are changed there.",
+        hint=f"Declared are {names or 'none'}.{unheard} Links of the file are changed there, or by isthmus settings.",
     )
 
 

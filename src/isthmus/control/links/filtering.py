@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.control.links.host import operator
+from isthmus.control.links.livesettings import settings_of
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
@@ -133,12 +134,17 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     return found
 
 
+def operated(link: Link, documents: Mapping[str, Document]) -> Link:
+    """The link of the configuration with the filters and settings that operators have given it."""
+    return settings_of(link, documents).of(filters_of(link.name, documents).of(link))
+
+
 async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ...]:
-    """The links with the filters that operators have given them. Where a ledger cannot be read, as the file says."""
+    """The links with what operators have given them. Where a ledger cannot be read, as the file says."""
     ledgers = {link.target.alias: pool.client(link.target) for link in links}
     found = await asyncio.gather(*map(_documents, ledgers.values()))
     documents = dict(zip(ledgers, found, strict=True))
-    return tuple(filters_of(link.name, documents[link.target.alias]).of(link) for link in links)
+    return tuple(operated(link, documents[link.target.alias]) for link in links)
 
 
 async def _documents(client: Client) -> Mapping[str, Document]:
@@ -149,11 +155,11 @@ async def _documents(client: Client) -> Mapping[str, Document]:
 
 
 async def filtered(link: Link, target: Client) -> Link:
-    """The link with the filters that operators have given it.
+    """The link with the filters and settings that operators have given it.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return (await read_filters(link, target)).of(link)
+    return operated(link, (await remembered(target)).of(link.name).documents)
 
 
 async def read_filters(link: Link, target: Client) -> Filters:

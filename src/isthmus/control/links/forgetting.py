@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.filtering import operated
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import (
@@ -66,7 +66,7 @@ async def forget(
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
-        link = filters_of(link.name, known.documents).of(link)
+        link = operated(link, known.documents)
         left = no_longer_mirrored(link, known.documents)
         for topic in topics:
             _check(link, topic, known, left)

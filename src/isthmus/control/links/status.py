@@ -16,7 +16,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.filtering import operated
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.control.loops.all import with_unwanted
@@ -244,7 +244,7 @@ class StatusReader:
             ledger_problem = ledger
         else:
             known = ledger.of(link.name)
-        link = filters_of(link.name, known.documents).of(link)
+        link = operated(link, known.documents)
         reading = _Reading(link, known, ledger_problem)
         target = self._pool.client(link.target)
         await reading.take(self._pool.client(link.source), target)

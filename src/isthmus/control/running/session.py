@@ -29,6 +29,7 @@ from isthmus.ledger.documents import (
     PauseDocument,
     ProgressDocument,
     RecoveryDocument,
+    SettingsDocument,
     TaskPauseDocument,
     VerificationDocument,
     kind_of,
@@ -43,6 +44,7 @@ from isthmus.model.progress import GroupProgress
 from isthmus.spark.progress import RunProgress
 
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
+_SAID: Final = (FiltersDocument.KIND, SettingsDocument.KIND)
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -180,7 +182,7 @@ class Session:
             self._lanes.assign()
             self._loops.stir()
             self._stirred.set()
-        elif key.startswith(f"{FiltersDocument.KIND}/"):
+        elif kind_of(key) in _SAID:
             self._settings.reread()
             self._stirred.set()
         elif isinstance(document, RecoveryDocument):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.filtering import operated
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
 
@@ -12,7 +12,8 @@ Respect = Callable[[Link], Awaitable[None]]
 
 
 class LinkSettings:
-    """The link as its settings are in force (`link`): as it is written, with the filters that an operator gave it.
+    """The link as its settings are in force (`link`): as it is written, with the filters and settings that an
+    operator gave it.
 
     Before others come into force `respect` finds out what links of others write of what it then wants.
     """
@@ -31,8 +32,8 @@ class LinkSettings:
         self.reread()
 
     def reread(self) -> None:
-        """Have a look at what an operator has it select."""
-        self._wanted = filters_of(self._written.name, self._ledger.documents).of(self._written)
+        """Have a look at what an operator has it select and go by."""
+        self._wanted = operated(self._written, self._ledger.documents)
 
     async def renew(self) -> Link | None:
         """The settings that are in force from now on, `None` if nothing changes. To be asked between two looks, so that

@@ -12,7 +12,7 @@ from typing import Final
 from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.producers import active_producers
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.filtering import operated
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.takeover.examination import BothLogs, Examiner
@@ -113,7 +113,7 @@ class _Takeover:
         known = await recollect(self._link.name, self._target)
         if known.controller_state(now_ms()) is ControllerState.ALIVE:
             raise PlanRefused(f"a controller runs link {self._link.name}", hint="End that isthmus run first.")
-        self._link = filters_of(self._link.name, known.documents).of(self._link)
+        self._link = operated(self._link, known.documents)
         observed = await observe(self._link, self._source, self._target)
         pairs = dict(observed.pairs)
         watched = [*await self._offset_partitions(), *_partitions(pairs)]

@@ -20,6 +20,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.identity import known_identity
+from isthmus.control.links.livesettings import settings_of
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.pool import ClusterPool
@@ -90,11 +91,11 @@ async def foresee(
         claims.grant(claim)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
-    filters = filters_of(link.name, documents)
+    filters, settings = filters_of(link.name, documents), settings_of(link, documents)
     recorded = at_start(observed, recorded_topics(link.name, documents))
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:
-        return Foreseen(observed=observed, plan=replace(plan, filters=filters), documents=documents)
+        return Foreseen(observed=observed, plan=replace(plan, filters=filters, settings=settings), documents=documents)
     paused = pauses(link.name, documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
@@ -108,7 +109,7 @@ async def foresee(
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = replace(plan_link(observed, claims, recorded), filters=filters)
+    plan = replace(plan_link(observed, claims, recorded), filters=filters, settings=settings)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 

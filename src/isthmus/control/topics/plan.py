@@ -9,6 +9,7 @@ from typing import Any
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.control.links.filtering import Filters
+from isthmus.control.links.livesettings import LiveSettings
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
@@ -146,7 +147,8 @@ class LinkPlan:
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
-    topic knows beyond that is in `topics`. `filters` are what an operator has it select in place of what the file says.
+    topic knows beyond that is in `topics`. `filters` and `settings` are what an operator has it select and go by in
+    place of what the file says.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -162,6 +164,7 @@ class LinkPlan:
     unmatched: tuple[Problem, ...] = ()
     changes: tuple[Change, ...] = ()
     filters: Filters = field(default_factory=Filters)
+    settings: LiveSettings = field(default_factory=LiveSettings)
     problem: Problem | None = None
 
     @property
@@ -196,6 +199,7 @@ class LinkPlan:
             "target_cluster_id": self.target_id,
             "problem": plain(self.problem),
             "filters": self.filters.said_as_dict(),
+            "settings": self.settings.said_as_dict(),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": plain(self.topics),

@@ -13,9 +13,9 @@ import pytest
 from isthmus.control.running.following import change_of
 from isthmus.control.running.settings import LinkSettings
 from isthmus.errors import Unreachable
-from isthmus.ledger.documents import FiltersDocument
+from isthmus.ledger.documents import Document, FiltersDocument, SettingsDocument
 from isthmus.model.cluster import Cluster
-from isthmus.model.link import Link
+from isthmus.model.link import Limits, Link
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
@@ -25,7 +25,7 @@ FIRST, SECOND, THIRD = (
 )
 
 
-def settings(respect: Callable[[Link], Awaitable[None]], *documents: FiltersDocument) -> LinkSettings:
+def settings(respect: Callable[[Link], Awaitable[None]], *documents: Document) -> LinkSettings:
     """Those of the first link, with what the ledger says."""
     ledger = SimpleNamespace(documents={each.key: each for each in documents})
     return LinkSettings(FIRST, cast(Any, ledger), respect)
@@ -88,5 +88,29 @@ def test_excluded_configurations_change_nothing_else() -> None:
         assert replace(link, configs=FIRST.configs) == FIRST
         change = change_of(FIRST, link)
         assert (change.followed, change.waiting) == (("configs",), ())
+
+    asyncio.run(scenario())
+
+
+def test_an_operator_s_limits_and_mm2_count_over_what_is_written() -> None:
+    """Beside filters, over what is written later, and so that no lease begins anew for them."""
+
+    async def respect(_: Link) -> None: ...
+
+    async def scenario() -> None:
+        said = SettingsDocument(
+            link="l", settings=(("limits.bytes_per_s", "5"), ("mm2.checkpoints", "true")), since_ms=1, by="ada@host"
+        )
+        found = settings(respect, FiltersDocument(link="l", topics_include=("x",), since_ms=1), said)
+        link = await found.renew()
+        assert link is not None
+        assert (link.limits, link.mm2.checkpoints) == (Limits(bytes_per_s=5), True)
+        assert [str(each) for each in link.topics.include] == ["x"]
+        change = change_of(FIRST, link)
+        assert (change.followed, change.waiting) == (("topics.include", "limits", "mm2"), ())
+        found.follow(replace(FIRST, limits=Limits(bytes_per_s=7, bytes_in_flight=1 << 20)))
+        again = await found.renew()
+        assert again is not None
+        assert again.limits == Limits(bytes_per_s=5, bytes_in_flight=1 << 20)
 
     asyncio.run(scenario())

@@ -1,0 +1,122 @@
+"""Limits and `mm2` of a link of the file where an operator has set them while it runs: by a document in the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from isthmus.config.live import check_settable, in_plain_values, with_settings
+from isthmus.control.links.host import operator
+from isthmus.control.links.memory import now_ms, remembered
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import Document, SettingsDocument
+from isthmus.ledger.log import append_once
+from isthmus.ledger.poison import pass_over
+from isthmus.ledger.records import Deletion
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.instant import written_instant
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """What an operator has set of a link in place of the file, by dotted key of links[]; null for the default.
+
+    `since_ms` is when it was changed last, -1 for never, and `by` who that was.
+    """
+
+    said: Mapping[str, Any] = field(default_factory=dict)
+    since_ms: int = -1
+    by: str = ""
+
+    def of(self, link: Link) -> Link:
+        """The link as it is with these settings.
+
+        :raises ConfigError: One cannot be used.
+        """
+        return with_settings(link, self.said)
+
+    def as_dict(self, link: Link) -> dict[str, Any]:
+        """Plain values under stable names: what is in force, what the file says where that is something else, and who
+        changed it. `link` is as the file has it.
+        """
+        written = in_plain_values(link)
+        return {
+            "link": link.name,
+            "settings": in_plain_values(self.of(link)),
+            "changed": list(self.said),
+            "written": {key: written[key] for key in self.said},
+            **self._authorship,
+        }
+
+    def said_as_dict(self) -> dict[str, Any] | None:
+        """Plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
+        return {"changed": dict(self.said), **self._authorship} if self.said else None
+
+    @property
+    def _authorship(self) -> dict[str, str | None]:
+        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
+
+
+def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
+    """What an operator has set of a link; nothing where it does not go with what the file says by now."""
+    document = documents.get(f"{SettingsDocument.KIND}/{link.name}")
+    if not isinstance(document, SettingsDocument):
+        return LiveSettings()
+    try:
+        said = {key: json.loads(value) for key, value in document.settings}
+        found = LiveSettings(said=said, since_ms=document.since_ms, by=document.by)
+        found.of(link)
+    except (ConfigError, ValueError, RecursionError) as error:
+        pass_over(f"the record {document.key}", error)
+        return LiveSettings()
+    return found
+
+
+async def read_settings(link: Link, target: Client) -> LiveSettings:
+    """What an operator has set of a link.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    return settings_of(link, (await remembered(target)).of(link.name).documents)
+
+
+async def write_settings(
+    link: Link,
+    target: Client,
+    ledger: LedgerSettings,
+    *,
+    settings: Mapping[str, Any],
+    unset: Collection[str] = (),
+    reset: bool = False,
+    dry_run: bool = False,
+    by: str = "",
+) -> LiveSettings:
+    """Have the link go by these settings, and for those to `unset` by the file again, with `reset` for all that was
+    set before; its controller follows within a second, without a new lease. `by` is who says so, the user of this
+    process unless it is given.
+
+    :raises ConfigError: A key cannot be set, or a value is not possible.
+    :raises ClusterError: The ledger at the target cannot be read or written.
+    """
+    for key in (*settings, *unset):
+        check_settable(link.name, key)
+    known = await read_settings(link, target)
+    before = {} if reset else {key: value for key, value in known.said.items() if key not in unset}
+    said = dict(sorted({**before, **settings}.items()))
+    found = LiveSettings()
+    if said == known.said:
+        found = known
+    elif said:
+        found = LiveSettings(said=said, since_ms=now_ms(), by=by or operator())
+    found.of(link)
+    if not dry_run and (found != known or reset):
+        values = tuple((key, json.dumps(value)) for key, value in said.items())
+        document = SettingsDocument(link=link.name, settings=values, since_ms=found.since_ms, by=found.by)
+        await append_once(
+            target, [document if said else Deletion(document.key)], replication_factor=ledger.replication_factor
+        )
+    return found
