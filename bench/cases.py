@@ -185,7 +185,7 @@ CASES: Final[tuple[Case, ...]] = (
         _JAVA,
         name="links-16",
         description="16 KiB batches (61 records), uncompressed, 16 topics of 4 partitions, in one link and in one each",
-        contenders=("isthmus", "isthmus-16-links", "isthmus-tree", "isthmus-tree-header"),
+        contenders=("isthmus", "isthmus-16-links"),
         topics=LINKS,
     ),
     replace(
