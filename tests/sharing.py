@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from _pytest.fixtures import SubRequest  # what fixtures are set up with, and ended by
 
 from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
@@ -16,7 +17,7 @@ COSTLY: Final = ("west3", "east3", "guarded", "secured", "east", "west")
 """Fixtures by what it takes to keep them, the most first."""
 
 _FILES: Final = pytest.StashKey[dict[Path, list[pytest.Item]]]()
-_RUNNING: Final = pytest.StashKey[dict["pytest.FixtureDef[Any]", pytest.FixtureRequest]]()
+_RUNNING: Final = pytest.StashKey[dict["pytest.FixtureDef[Any]", SubRequest]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,9 +38,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Generator[None, object, object]:
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: SubRequest) -> Generator[None, object, object]:
     """Remember the servers that are kept for a whole session."""
     value = yield
     if fixturedef.scope == "session" and isinstance(value, LocalCluster | ApicurioServer):
@@ -58,7 +57,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if running:
         coming = _coming(item.session.stash[_FILES], item, nextitem)
         for fixture in [each for each in running if not any(_asks(test, each) for test in coming)]:
-            fixture.finish(running.pop(fixture))  # type: ignore[arg-type]  # which is what it was set up with
+            fixture.finish(running.pop(fixture))
     return value
 
 
