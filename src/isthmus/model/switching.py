@@ -125,8 +125,9 @@ class TargetChoice:
         return self.wanted != self.target
 
     def bars(self, leaf: str) -> bool:
-        """Whether who went to a leaf by its allowance may send nothing there any more. That a leaf gets what it lacks
-        lets nobody go on who was there before: it gets no more than that, from somebody who knows where it ends.
+        """Whether nobody may state how far a leaf gets what there is, and who went there by that may send nothing more.
+        That a leaf gets what it lacks lets nobody go on who was there before: it gets no more than that, from somebody
+        who knows where it ends.
         """
         return self.is_forced or bool(self.finishes) or self.target != leaf
 

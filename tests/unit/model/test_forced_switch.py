@@ -83,7 +83,7 @@ class World:
     def state(self, each: Distributor, ahead: int) -> None:
         """Say how far it may go; whoever has it leave its target forbids that."""
         choice = self.choices[each.name]
-        if choice.is_forced or choice.finishes or {each.cluster, choice.target} & self.down:
+        if choice.bars(choice.target) or {each.cluster, choice.target} & self.down:
             return
         target, known = self.stated.get(each.name, ("", ()))
         place = LaneBegin(TOPIC, TOPIC_ID, 0, self.cursor(each))

@@ -100,7 +100,7 @@ class AllowanceLoop:
     async def _is_chosen(self, view: LinkView) -> bool:
         """Whether the source has this target be the one, and nobody forces another one."""
         found = await read_choice(view.source, view.link.name)
-        return found is None or (not found.choice.is_forced and found.choice.leaf == view.link.target.alias)
+        return found is None or not found.choice.bars(view.link.target.alias)
 
     async def _state(self, writer: FencedWriter, view: LinkView, lanes: tuple[Allowance, ...]) -> None:
         # Leases that begin later read from here on: no choice of another leaf lies before it that they would not obey.
