@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
@@ -23,10 +24,14 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
+from isthmus.control.clusters.known import remember
 from isthmus.control.fabric import Fabric
+from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
+from isthmus.wire.client import Client
 from tests.integration.cli.test_run import Shell
 from tests.integration.control.test_declared import cut
 from tests.integration.groups import consumers
@@ -40,7 +45,8 @@ Namer = Callable[[str], str]
 
 
 def test_every_path_that_can_be_read_answers(served: Served) -> None:
-    """With the link, the topic and the clusters that there are."""
+    """With the link, the topic and the clusters that there are, one of which is remembered by the other."""
+    asyncio.run(_written_down(served.configuration))
     filled = {"{link}": served.link, "{topic}": served.topic, "{cluster}": "east"}
     described = served.read("/v1/openapi.json")["paths"]
     paths = [path for path, verbs in described.items() if "get" in verbs]
@@ -53,6 +59,13 @@ def test_every_path_that_can_be_read_answers(served: Served) -> None:
 
     assert len(answered) > 20
     assert {path: answer.text for path, answer in answered.items() if answer.status_code != 200} == {}
+
+
+async def _written_down(configuration: Configuration) -> None:
+    """Have the target remember the source, as it is done while a link runs."""
+    async with Client(configuration.cluster("west")) as west:
+        await on_topic(west, lambda: locate(west))
+    await remember(configuration.links, declared=())
 
 
 def test_what_is_read_is_what_commands_tell(served: Served) -> None:
