@@ -14,7 +14,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from isthmus.cli.config import linked
+from isthmus.cli.config import answered, linked
 from isthmus.cli.grid import Grid
 from isthmus.cli.options import (
     ConfigOption,
@@ -29,7 +29,6 @@ from isthmus.cli.rows import TASK_COLUMNS, progress_names, status_columns, statu
 from isthmus.cli.view import Sorting, View
 from isthmus.control.answers import StatusReader
 from isthmus.control.async_fabric import AsyncFabric
-from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
@@ -93,7 +92,7 @@ def status(
         else:
             asyncio.run(_watch(reader, view, interval_s, partitions))
         return
-    links = view.of(Fabric(configuration).status(link=link))
+    links = view.of(answered(configuration, lambda fabric: fabric.status(link=link)))
     if tasks:
         _show_tasks(links, output, only_problems=problems)
     elif output.is_table:

@@ -1,4 +1,7 @@
-"""A configuration opened by a program that has an event loop, and what can be done with it."""
+"""A configuration opened by a program that has an event loop, and what can be done with it.
+
+What a verb needs is loaded when it is called: a command calls one of them, and is over within a second.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +12,36 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.control.application import SparkApplication
-from isthmus.control.clusters.administration import AsyncAdministration
-from isthmus.control.clusters.reassigning import AsyncReassigning
-from isthmus.control.comparing import comparison
-from isthmus.control.doctor import examine
-from isthmus.control.groups.links import AsyncGroups
-from isthmus.control.links.claims import Claims
-from isthmus.control.links.cutover import promote_together
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
-from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.forgetting import Forgotten, forget, forget_link
-from isthmus.control.links.planning import planned
-from isthmus.control.links.provenance import Provenance, provenance_of
-from isthmus.control.links.reshaping import TreeChanges
-from isthmus.control.links.status import StatusReader
-from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import Trees, trees_named
-from isthmus.control.names import LinkNames, live_names
-from isthmus.control.opening import opened
-from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
-from isthmus.control.running.following import Following, Reread
-from isthmus.control.running.outcome import RunOutcome
-from isthmus.control.running.starting import run_links
-from isthmus.control.schemas.distribution import AsyncSchemas
-from isthmus.control.topics.plan import Plan
 from isthmus.errors import ConfigError, IsthmusError
-from isthmus.model.configuration import Configuration, MetricsSettings
-from isthmus.model.findings import Finding
-from isthmus.model.link import Link
-from isthmus.model.namespace import NamespaceMap
-from isthmus.model.progress import LinkProgress
-from isthmus.model.promotion import Promotion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from isthmus.control.clusters.administration import AsyncAdministration
+    from isthmus.control.clusters.reassigning import AsyncReassigning
+    from isthmus.control.groups.links import AsyncGroups
+    from isthmus.control.links.declaring import AsyncDeclaredLinks
+    from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
+    from isthmus.control.links.filtering import Filters
+    from isthmus.control.links.forgetting import Forgotten
+    from isthmus.control.links.provenance import Provenance
+    from isthmus.control.links.reshaping import TreeChanges
+    from isthmus.control.links.status import StatusReader
+    from isthmus.control.links.trees import Trees
+    from isthmus.control.names import LinkNames
+    from isthmus.control.operations import AsyncLinkOperations
     from isthmus.control.running.controller import OnProgress, Until
+    from isthmus.control.running.following import Reread
+    from isthmus.control.running.outcome import RunOutcome
+    from isthmus.control.schemas.distribution import AsyncSchemas
+    from isthmus.control.topics.plan import Plan
+    from isthmus.model.configuration import Configuration, MetricsSettings
+    from isthmus.model.findings import Finding
+    from isthmus.model.link import Link
+    from isthmus.model.namespace import NamespaceMap
+    from isthmus.model.progress import LinkProgress
+    from isthmus.model.promotion import Promotion
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
@@ -93,6 +88,8 @@ class AsyncFabric:
         :raises ConfigError: There is no such file, or it cannot be used.
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
+        from isthmus.control.opening import opened
+
         return cls(await opened(configuration, declared=declared), spark=spark)
 
     async def __aenter__(self) -> Self:
@@ -125,6 +122,8 @@ class AsyncFabric:
 
         :raises ConfigError: There is none of that alias.
         """
+        from isthmus.control.clusters.administration import AsyncAdministration
+
         chosen = self.configuration.cluster(alias)
         return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
 
@@ -133,10 +132,14 @@ class AsyncFabric:
 
         :raises ConfigError: There is none of that alias.
         """
+        from isthmus.control.clusters.reassigning import AsyncReassigning
+
         return AsyncReassigning(self.configuration.cluster(alias), self._pool)
 
     def link(self, name: str) -> AsyncLinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        from isthmus.control.operations import AsyncLinkOperations
+
         return AsyncLinkOperations(self.configuration, name)
 
     async def promote(
@@ -152,6 +155,8 @@ class AsyncFabric:
         dry_run: bool = False,
     ) -> dict[str, Promotion | IsthmusError]:
         """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        from isthmus.control.links.cutover import promote_together
+
         promoters = [
             self.link(name).promoter(
                 maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
@@ -163,31 +168,43 @@ class AsyncFabric:
     @property
     def declarations(self) -> AsyncDeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.control.links.declaring import AsyncDeclaredLinks
+
         return AsyncDeclaredLinks(self.configuration.written)
 
     @property
     def declared_trees(self) -> AsyncDeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
+
         return AsyncDeclaredTrees(self.configuration.written)
 
     @property
     def groups(self) -> AsyncGroups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
+        from isthmus.control.groups.links import AsyncGroups
+
         return AsyncGroups(self.links, self.configuration.ledger, self._pool)
 
     @property
     def schemas(self) -> AsyncSchemas:
         """The schema registries: what they hold, and how they are made alike."""
+        from isthmus.control.schemas.distribution import AsyncSchemas
+
         return AsyncSchemas(self.configuration)
 
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
+        from isthmus.control.links.trees import Trees
+
         return Trees(self.configuration, self._pool)
 
     @property
     def tree_changes(self) -> TreeChanges:
         """What can be changed of trees while they run: clusters that come and leave."""
+        from isthmus.control.links.reshaping import TreeChanges
+
         return TreeChanges(self.configuration)
 
     async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
@@ -199,6 +216,12 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
+        from isthmus.control.links.claims import Claims
+        from isthmus.control.links.filtering import in_force
+        from isthmus.control.links.planning import planned
+        from isthmus.control.links.trees import trees_named
+        from isthmus.control.topics.plan import Plan
+
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
         links = await in_force(self._into(clusters, chosen), self._pool)
@@ -213,6 +236,8 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name.
         :raises ClusterError: The ledger cannot be read.
         """
+        from isthmus.control.links.filtering import read_filters
+
         chosen = self.configuration.link(link)
         return await read_filters(chosen, self._pool.client(chosen.target))
 
@@ -222,20 +247,28 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or a pattern is broken.
         :raises ClusterError: The ledger cannot be read or written.
         """
+        from isthmus.control.links.filtering import write_filters
+
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
         return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run, by=by)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""
+        from isthmus.control.doctor import examine
+
         return await examine(self.configuration)
 
     async def names(self) -> dict[str, LinkNames]:
         """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
+        from isthmus.control.names import live_names
+
         return await live_names(self.configuration.links)
 
     async def provenance(self, topic: str) -> Provenance:
         """Where a topic's records came from on each cluster, and why some of these could not be asked."""
+        from isthmus.control.links.provenance import provenance_of
+
         return await provenance_of(self.configuration.clusters, topic)
 
     def reader(self, link: str | None = None) -> StatusReader:
@@ -243,6 +276,8 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
+        from isthmus.control.links.status import StatusReader
+
         return StatusReader(self.links(link))
 
     async def run(
@@ -281,6 +316,10 @@ class AsyncFabric:
             take over and to stand by at once.
         :raises PortBusy: Something listens already where metrics are to be told.
         """
+        from isthmus.control.links.telling import telling
+        from isthmus.control.running.following import Following
+        from isthmus.control.running.starting import run_links
+
         is_declared = self.configuration.declared is not None
         is_whole = link is None or bool(self.configuration.link(link).tree)
         written = self.configuration.written if is_declared and is_whole else None
@@ -320,6 +359,8 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
+        from isthmus.control.links.status import StatusReader
+
         reader = StatusReader(self.links(link), self._pool)
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
@@ -332,6 +373,8 @@ class AsyncFabric:
         :raises PlanRefused: A controller that was started before still mirrors one of them.
         :raises ClusterError: The ledger cannot be read or written.
         """
+        from isthmus.control.links.forgetting import forget
+
         return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
 
     async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
@@ -342,6 +385,8 @@ class AsyncFabric:
         :raises PlanRefused: A controller runs it.
         :raises ClusterError: The ledger cannot be read or written.
         """
+        from isthmus.control.links.forgetting import forget_link
+
         return await forget_link(self.configuration.cluster(cluster), link, self.configuration.ledger, dry_run=dry_run)
 
     async def comparison(
@@ -368,6 +413,8 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read; the function raises that too.
         """
+        from isthmus.control.comparing import comparison
+
         return await comparison(
             self.links(link),
             self._pool,
