@@ -12,7 +12,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.control.application import SparkApplication
+from isthmus.control.comparing import comparison
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
+from isthmus.control.links.forgetting import Forgotten, forget, forget_link
+from isthmus.control.links.provenance import Provenance, provenance_of
+from isthmus.control.links.reshaping import TreeChanges
+from isthmus.control.links.status import StatusReader
+from isthmus.control.links.telling import telling
+from isthmus.control.links.trees import Trees, trees_named
+from isthmus.control.names import LinkNames, live_names
+from isthmus.control.opening import opened
 from isthmus.control.pool import ClusterPool
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.starting import run_links
+from isthmus.control.schemas.distribution import AsyncSchemas
+from isthmus.control.topics.plan import Plan
 from isthmus.errors import ConfigError, IsthmusError
 
 if TYPE_CHECKING:
@@ -23,19 +39,8 @@ if TYPE_CHECKING:
     from isthmus.control.groups.links import AsyncGroups
     from isthmus.control.links.declaring import AsyncDeclaredLinks
     from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
-    from isthmus.control.links.filtering import Filters
-    from isthmus.control.links.forgetting import Forgotten
-    from isthmus.control.links.provenance import Provenance
-    from isthmus.control.links.reshaping import TreeChanges
-    from isthmus.control.links.status import StatusReader
-    from isthmus.control.links.trees import Trees
-    from isthmus.control.names import LinkNames
     from isthmus.control.operations import AsyncLinkOperations
     from isthmus.control.running.controller import OnProgress, Until
-    from isthmus.control.running.following import Reread
-    from isthmus.control.running.outcome import RunOutcome
-    from isthmus.control.schemas.distribution import AsyncSchemas
-    from isthmus.control.topics.plan import Plan
     from isthmus.model.configuration import Configuration, MetricsSettings
     from isthmus.model.findings import Finding
     from isthmus.model.link import Link
@@ -88,8 +93,6 @@ class AsyncFabric:
         :raises ConfigError: There is no such file, or it cannot be used.
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        from isthmus.control.opening import opened
-
         return cls(await opened(configuration, declared=declared), spark=spark)
 
     async def __aenter__(self) -> Self:
@@ -189,22 +192,16 @@ class AsyncFabric:
     @property
     def schemas(self) -> AsyncSchemas:
         """The schema registries: what they hold, and how they are made alike."""
-        from isthmus.control.schemas.distribution import AsyncSchemas
-
         return AsyncSchemas(self.configuration)
 
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
-        from isthmus.control.links.trees import Trees
-
         return Trees(self.configuration, self._pool)
 
     @property
     def tree_changes(self) -> TreeChanges:
         """What can be changed of trees while they run: clusters that come and leave."""
-        from isthmus.control.links.reshaping import TreeChanges
-
         return TreeChanges(self.configuration)
 
     async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
@@ -216,11 +213,7 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
-        from isthmus.control.links.claims import Claims
-        from isthmus.control.links.filtering import in_force
         from isthmus.control.links.planning import planned
-        from isthmus.control.links.trees import trees_named
-        from isthmus.control.topics.plan import Plan
 
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
@@ -236,8 +229,6 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name.
         :raises ClusterError: The ledger cannot be read.
         """
-        from isthmus.control.links.filtering import read_filters
-
         chosen = self.configuration.link(link)
         return await read_filters(chosen, self._pool.client(chosen.target))
 
@@ -247,8 +238,6 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or a pattern is broken.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        from isthmus.control.links.filtering import write_filters
-
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
         return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run, by=by)
@@ -261,14 +250,10 @@ class AsyncFabric:
 
     async def names(self) -> dict[str, LinkNames]:
         """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
-        from isthmus.control.names import live_names
-
         return await live_names(self.configuration.links)
 
     async def provenance(self, topic: str) -> Provenance:
         """Where a topic's records came from on each cluster, and why some of these could not be asked."""
-        from isthmus.control.links.provenance import provenance_of
-
         return await provenance_of(self.configuration.clusters, topic)
 
     def reader(self, link: str | None = None) -> StatusReader:
@@ -276,8 +261,6 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
-        from isthmus.control.links.status import StatusReader
-
         return StatusReader(self.links(link))
 
     async def run(
@@ -316,10 +299,6 @@ class AsyncFabric:
             take over and to stand by at once.
         :raises PortBusy: Something listens already where metrics are to be told.
         """
-        from isthmus.control.links.telling import telling
-        from isthmus.control.running.following import Following
-        from isthmus.control.running.starting import run_links
-
         is_declared = self.configuration.declared is not None
         is_whole = link is None or bool(self.configuration.link(link).tree)
         written = self.configuration.written if is_declared and is_whole else None
@@ -359,8 +338,6 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
-        from isthmus.control.links.status import StatusReader
-
         reader = StatusReader(self.links(link), self._pool)
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
@@ -373,8 +350,6 @@ class AsyncFabric:
         :raises PlanRefused: A controller that was started before still mirrors one of them.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        from isthmus.control.links.forgetting import forget
-
         return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
 
     async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
@@ -385,8 +360,6 @@ class AsyncFabric:
         :raises PlanRefused: A controller runs it.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        from isthmus.control.links.forgetting import forget_link
-
         return await forget_link(self.configuration.cluster(cluster), link, self.configuration.ledger, dry_run=dry_run)
 
     async def comparison(
@@ -413,8 +386,6 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read; the function raises that too.
         """
-        from isthmus.control.comparing import comparison
-
         return await comparison(
             self.links(link),
             self._pool,

@@ -284,6 +284,6 @@ def test_a_look_loads_nothing_of_what_changes_things(start: Start, command: str)
     loaded = set(err.split())
     assert code == 0
     assert "isthmus.control.async_fabric" in loaded
-    others = ("fabric", "running.starting", "links.promotion", "recovery.recovery", "takeover.execution")
+    others = ("fabric", "operations", "links.promotion", "recovery.recovery", "takeover.execution")
     assert loaded.isdisjoint({f"isthmus.control.{name}" for name in others})
     assert "cryptography" not in loaded

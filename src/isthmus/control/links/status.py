@@ -272,12 +272,7 @@ class StatusReader:
             controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
-            loops=tasks_of(
-                link,
-                () if ledger_problem else reading.known.loops(moment_ms),
-                controller=reading.controller,
-                paused=reading.paused,
-            ),
+            loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
             aborted=self._aborted.get(link.name),
             problem=problem,

@@ -55,8 +55,11 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
 def tasks_of(
     link: Link, told: Collection[LoopProgress], *, controller: ControllerState, paused: Pauses
 ) -> tuple[LoopProgress, ...]:
-    """Every task of a link, by name: as its controller told it, and without one that is alive as nobody runs it."""
-    found = {loop.loop: loop for loop in told}
+    """Every task of a link, by name: as its controller told it, and without one that is alive as nobody runs it.
+
+    Of a ledger that cannot be read nothing counts as told.
+    """
+    found = {} if controller is ControllerState.UNKNOWN else {loop.loop: loop for loop in told}
     wanted = {loop.name: loop.interval_s(link) is not None for loop in (make() for make in LOOPS)}
     wanted |= {DATA_TASK: True, TOPICS_TASK: True, GROUPS_TASK: link.groups.is_configured}
     for name in {*wanted, *found} - {VERIFY_TASK}:

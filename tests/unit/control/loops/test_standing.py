@@ -128,7 +128,7 @@ def test_a_pause_holds_without_a_controller() -> None:
 
 def test_of_a_ledger_that_cannot_be_read_nothing_is_known() -> None:
     """Not even what was verified; what the link is not to do its configuration says."""
-    found = standings(controller=ControllerState.UNKNOWN)
+    found = standings(verify_standing(None), controller=ControllerState.UNKNOWN)
     assert found["data"] == found["verify"] == (LoopState.UNKNOWN, None)
     assert found["groups"] == (LoopState.NOT_CONFIGURED, None)
 
