@@ -27,7 +27,7 @@ from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -35,7 +35,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.known import KnownLog, KnownNames, KnownSetting
+from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.timings import Timings

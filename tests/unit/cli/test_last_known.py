@@ -6,7 +6,7 @@ import pytest
 
 from isthmus.cli.cluster import show_last_known
 from isthmus.cli.output import OutputFormat
-from isthmus.model.known import (
+from isthmus.model.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,

@@ -34,10 +34,11 @@ from isthmus.ledger.documents import (
     kind_of,
     link_of,
 )
-from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.known import (
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,
@@ -48,7 +49,6 @@ from isthmus.model.known import (
     KnownTopic,
     Untold,
 )
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem

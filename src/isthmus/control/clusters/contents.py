@@ -15,7 +15,7 @@ from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError
 from isthmus.model.access import Rule
 from isthmus.model.group import GroupListing
-from isthmus.model.known import KnownGroup, KnownLog, KnownNames, KnownRule, KnownSetting, KnownTopic, Untold
+from isthmus.model.lastknown import KnownGroup, KnownLog, KnownNames, KnownRule, KnownSetting, KnownTopic, Untold
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
-from isthmus.control.clusters.known import remember
+from isthmus.control.clusters.lastknown import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declarations import Declarations
 from isthmus.control.running.following import Following, Reread

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.known import (
+from isthmus.model.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,

@@ -14,11 +14,11 @@ from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, IsthmusError, UnsupportedByBroker
 from isthmus.ledger.documents import Document, decoded, kind_of
-from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
-from isthmus.model.known import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
+from isthmus.model.lastknown import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
