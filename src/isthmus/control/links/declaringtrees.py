@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from isthmus.config.declaredtree import check_tree_keys, declared_tree
+from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
 from isthmus.control.links.attaching import author
 from isthmus.control.links.declarations import Declarations
@@ -19,7 +19,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import DELETED, SETTINGS, changed, overruled
 from isthmus.model.reshaping import text_of, written
-from isthmus.model.tree import TreeNode, TreeSettings, node_of
+from isthmus.model.tree import TreeNode, node_of
 from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration, flat_settings
 
 
@@ -87,8 +87,9 @@ class AsyncDeclaredTrees:
             _check_new(declared, known, root, values)
             # What was set before it was deleted is not said now.
             values |= dict.fromkeys(_registers(known.settings).keys() - values.keys())
-            after, settled = self._after(declared, known, values)
+            after = self._after(declared, known, values)
             if validate:
+                settled = declared.tree(after, self._configuration)
                 links = tuple(tree_links((settled,), self._configuration.clusters))
                 chosen = tuple(map(self._configuration.cluster, root.leaves()))
                 examined = replace(self._configuration, clusters=chosen, links=links, trees=(settled,), warnings=())
@@ -152,13 +153,11 @@ class AsyncDeclaredTrees:
             found = declared.trees.get(name)
             is_half_done = is_repeatable and found is not None and bool(declared.behind(found))
             known = _known(declared, name, deleted=is_half_done)
-            after, _ = self._after(declared, known, values)
+            after = self._after(declared, known, values)
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
-    def _after(
-        self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]
-    ) -> tuple[TreeDeclaration, TreeSettings]:
-        """What a tree becomes by what is said of it now.
+    def _after(self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]) -> TreeDeclaration:
+        """What a tree becomes by what is said of it now. One that is deleted need not be one that can be used.
 
         :raises ConfigError: A setting cannot be used.
         :raises PlanRefused: Another tree or a mirror has its topics.
@@ -167,7 +166,7 @@ class AsyncDeclaredTrees:
         aliases = _there(declared, known) if known.is_whole else tuple(values[MEMBERS])
         after = known.joined(changed(known.registers, values, author(declared.ids[aliases[0]])))
         if after.is_deleted:
-            return after, declared_tree(after, after.root.leaves())
+            return after
         settings = declared.tree(after, self._configuration)
         others = declared.over(self._configuration)
         mirrors = tuple(link for link in others.links if not link.tree)
@@ -177,7 +176,7 @@ class AsyncDeclaredTrees:
         for mistake in (*tree_conflicts((settings,), mirrors), *taken_names((settings,), mirrors)):
             link = mirrors[int(mistake.path[1])].name
             raise PlanRefused(f"tree {known.name}: link {link} {mistake.message}", hint=mistake.hint)
-        return after, settings
+        return after
 
     async def _write(
         self,
