@@ -127,8 +127,9 @@ class AsyncLinkOperations:
         dry_run: bool = False,
         by: str = "",
     ) -> LiveSettings:
-        """Have the link go by other limits, or another `mm2`, whether it runs or not. See `write_settings`. What was set
-        before it was declared can only be taken back.
+        """Have the link go by other limits, or another `mm2`, whether it runs or not. See `write_settings`.
+
+        What was set before it was declared can be taken back, and nothing else be set.
 
         :raises ConfigError: There is no such link, it is declared, a key cannot be set or a value is not possible.
         :raises ClusterError: The ledger at the target cannot be read or written.

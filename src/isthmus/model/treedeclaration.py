@@ -23,7 +23,7 @@ class TreeDeclaration(Declarable):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says of which clusters the tree is, in a way that is understood here: others may write to ledgers."""
+        """Whether it says of which clusters the tree is, so that it is understood here: others may write to ledgers."""
         members = self.value(MEMBERS)
         if not isinstance(members, Mapping) or not all(isinstance(each, str) for each in members.values()):
             return False

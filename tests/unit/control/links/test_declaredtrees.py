@@ -107,7 +107,7 @@ def test_settings_change_no_clusters(key: str) -> None:
 def test_what_is_no_key_of_a_tree_is_refused(said: dict[str, object]) -> None:
     """Wherever it stands."""
     check_tree_keys(said)
-    with pytest.raises(ConfigError, match="^tree t: "):
+    with pytest.raises(ConfigError, match=r"^tree t: "):
         declared_tree(declaration("t", ["b", "c"], **said), ("b", "c"))
 
 
