@@ -18,7 +18,7 @@ Json = dict[str, Any]
 _Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
 
 
-def planting_routes(desk: FabricDesk) -> APIRouter:
+def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     """All of them; an admin may use them."""
     router = APIRouter(prefix="/v1", tags=["trees"])
 
