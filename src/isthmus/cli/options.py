@@ -47,3 +47,4 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
+DeclaringDryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
