@@ -16,7 +16,7 @@ from soak.judge.evidence import Lane, PartitionKey, Violation
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged, noted
-from soak.mirrors.isthmus import Isthmus, link_document
+from soak.mirrors.isthmus import LINK, Isthmus, link_document
 from soak.mirrors.mirror import Mirror, Supervisor
 from soak.mirrors.mirrormaker import MirrorMaker
 from soak.run import Note, Outcome, Run
@@ -262,6 +262,7 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
         is_mapped=mirror.is_mapped,
         may_lack_aborted=scene.conditions.target_verifies or mirror.is_mapped,
         compacted=stage.load.compacted,
+        link=LINK,
     )
     for lane in lanes:
         rereads(stage.tee, lane, scene.history)
