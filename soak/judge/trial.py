@@ -13,6 +13,7 @@ from soak.judge.claims import i9_stored_map, i12_ledger_soundness
 from soak.judge.dump import Replica, i10_replicas_agree
 from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
+from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
 from soak.judge.reading import Ruler, read_documents, read_logs, topic_ids
@@ -113,6 +114,7 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
     yield from i21_liveness(case, timeline, sufferings)
     yield from i21_no_bug(case)
     yield from i22_monitoring_truth(case, timeline, sufferings)
+    yield from i22_link_truth(case)
 
 
 def _complete(lane: Lane) -> Iterator[Violation]:
