@@ -34,7 +34,7 @@ app.command()(promoting.reverse)
 app.command()(recovering.recover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
-_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")]
 _Maps = Annotated[
     list[str] | None,
     typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
@@ -61,9 +61,7 @@ def group() -> None:
 
 @app.command()
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[LINK]", help="The link; with -f, in place of its name.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="LINK", help="The link; with -f, in place of its name.")] = None,
     source: Annotated[str | None, typer.Option("--source", help="The alias of the cluster to read from.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="The alias of the cluster to write to.")] = None,
     file: Annotated[

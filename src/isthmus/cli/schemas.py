@@ -67,7 +67,7 @@ def group() -> None:
 def list_schemas(
     alias: Annotated[
         str | None,
-        typer.Argument(metavar="[CLUSTER]", help="Whose registry; that of the primary cluster without it."),
+        typer.Argument(metavar="CLUSTER", help="Whose registry; that of the primary cluster without it."),
     ] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -94,7 +94,7 @@ def list_schemas(
 @app.command()
 def diff(
     aliases: Annotated[
-        list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Only the registries of these clusters.")
+        list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -117,7 +117,7 @@ def diff(
 @app.command()
 def sync(
     aliases: Annotated[
-        list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Only the registries of these clusters.")
+        list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     delete_gone: Annotated[
         bool, typer.Option("--delete-gone", help="Delete for good what the primary does not have, whatever it is.")

@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def settings(
-    link: Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")],
+    link: Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")],
     given: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file: limits.bytes_per_s=50MiB."),

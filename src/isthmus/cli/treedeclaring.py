@@ -36,9 +36,7 @@ _COLUMNS: Final = (
 
 
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[TREE]", help="The tree; with -f, in place of its name.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TREE", help="The tree; with -f, in place of its name.")] = None,
     file: Annotated[
         Path | None,
         typer.Option(
