@@ -60,3 +60,4 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
+DeclaringDryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]

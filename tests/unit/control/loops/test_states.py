@@ -6,10 +6,10 @@ import pytest
 
 from isthmus.control.links.verified import document_of
 from isthmus.control.loops.all import tasks_of
-from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
+from isthmus.control.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.ledger.documents import VerificationDocument
-from isthmus.ledger.standing import verify_standing
+from isthmus.ledger.loops import verify_loop
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
@@ -41,9 +41,9 @@ def test_a_link_that_is_well_has_loops_that_are() -> None:
     """Lanes that start or wait are no error."""
     plan = LinkPlan(link="l", source="east", target="west")
     found = [
-        data_standing([report(LaneState.ACTIVE), report(LaneState.STARTING)], None, is_paused=False),
-        topics_standing(plan, None, is_paused=False),
-        groups_standing(None, is_configured=True, is_paused=False),
+        data_loop([report(LaneState.ACTIVE), report(LaneState.STARTING)], None, is_paused=False),
+        topics_loop(plan, None, is_paused=False),
+        groups_loop(None, is_configured=True, is_paused=False),
     ]
     assert [loop.state for loop in found] == [LoopState.ACTIVE] * 3
 
@@ -52,11 +52,11 @@ def test_what_is_in_the_way_is_told() -> None:
     """A lane that stopped, a topic that is refused, a cluster that is away."""
     plan = LinkPlan(link="l", source="east", target="west", topics=(REFUSED,))
     found = [
-        data_standing([report(LaneState.ACTIVE), report(LaneState.DIVERGED, WHY)], None, is_paused=False),
-        data_standing([], WHY, is_paused=False),
-        topics_standing(plan, None, is_paused=False),
-        topics_standing(None, WHY, is_paused=False),
-        groups_standing(WHY, is_configured=True, is_paused=False),
+        data_loop([report(LaneState.ACTIVE), report(LaneState.DIVERGED, WHY)], None, is_paused=False),
+        data_loop([], WHY, is_paused=False),
+        topics_loop(plan, None, is_paused=False),
+        topics_loop(None, WHY, is_paused=False),
+        groups_loop(WHY, is_configured=True, is_paused=False),
     ]
     assert [(loop.state, loop.problem) for loop in found] == [(LoopState.IN_ERROR, WHY)] * 5
 
@@ -64,8 +64,8 @@ def test_what_is_in_the_way_is_told() -> None:
 @pytest.mark.parametrize("is_paused", [False, True])
 def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
     """A pause is told whatever else is, and groups that nobody configured are not paused."""
-    assert groups_standing(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
-    assert data_standing([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
+    assert groups_loop(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
+    assert data_loop([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
 
 
 def _verdict(topic: str, problem: str) -> TopicVerdict:
@@ -79,9 +79,9 @@ def test_the_last_verification_is_a_task_of_its_own() -> None:
         topics = [_verdict(n, "it differs" if n in differing else "") for n in "abcdef"]
         return document_of("l", Verdict(source="east", target="west", topics=tuple(topics)))
 
-    assert verify_standing(None).state is LoopState.NOT_CONFIGURED
-    assert verify_standing(verdict(), age_s=5.0) == LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=5.0)
-    found = verify_standing(verdict("f", "a", "b", "c"))
+    assert verify_loop(None).state is LoopState.NOT_CONFIGURED
+    assert verify_loop(verdict(), age_s=5.0) == LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=5.0)
+    found = verify_loop(verdict("f", "a", "b", "c"))
     assert found.state is LoopState.IN_ERROR
     assert found.problem is not None
     assert found.problem.message == "both sides differ: a, b, c and 1 more"
@@ -90,15 +90,15 @@ def test_the_last_verification_is_a_task_of_its_own() -> None:
 
 def test_every_task_is_told_before_anything_ran() -> None:
     """Nobody runs what the link is to do, what it is not to do needs no controller that says so."""
-    found = standings(verify_standing(None), controller=ControllerState.NONE)
+    found = found_states(verify_loop(None), controller=ControllerState.NONE)
     assert found["data"] == found["topics"] == found["configs"] == (LoopState.STOPPED, None)
     assert found["groups"] == found["schemas"] == found["verify"] == (LoopState.NOT_CONFIGURED, None)
 
 
 def test_what_the_controller_says_counts_while_it_is_alive() -> None:
     """Of what it has not said yet nothing is known."""
-    told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_standing(None))
-    found = standings(*told, controller=ControllerState.ALIVE)
+    told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_loop(None))
+    found = found_states(*told, controller=ControllerState.ALIVE)
     assert found["access"] == (LoopState.IN_ERROR, WHY)
     assert found["data"] == found["configs"] == (LoopState.UNKNOWN, None)
     assert found["groups"] == (LoopState.NOT_CONFIGURED, None)
@@ -121,19 +121,19 @@ def test_nothing_is_active_without_a_controller(controller: ControllerState) -> 
 def test_a_pause_holds_without_a_controller() -> None:
     """It is an operator's word in the ledger."""
     whole, one = Pauses.of([None]), Pauses.of([PausedTask("configs")])
-    assert standings(controller=ControllerState.NONE, paused=whole)["data"] == (LoopState.PAUSED, None)
-    found = standings(controller=ControllerState.NONE, paused=one)
+    assert found_states(controller=ControllerState.NONE, paused=whole)["data"] == (LoopState.PAUSED, None)
+    found = found_states(controller=ControllerState.NONE, paused=one)
     assert (found["configs"][0], found["data"][0]) == (LoopState.PAUSED, LoopState.STOPPED)
 
 
 def test_of_a_ledger_that_cannot_be_read_nothing_is_known() -> None:
     """Not even what was verified; what the link is not to do its configuration says."""
-    found = standings(verify_standing(None), controller=ControllerState.UNKNOWN)
+    found = found_states(verify_loop(None), controller=ControllerState.UNKNOWN)
     assert found["data"] == found["verify"] == (LoopState.UNKNOWN, None)
     assert found["groups"] == (LoopState.NOT_CONFIGURED, None)
 
 
-def standings(
+def found_states(
     *told: LoopProgress, controller: ControllerState, paused: Pauses = NO_PAUSES
 ) -> dict[str, tuple[LoopState, Problem | None]]:
     """State and problem of each task, by its name; none is there twice."""
