@@ -316,5 +316,5 @@ def _check_one_way_in(tree: Tree, choices: Mapping[str, TargetChoice], node: Tre
             raise PlanRefused(
                 f"{each.name} copied to {choice.former[-1]} before it went over to {choice.target}: {cluster} could "
                 f"get what was produced on {each.cluster} in another order",
-                hint=f"Add it beside one of {', '.join(node.leaves())}, which has all of it in order, or above all others.",
+                hint=f"Add it beside one of {', '.join(node.leaves())}, which has all in order, or above all others.",
             )
