@@ -76,7 +76,7 @@ def appended(
 
 
 def test_what_is_acknowledged_is_told() -> None:
-    """The lane moves on by what its leader took."""
+    """The lane moves on by what its leader took. Whether it may be sent is asked again when it leaves."""
     run, engine, led = ready(), Part(), Led()
 
     def well(future: asyncio.Future[Answers]) -> None:
@@ -84,6 +84,7 @@ def test_what_is_acknowledged_is_told() -> None:
 
     appended(run, engine, led, well)
     assert engine.told == [(run, AppendVerdict.ADVANCED)]
+    assert led.permissions == [engine.may_send]
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (5, False, False)
 
 

@@ -81,7 +81,7 @@ class World:
         """The next records of a distributor's cluster: those that are to be copied are appended at its target."""
         log, cursor = self.logs[each.cluster], self.cursors.get(each.name, 0)
         key = each.name, each.target
-        producer_id = self.producer_ids.setdefault(key, distributor_producer_id(each.level))
+        producer_id = self.producer_ids.setdefault(key, distributor_producer_id(each.level, len(self.producer_ids)))
         for offset in range(cursor, min(cursor + count, len(log)) if each.name not in self.going else cursor):
             message = log[offset]
             if self.is_to_copy(message, each.level):

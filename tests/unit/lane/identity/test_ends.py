@@ -94,6 +94,19 @@ def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() ->
     asyncio.run(found(work))
 
 
+def test_nobody_vouches_for_the_end_of_a_lane_that_is_doubted() -> None:
+    """Whoever saw that somebody else may have written has it compared with the source, whatever the owner left."""
+
+    def work(ends: Ends) -> None:
+        for doubts, check in ((0, TailCheck.PRODUCER), (1, TailCheck.CONTENT)):
+            run = lane_of(doubts=doubts)
+            run.left = LaneMark(*run.lane.key, 100, 7)
+            look(run, ends, 100)
+            assert run.tail_check is check
+
+    asyncio.run(found(work))
+
+
 @pytest.mark.parametrize(
     ("begins", "position", "is_held"), [(3, 3, True), (3, 5, True), (4, 3, False), (3, 6, False), (None, 3, False)]
 )
