@@ -14,7 +14,7 @@ from typing import Final
 
 from isthmus.errors import IsthmusError
 from soak import results
-from soak.conditions import Conditions
+from soak.conditions import Conditions, Ending
 from soak.faults import FAULTS
 from soak.faults.catalogue import CONTENDERS, Fault
 from soak.naming import TARGET_PREFIXES
@@ -89,8 +89,16 @@ def _conditions(given: argparse.Namespace, seed: int) -> Conditions:
     """Those of the seed, as far as they are not given, and the contender can be made to do them."""
     conditions = Conditions.of(seed)
     if given.contender != "isthmus":
-        return replace(conditions, offsets="same", naming="identity")
-    return replace(conditions, offsets=given.offsets or conditions.offsets, naming=given.naming or conditions.naming)
+        return replace(conditions, offsets="same", naming="identity", cutover=None)
+    cutover: Ending | None = conditions.cutover
+    if given.cutover is not None:
+        cutover = None if given.cutover == "none" else given.cutover
+    return replace(
+        conditions,
+        offsets=given.offsets or conditions.offsets,
+        naming=given.naming or conditions.naming,
+        cutover=cutover,
+    )
 
 
 def _schedule(given: argparse.Namespace, seed: int) -> Schedule:
@@ -121,6 +129,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--naming", choices=list(TARGET_PREFIXES), help="of topics (default: what follows from the seed)"
+    )
+    parser.add_argument(
+        "--cutover",
+        choices=["promote", "failover", "none"],
+        help="what a second link ends with (default: what follows from the seed)",
     )
     parser.add_argument("--list", action="store_true", help="show all faults, and the rows that cannot be done")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")

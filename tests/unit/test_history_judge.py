@@ -201,6 +201,8 @@ def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
     assert truth(*flow(100, load=4.0), HEALED, status(90, state)) == [], "a minute is two then"
     started = {"kind": "mirror", "at": 50.0, "did": "started"}
     assert truth(*flow(100), HEALED, started, status(90, state)) == [], "it began a while ago only"
+    cutover = {"kind": "phase", "at": 89.0, "name": "cutover"}
+    assert truth(*flow(100), HEALED, cutover, status(90, state)) == [], "the source may be cut off for that"
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "HELD"])
