@@ -207,8 +207,16 @@ def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["PAUSED", "HELD"])
 def test_what_nobody_did_is_never_shown(state: str) -> None:
-    """A soak has no operators."""
-    assert truth(*flow(30), status(10, state)) == ["nobody did that"] * 2
+    """Faults pause topics, for a while; nobody else does, and nothing is held."""
+    assert truth(*flow(100), status(10, state)) == ["nobody did that"] * 2
+    spans = [
+        {"kind": "paused", "topic": "t", "phase": phase, "at": at} for phase, at in (("begin", 5.0), ("end", 20.0))
+    ]
+    paused = [] if state == "PAUSED" else ["nobody did that"] * 2
+    assert truth(*flow(100), *spans, status(10, state)) == paused
+    assert truth(*flow(100), spans[0], status(90, state)) == paused, "it was never resumed"
+    assert truth(*flow(100), *spans, status(90, state)) == ["nobody did that"] * 2
+    assert truth(*flow(100), *spans, status(4, state)) == ["nobody did that"] * 2
 
 
 def link(
