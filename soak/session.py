@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -176,7 +177,7 @@ def _act(stage: _Stage, acting: Acting) -> None:
             break
         stage.note(f"bout {number}: {', '.join(action.fault for action in bout)}")
         stage.history.tell("bout", number=number, phase="begin")
-        acting.act(bout)
+        acting.act(bout, until=math.inf if stage.run.is_whole else until)
         for side in (stage.scene.source, stage.scene.target):
             side.restore()
         stage.history.tell("bout", number=number, phase="healed")
