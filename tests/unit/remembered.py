@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.model.known import (
+from isthmus.model.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.clusters.contents import NamesOfLink, contents
-from isthmus.control.clusters.known import remember
+from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.memory import recollect
@@ -228,7 +228,7 @@ def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
             await on_topic(client, lambda: locate(client))
         await remember([link], declared=())
 
-    monkeypatch.setattr("isthmus.control.clusters.known.contents", slow)
+    monkeypatch.setattr("isthmus.control.clusters.lastknown.contents", slow)
     asyncio.run(scenario())
     found = Fabric(Configuration(clusters=(link.source, link.target), links=(link,))).cluster("east").last_known()
     assert (found.cluster.link, found.kept_by) == (name, "west")

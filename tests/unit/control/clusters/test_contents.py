@@ -10,7 +10,7 @@ from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.known import KnownNames
+from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.rights import Resource
