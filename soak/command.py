@@ -14,7 +14,7 @@ from typing import Final
 
 from isthmus.errors import IsthmusError
 from soak import results
-from soak.conditions import Conditions, Ending
+from soak.conditions import Conditions
 from soak.faults import FAULTS
 from soak.faults.catalogue import CONTENDERS, Fault
 from soak.naming import TARGET_PREFIXES
@@ -90,14 +90,11 @@ def _conditions(given: argparse.Namespace, seed: int) -> Conditions:
     conditions = Conditions.of(seed)
     if given.contender != "isthmus":
         return replace(conditions, offsets="same", naming="identity", cutover=None)
-    cutover: Ending | None = conditions.cutover
-    if given.cutover is not None:
-        cutover = None if given.cutover == "none" else given.cutover
     return replace(
         conditions,
         offsets=given.offsets or conditions.offsets,
         naming=given.naming or conditions.naming,
-        cutover=cutover,
+        cutover=given.cutover,
     )
 
 
@@ -132,8 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--cutover",
-        choices=["promote", "failover", "none"],
-        help="what a second link ends with (default: what follows from the seed)",
+        choices=["promote", "failover"],
+        help="run a second link, a declared one, that ends so (default: none)",
     )
     parser.add_argument("--list", action="store_true", help="show all faults, and the rows that cannot be done")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")

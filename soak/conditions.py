@@ -20,7 +20,8 @@ class Conditions:
     `fetch_slots` is how many fetch sessions a source broker keeps, `target_verifies` whether brokers of the target ask
     a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever). `offsets` and `naming` are those
     of the link; where offsets are mapped others write to the target's topics too, before and meanwhile. `flags` are
-    those of a tree. `cutover` is what is done in the end to a second link, a declared one with a topic of its own.
+    those of a tree. `cutover` is what is done in the end to a second link, a declared one with a topic of its own,
+    where that is asked for.
     """
 
     fetch_slots: int = 1000
@@ -50,7 +51,6 @@ class Conditions:
             offsets=chance.choice(("same", "mapped")),
             naming=chance.choice(tuple(TARGET_PREFIXES)),
             flags=chance.choice(("producer-id", "header")),
-            cutover=chance.choice(("promote", "failover", None)),
         )
 
     @property

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from soak.acting import Acting
 from soak.cutover import Cutover
 from soak.faults.catalogue import TREE
@@ -315,4 +317,7 @@ def _shapes(stage: _Stage) -> tuple[Shapes, Shapes]:
 def _agree(stage: _Stage) -> bool:
     """Whether topics are alike by now: when to judge, not by what."""
     sufferings = Sufferings(read_history(stage.run.history))
-    return not list(i19_convergence(*_shapes(stage), sufferings))
+    try:
+        return not list(i19_convergence(*_shapes(stage), sufferings))
+    except KafkaException:
+        return False

@@ -156,7 +156,7 @@ def topic_shapes(servers: str, names: Names = AS_AT_SOURCE) -> dict[str, Shape]:
     found: dict[str, Shape] = {}
     for resource, answer in client.describe_configs(list(wanted), request_timeout=_ADMIN_S).items():
         settings = {
-            name: Setting(entry.value, entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+            name: Setting(entry.value, ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG)
             for name, entry in answer.result(_ADMIN_S).items()
         }
         topic = wanted[resource]
