@@ -20,6 +20,7 @@ from soak.scene import TERM_S, create_topic
 from soak.side import Side
 from soak.workloads.groups import Groups
 from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
+from soak.workloads.routine import Routine
 from soak.workloads.transactional import TransactionalWriter
 
 _READ: Final = (f"{PREFIX}plain", f"{PREFIX}transactions")
@@ -142,25 +143,12 @@ class Load:
                 worker.wait()
 
 
-class Tuner:
+class Tuner(Routine):
     """Changes settings of a topic of the source now and then, and takes them back."""
 
     def __init__(self, topic: str, source: Side, history: History, chance: random.Random) -> None:
+        super().__init__("tuner")
         self._topic, self._source, self._history, self._chance = topic, source, history, chance
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tuner")
-
-    def begin(self) -> None:
-        """Begin after a while."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Change no more."""
-        self._over.set()
-
-    def wait(self) -> None:
-        """Wait for the last change."""
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._over.wait(self._chance.uniform(*_TUNED_EVERY_S)):
