@@ -31,6 +31,7 @@ class Led:
     closed = due_for_renewal = False
     next_correlation = 1
     silent_s = 0.0
+    muted_until = 0.0
 
     def __init__(self, *, answers: int = 1000, stable: int = 0, refusal: int = 0) -> None:
         self.asked: list[Any] = []

@@ -97,6 +97,20 @@ def test_an_append_without_an_answer_may_be_in_the_log() -> None:
     assert run.state is LaneState.TARGET_UNAVAILABLE
 
 
+def test_an_append_that_a_broker_over_its_quota_holds_back_comes_in_later() -> None:
+    """As late as it said that it reads on: until then nobody knows where the log ends."""
+    run, engine, led = ready(), Part(), Led()
+
+    def muted(future: asyncio.Future[Answers]) -> None:
+        led.muted_until = 1000.0
+        future.set_exception(Unreachable("gone", cluster="nowhere"))
+
+    appended(run, engine, led, muted)
+    assert (run.writer.abandoned, run.writer.held_until) == (True, 1000.0)
+    run.writer.abandon(900.0)
+    assert run.writer.held_until == 1000.0
+
+
 def test_an_append_is_abandoned_with_its_appender() -> None:
     """Whoever ends while an answer is awaited does not know what became of it."""
     run, led = ready(), Led()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -73,6 +74,30 @@ def test_the_settling_time_counts_from_the_last_look_that_asked_for_it() -> None
         assert ends.looked(run, LogLook(5, 5, None)) == 60.0
         assert ends.looked(run, LogLook(5, 5, None)) == 60.0
         ends._looked_at[run] -= 60.0
+        look(run, ends, 5)
+        assert not run.writer.abandoned
+
+    asyncio.run(found(work, settle_s=60.0))
+
+
+def test_the_settling_time_begins_when_a_broker_over_its_quota_reads_on() -> None:
+    """However long it was waited before that: what it held back comes in only then."""
+    run = LaneRun(LANE, Writer(abandoned=False))
+
+    def work(ends: Ends) -> None:
+        look(run, ends, 5)
+        reads_on = time.monotonic() + 1000.0
+        run.writer.abandon(reads_on)
+        pause_s = ends.looked(run, LogLook(5, 5, None))
+        assert pause_s is not None
+        assert 900.0 < pause_s <= 1000.0
+        ends._looked_at[run] -= 900.0
+        assert ends.looked(run, LogLook(5, 5, None)) is not None
+        assert run.writer.abandoned, "the settling time is over, and it still reads nothing"
+        run.writer.held_until = time.monotonic() - 70.0
+        ends._looked_at[run] = run.writer.held_until - 1.0
+        assert ends.looked(run, LogLook(5, 5, None)) == 60.0, "nobody has looked since it read on"
+        ends._looked_at[run] = run.writer.held_until + 1.0
         look(run, ends, 5)
         assert not run.writer.abandoned
 
