@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import author, check_maps, check_prefix, declare
-from isthmus.control.links.declarations import Declarations, looked
+from isthmus.control.links.attaching import check_maps, check_prefix, declare
+from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused

@@ -8,8 +8,7 @@ from typing import Any
 
 from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
-from isthmus.control.links.attaching import author
-from isthmus.control.links.declarations import Declarations, looked
+from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredTree
 from isthmus.control.links.handshake import handshake
 from isthmus.control.links.reshaping import require_clusters
