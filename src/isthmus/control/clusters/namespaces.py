@@ -27,12 +27,13 @@ from isthmus.control.clusters.probing import probed
 from isthmus.control.links.attaching import check_prefix
 from isthmus.control.links.declarations import Declarations, namespace_document
 from isthmus.control.links.declared import Declared
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.access import Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.namespace import Namespace
+from isthmus.model.problem import cluster_error
 from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import rule_values
 from isthmus.model.transactions import OpenTransaction
@@ -315,7 +316,7 @@ class AsyncNamespaces:
     async def _look(self, declarations: Declarations) -> Declared:
         declared = await declarations.look()
         if (problem := declared.away.get(self._cluster.alias)) is not None:
-            raise ClusterError(problem.message, cluster=self._cluster.alias, hint=problem.hint)
+            raise cluster_error(problem, problem.message, cluster=self._cluster.alias)
         return declared
 
     def _found(self, reports: Iterable[NamespaceReport], namespace: Namespace) -> NamespaceReport:

@@ -217,10 +217,8 @@ class Promoter:
         async with looked(self.configuration) as (_, declared):
             known = declared.links.get(self.name)
         if known is None:
-            raise ConfigError(
-                f"no link {self.name} is declared on the clusters that answered",
-                hint="isthmus link list shows those that are. A link of the file ends when it is taken out of there.",
-            )
+            hint = "A link of the file ends when it is taken out of there."
+            raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
         return declared, known
 
     async def _caught_up(self, link: Link) -> None:
