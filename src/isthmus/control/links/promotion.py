@@ -162,7 +162,8 @@ class Promoter:
         return await self._let_go(found, link)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, whatever the source holds: it is not asked, and nothing is written there.
+        """Have the namespaces follow no more, whatever the source holds: nothing is written there, and of its topics it
+        is not asked. What is declared is read from its ledger too, where it answers within a few seconds.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
