@@ -53,10 +53,9 @@ def filters(
 
     def work(name: str) -> dict[str, Any]:
         fabric = Fabric(linked(path, name))
+        found = fabric.filters(name)
         if reset or not given.is_as_written:
-            found = fabric.filter(name, Filters() if reset else given, dry_run=dry_run)
-        else:
-            found = fabric.filters(name)
+            found = fabric.filter(name, Filters() if reset else given, known=found, dry_run=dry_run)
         return found.as_dict(fabric.configuration.link(name))
 
     def show(fields: dict[str, Any]) -> None:

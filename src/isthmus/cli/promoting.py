@@ -252,10 +252,9 @@ def aborted(transaction: OpenTransaction) -> str:
 
 
 def _missing(found: Promotion) -> str:
-    unknown = sum(each.missing_records < 0 for each in found.partitions)
     told = f"{counted(found.missing_records, 'record')} of the source may be missing"
-    if unknown:
-        told += f", and of {counted(unknown, 'partition')} it is not known"
+    if found.unknown:
+        told += f", and of {found.unknown} it is not known"
     if found.missing_s:
         told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
     return told

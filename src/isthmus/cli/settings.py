@@ -45,10 +45,9 @@ def settings(
     def work(name: str) -> dict[str, Any]:
         fabric = Fabric(linked(path, name))
         one = fabric.link(name)
+        found = one.settings()
         if values or unset or reset:
-            found = one.change_settings(values, unset=unset or (), reset=reset, dry_run=dry_run)
-        else:
-            found = one.settings()
+            found = one.change_settings(values, unset=unset or (), reset=reset, known=found, dry_run=dry_run)
         return found.as_dict(fabric.configuration.link(name))
 
     def show(fields: dict[str, Any]) -> None:

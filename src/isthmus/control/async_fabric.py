@@ -232,15 +232,19 @@ class AsyncFabric:
         chosen = self.configuration.link(link)
         return await read_filters(chosen, self._pool.client(chosen.target))
 
-    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False, by: str = "") -> Filters:
+    async def filter(
+        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False, by: str = ""
+    ) -> Filters:
         """Have the link select something else from now on, whether it runs or not; see `write_filters`.
 
         :raises ConfigError: There is no link of that name, or a pattern is broken.
+        :raises PlanRefused: Somebody changed them since they were as they are `known`.
         :raises ClusterError: The ledger cannot be read or written.
         """
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
-        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run, by=by)
+        ledger = self.configuration.ledger
+        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run, by=by)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""

@@ -124,6 +124,7 @@ class AsyncLinkOperations:
         *,
         unset: Collection[str] = (),
         reset: bool = False,
+        known: LiveSettings | None = None,
         dry_run: bool = False,
         by: str = "",
     ) -> LiveSettings:
@@ -132,6 +133,7 @@ class AsyncLinkOperations:
         What was set before it was declared can be taken back, and nothing else be set.
 
         :raises ConfigError: There is no such link, it is declared, a key cannot be set or a value is not possible.
+        :raises PlanRefused: Somebody changed them since they were as they are `known`.
         :raises ClusterError: The ledger at the target cannot be read or written.
         """
         chosen = self.configuration.link(self.name)
@@ -148,6 +150,7 @@ class AsyncLinkOperations:
                 settings=settings,
                 unset=unset,
                 reset=reset,
+                known=known,
                 dry_run=dry_run,
                 by=by,
             )

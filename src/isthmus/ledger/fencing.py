@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
 from isthmus.cluster.transaction import PASSING, Transaction
-from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable
+from isthmus.errors import BrokerRefused, ClusterError, Fenced, InvariantError, Unreachable
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
 from isthmus.ledger.records import LedgerChange, packed
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 
+_ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
+_TRIES: Final = 3
 _TIMEOUT_MS: Final = 20_000
 _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
@@ -118,6 +121,36 @@ class FencedWriter:
             if error.code in _FENCED:
                 raise fenced(self.link) from error
             raise
+
+
+async def write_by_one(
+    client: Client,
+    what: str,
+    made: Callable[[], Awaitable[_ChangeT]],
+    *,
+    role: str,
+    replication_factor: int | None,
+) -> _ChangeT:
+    """Append what is `made` of the newest state of the ledger. Whoever writes `what` in the same `role` at the same
+    time is fenced, looks again and so sees what this one wrote.
+
+    :raises ClusterError: The ledger cannot be read or written, or what `made` raises.
+    """
+    for left in reversed(range(_TRIES)):
+        writer = FencedWriter(client, what, role=role)
+        try:
+            await writer.take_over()
+            change = await on_topic(client, made, replication_factor=replication_factor)
+            append = partial(writer.append, [change])
+            await on_topic(client, append, replication_factor=replication_factor)
+        except Fenced:
+            if not left:
+                raise
+        else:
+            return change
+        finally:
+            writer.close()
+    raise InvariantError(f"{what} was written by nobody")
 
 
 def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from isthmus.errors import IsthmusError
+from isthmus.errors import (
+    AuthenticationFailed,
+    ClusterError,
+    IsthmusError,
+    NotAuthorized,
+    Unreachable,
+    UnsupportedByBroker,
+)
+
+_OF_CLUSTERS: Final = {
+    each.error_code: each for each in (Unreachable, AuthenticationFailed, NotAuthorized, UnsupportedByBroker)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,11 @@ class Problem:
 def problem_of(error: IsthmusError) -> Problem:
     """An error as the reason why something cannot be done."""
     return Problem(error.message, error.hint, error.error_code)
+
+
+def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterError:
+    """The error, of the kind that the problem comes from, that a cluster cannot be had for something."""
+    return _OF_CLUSTERS.get(problem.code, ClusterError)(message, cluster=cluster, hint=problem.hint)
 
 
 def problem_dict(problem: Problem) -> dict[str, str | None]:

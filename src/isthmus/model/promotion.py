@@ -10,6 +10,7 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import counted
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
 
@@ -18,7 +19,8 @@ Verb = Literal["promote", "failover", "detach", "reverse"]
 class LeftPartition:
     """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago.
 
-    Offsets and `missing_records` are -1 where they are not known.
+    Offsets and `missing_records` are -1 where they are not known, and so is `partition` where nothing is known of a
+    whole topic.
     """
 
     topic: TargetTopic
@@ -35,7 +37,7 @@ class LeftPartition:
         """Plain values under stable names; what is unknown is null."""
         return {
             "topic": self.topic,
-            "partition": self.partition,
+            "partition": _known(self.partition),
             "source_topic": self.source_topic,
             "target_end": _known(self.target_end),
             "source_end": _known(self.source_end),
@@ -62,6 +64,14 @@ class Promotion:
     def missing_records(self) -> int:
         """How many records of the source are known not to be here."""
         return sum(max(each.missing_records, 0) for each in self.partitions)
+
+    @property
+    def unknown(self) -> str:
+        """Of what it is not known how much is missing, in words; "" where that is known of everything."""
+        found = [each.partition < 0 for each in self.partitions if each.missing_records < 0]
+        topics, partitions = sum(found), len(found) - sum(found)
+        counts = [(topics, "whole topic"), (partitions, "partition")]
+        return " and ".join(counted(count, what) for count, what in counts if count)
 
     @property
     def missing_s(self) -> float | None:

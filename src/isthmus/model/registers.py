@@ -47,6 +47,11 @@ class Register:
         return json.loads(self.value)
 
     @property
+    def as_news(self) -> str:
+        """That it was said, by whom and when, for whoever did not know."""
+        return f"{self.by} set {self.name} to {self.value} at {written_instant(self.at_ms)}"
+
+    @property
     def rank(self) -> tuple[int, bool, int, str, str, str]:
         """Of two registers of one name the one of the higher rank holds."""
         faithful = _FAITHFUL.get(ATTACHED if self.name.startswith(ATTACHED) else self.name)
@@ -88,12 +93,17 @@ def merged(*versions: Iterable[Register]) -> Registers:
     return tuple(held[name] for name in sorted(held))
 
 
+def register_text(value: Any) -> str:
+    """A value as a register holds it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
 def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Registers:
     """The registers that have to be written so that these values hold, after what is known; none for what holds."""
     held = {register.name: register for register in known}
     new = []
     for name, value in sorted(values.items()):
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+        text = register_text(value)
         before = held.get(name)
         if before is None or before.value != text:
             version = 1 if before is None else before.version + 1
@@ -107,6 +117,19 @@ def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Regi
 def as_registers(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What is said where settings change, by the names of their registers."""
     return {f"{SETTINGS}{key}": value for key, value in settings.items()}
+
+
+def contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Register | None:
+    """What somebody else said since these were `seen`, of something that is now `wanted` to have another value, as JSON
+    has it.
+    """
+    known = {register.name: register for register in seen}
+    for register in held:
+        before = known.get(register.name)
+        is_new = before is None or register.rank > before.rank
+        if is_new and wanted.get(register.name, register.value) != register.value:
+            return register
+    return None
 
 
 def overruled(known: Registers, holding: Registers) -> tuple[tuple[Register, Register], ...]:

@@ -117,10 +117,11 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> tuple[Json, str]:
         with audited(caller, "filters", link) as difference:
             async with lock, desk.link(link) as (fabric, chosen):
-                before = (await fabric.filters(link)).as_dict(chosen)
+                known = await fabric.filters(link)
+                before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
                 by = f"{caller.name} over REST"
-                after = (await fabric.filter(link, filters, dry_run=dry_run, by=by)).as_dict(chosen)
+                after = (await fabric.filter(link, filters, known=known, dry_run=dry_run, by=by)).as_dict(chosen)
                 difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)

@@ -46,7 +46,8 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
             async with desk.declaring, desk.link(link) as (fabric, chosen):
-                before, wanted = limits_of((await fabric.link(link).settings()).of(chosen)), body.model_dump()
+                known = await fabric.link(link).settings()
+                before, wanted = limits_of(known.of(chosen)), body.model_dump()
                 check_match(if_match, etag_of(before))
                 difference.update({key: [before[key], wanted[key]] for key in wanted if wanted[key] != before[key]})
                 settings = {f"limits.{name}": value for name, value in wanted.items()}
@@ -54,7 +55,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
                     await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
                     after = before if dry_run else limits_of((await desk.having(link)).link(link))
                 else:
-                    await fabric.link(link).change_settings(settings, dry_run=dry_run, by=_by(caller))
+                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run, by=_by(caller))
                     after = before if dry_run else limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(after)
         return {**after, **wanted} if dry_run else dict(after)
@@ -67,10 +68,11 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}):
             async with desk.declaring, desk.link(link) as (fabric, chosen):
                 one = fabric.link(link)
-                before = (await one.settings()).as_dict(chosen)
+                known = await one.settings()
+                before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
                 found = await one.change_settings(
-                    body.settings, unset=body.unset, reset=reset, dry_run=dry_run, by=_by(caller)
+                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run, by=_by(caller)
                 )
                 after = found.as_dict(chosen)
         return after, etag_of(before if dry_run else after)

@@ -21,6 +21,7 @@ from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.filtering import Filters
 from isthmus.control.links.memory import recollect
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.semantics import SemanticsLoop
@@ -44,7 +45,7 @@ from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
 from tests.integration.acls import denied
-from tests.integration.control.running import ends, link_of, running
+from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -305,6 +306,34 @@ def test_two_operators_at_once(both: Configuration, name: str) -> None:
     assert f"isthmus link describe {name}" in told.value.hint
     settings = Fabric(both).declarations.describe(name).declaration.settings
     assert (settings["limits.bytes_per_s"], settings["topics_interval_s"]) == (8, 2.0)
+
+
+def test_two_operators_of_a_link_of_the_file_at_once(east: LocalCluster, west: LocalCluster, topic: Namer) -> None:
+    """Who changes filters or settings that somebody has changed since he looked is told by whom and when; looked at
+    again they can be changed, and reset only by who has seen them.
+    """
+    link = link_of(east.cluster(), west.cluster(), topic("seen"), name=topic("contested"))
+    fabric = Fabric(configuration_of(link))
+    given, one = Filters(topics_exclude=("other",)), fabric.link(link.name)
+    nothing, unset = fabric.filters(link.name), one.settings()
+    first = fabric.filter(link.name, Filters(topics_exclude=("first",)))
+    one.change_settings({"limits.bytes_per_s": 7})
+    told = r"are not what they were when they were looked at: \S+@\S+ changed them at 2\d{3}-"
+    with pytest.raises(PlanRefused, match=f"filters of link {link.name} {told}"):
+        fabric.filter(link.name, given, known=nothing)
+    with pytest.raises(PlanRefused, match=f"settings of link {link.name} {told}"):
+        one.change_settings({"limits.bytes_per_s": 8}, known=unset)
+    assert fabric.filters(link.name) == first
+    assert one.settings().said == {"limits.bytes_per_s": 7}
+    seen = one.settings()
+    assert fabric.filter(link.name, given, known=first).topics_exclude == ("other",)
+    with pytest.raises(PlanRefused, match="filters of link"):
+        fabric.filter(link.name, Filters(), known=first)
+    fabric.filter(link.name, Filters())
+    one.change_settings({}, reset=True, known=seen)
+    with pytest.raises(PlanRefused, match="they were reset"):
+        one.change_settings({"limits.bytes_per_s": 8}, known=seen)
+    assert fabric.filters(link.name).is_as_written
 
 
 def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: LocalCluster, name: str) -> None:

@@ -39,7 +39,7 @@ from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.interrupting import finished
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import cut
+from tests.integration.control.test_declared import cut, remembers
 from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
@@ -174,6 +174,31 @@ def test_a_follower_takes_over_without_its_source(
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
     # The source knows nothing of it yet.
     assert Fabric(both).declarations.describe(name).behind == ("east",)
+
+
+def test_a_topic_that_was_refused_is_told_as_missing(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """All of it, as far as the source was seen to hold any: a failover passes over no topic that it should have had."""
+    only, _ = created(both, east, name)
+    topics.create(east, f"{name}.a-2")
+    topics.produce(east, f"{name}.a-2", records(50))
+    # Kafka refuses a name that differs from another one by a dot for an underscore only.
+    topics.create(west, f"{name.replace('.', '_')}_x-2")
+
+    async def scenario() -> None:
+        async with running(only, spark) as run:
+            await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
+            await run.until(lambda: remembers(both, "west", "east", name))
+        promoter = Promoter(configuration=cut(both, "east"), name=name)
+        found = await promoter.failover()
+        assert [(one.topic, one.partition, one.missing_records) for one in found.partitions] == [
+            (f"{name}.x-1", 0, 0),
+            (f"{name}.x-2", 0, 50),
+        ]
+        assert (found.missing_records, found.unknown) == (50, "")
+
+    asyncio.run(scenario())
 
 
 def test_leader_and_follower_change_places(

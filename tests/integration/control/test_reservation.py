@@ -21,7 +21,9 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.control.clusters import namespaces as namespaces_module
+from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, Namespaces
+from isthmus.control.links.declarations import Declarations
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
@@ -246,6 +248,72 @@ def test_a_link_renews_what_keeps_others_out(guarded: LocalCluster, east: LocalC
     assert asyncio.run(passed()) == []
     assert rules_at(guarded) - before == {str(rule("User:carol", AclPermissionType.ALLOW))}
     own.delete(space)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, step: str, what: Callable[[], object]) -> None:
+    """Have somebody else do this after a command has looked, and before its next step of that name."""
+    take: Any = getattr(namespaces_module, step, None)
+    owner: Any = namespaces_module if take is not None else Declarations
+    take = take or getattr(Declarations, step)
+
+    async def late(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(owner, step, take)
+        await asyncio.to_thread(what)
+        return await take(*args, **options)
+
+    monkeypatch.setattr(owner, step, late)
+
+
+def test_two_operators_of_a_namespace_at_once(
+    guarded: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one says of it and the rules made for it are kept when another one says something else meanwhile, whoever
+    says otherwise of the same is told by whom and when, and no rule is left behind that nobody knows of.
+    """
+    prefix = topic("contested")
+    topics.create(guarded, f"{prefix}-1")
+    namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(f"{prefix}-")
+    before = rules_at(guarded)
+
+    def close() -> object:
+        return namespaces.enforce(space, super_user=True)
+
+    namespaces.create(space)
+    meanwhile(monkeypatch, "write_namespace", close)
+    assert namespaces.update(space, async_only=True).is_reserved
+    assert namespaces.describe(space).is_async_only
+    assert rules_at(guarded) != before
+    namespaces.relax(space)
+    assert rules_at(guarded) == before
+
+    meanwhile(monkeypatch, "write_namespace", lambda: namespaces.update(space, reserved=False))
+    with pytest.raises(PlanRefused, match=r"was changed meanwhile: .* set reserved to false at 2\d{3}-"):
+        namespaces.enforce(space, super_user=True)
+    assert rules_at(guarded) == before
+
+    # Opened after the rules were remembered, and before they were made.
+    meanwhile(monkeypatch, "make", lambda: namespaces.relax(space))
+    with pytest.raises(PlanRefused, match=f"{prefix}.* was opened meanwhile by"):
+        namespaces.enforce(space, super_user=True)
+    assert rules_at(guarded) == before
+
+    close()
+    meanwhile(monkeypatch, "write_namespace", lambda: namespaces.relax(space))
+    assert asyncio.run(AsyncNamespaces(admin_of(guarded), LedgerSettings()).renew(space)) == ()
+    assert rules_at(guarded) == before
+
+    meanwhile(monkeypatch, "delete_namespace", close)
+    with pytest.raises(PlanRefused, match="was changed meanwhile"):
+        namespaces.delete(space)
+    namespaces.delete(space)
+    assert rules_at(guarded) == before
+
+    meanwhile(monkeypatch, "write_namespace", lambda: namespaces.create(space, reserved=True))
+    with pytest.raises(PlanRefused, match="declared already"):
+        namespaces.create(space)
+    meanwhile(monkeypatch, "write_namespace", lambda: namespaces.delete(space))
+    with pytest.raises(PlanRefused, match="was deleted meanwhile"):
+        namespaces.update(space, async_only=True)
 
 
 def test_a_group_that_is_reserved_commits_nothing(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:

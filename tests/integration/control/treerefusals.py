@@ -12,8 +12,7 @@ import pytest
 import isthmus
 from isthmus import config
 from isthmus.control.fabric import DeclaredTrees
-from isthmus.control.links.attaching import author
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declarations import Declarations, author
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.registers import SETTINGS, changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.model.registers import Author, Register, Registers, changed, merged, overruled
+from isthmus.model.registers import Author, Register, Registers, changed, contested, merged, overruled
 
 REGISTERS = st.builds(
     Register,
@@ -69,3 +69,16 @@ def test_apart_from_each_other_consistency_wins() -> None:
     assert {register.name: register.said for register in held} == safe
     assert {own.by for own, _ in overruled(there, held)} == {"ben"}
     assert overruled(here, held) == ()
+
+
+def test_what_somebody_else_said_meanwhile_is_told() -> None:
+    """Of what is to have another value, and of nothing else; the same said twice is no contest."""
+    seen = changed((), {"reserved": False, "mode": "async"}, author())
+    ben = merged(seen, changed(seen, {"reserved": True}, author("ben", at_ms=2)))
+    found = contested(seen, ben, {"reserved": "false"})
+    assert found is not None
+    assert found.as_news == "ben set reserved to true at 1970-01-01T00:00:00Z"
+    assert contested(seen, ben, {"reserved": "true"}) is None
+    assert contested(seen, ben, {"mode": '"sync"'}) is None
+    assert contested(ben, ben, {"reserved": "false"}) is None
+    assert contested((), ben, {"reserved": "false"}) == found

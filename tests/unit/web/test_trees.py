@@ -74,10 +74,10 @@ DECLARING: tuple[tuple[Role, str, str, dict[str, object], int], ...] = (
     (Role.ADMIN, "POST", "", {"name": "t", "clusters": ["east", "west"]}, 409),
     (Role.ADMIN, "POST", "", {"name": "u", "clusters": ["east", "west"]}, 503),
     (Role.ADMIN, "PATCH", "/u", {"settings": {}}, 422),
-    (Role.ADMIN, "PATCH", "/u", {"settings": {"groups": ["x"]}}, 404),
+    (Role.ADMIN, "PATCH", "/u", {"settings": {"groups": ["x"]}}, 503),
     (Role.OPERATOR, "DELETE", "/u", {}, 403),
-    (Role.ADMIN, "DELETE", "/u", {}, 404),
-    (Role.ADMIN, "GET", "/u", {}, 404),
+    (Role.ADMIN, "DELETE", "/u", {}, 503),
+    (Role.ADMIN, "GET", "/u", {}, 503),
     (Role.ADMIN, "GET", "/t", {}, 200),
 )
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from isthmus.cluster.aborting import abort_transactions
-from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import describe_cluster
-from isthmus.cluster.groups import list_groups, listed
+from isthmus.control.clusters.contest import check_deletable, named, unchanged
 from isthmus.control.clusters.enforcement import (
     ENFORCED,
     KEPT,
@@ -25,28 +21,22 @@ from isthmus.control.clusters.enforcement import (
     require,
     take_back,
 )
-from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
+from isthmus.control.clusters.members import aborted_in, attachments, members_of
+from isthmus.control.clusters.namespace import ASYNC_ONLY, NamespaceReport
 from isthmus.control.clusters.probing import probed
-from isthmus.control.links.attaching import author, check_prefix
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.attaching import check_prefix
+from isthmus.control.links.declarations import Declarations, namespace_document
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.leaving import is_writing
-from isthmus.control.links.memory import remembered
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.access import Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.declaration import Declaration
-from isthmus.model.namespace import Namespace, NamespaceKind
-from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import RESERVED, Registers, changed, merged
+from isthmus.model.namespace import Namespace
+from isthmus.model.problem import cluster_error
+from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import rule_values
-from isthmus.model.rights import Resource
 from isthmus.model.transactions import OpenTransaction
-from isthmus.wire.client import Client
-
-_OF_PRINCIPALS: Final = (Resource.TOPIC, Resource.GROUP)
 
 
 class AsyncNamespaces:
@@ -128,10 +118,8 @@ class AsyncNamespaces:
                     f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
                     hint=f"isthmus link detach {link} first.",
                 )
-            document = next(each for each in declared.namespaces[self._cluster.alias] if each.namespace == namespace)
             if not dry_run:
-                await take_back(declarations.client(self._cluster.alias), made_rules(found.registers))
-                await declarations.write_namespace(self._cluster.alias, document, delete=True)
+                await self._delete(declarations, found)
             return found
 
     async def enforce(
@@ -162,10 +150,7 @@ class AsyncNamespaces:
             known = await self._known(declarations, namespace)
             if dry_run:
                 return (await probed(declarations.client(self._cluster.alias), [known]))[0]
-            # Said first: whoever renews the rules makes no more of them.
-            await self._write(declarations, known, {KEPT: []})
-            await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
-            await self._write(declarations, await self._known(declarations, namespace), {ENFORCED: []})
+            await self._open(declarations, known)
         return await self.describe(namespace)
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
@@ -194,10 +179,10 @@ class AsyncNamespaces:
             client = declarations.client(self._cluster.alias)
             keep = keeping(self._cluster, known.registers)
             found = require(await examine_reservation(client, namespace, keep), keep, namespace)
-            await self._close(declarations, known, keep, found.missing)
-            if not is_enforced((await self._known(declarations, namespace)).registers):
-                # An operator opened it meanwhile, and took back what was known of by then.
-                await take_back(client, found.missing)
+            try:
+                await self._close(declarations, known, keep, found.missing)
+            except PlanRefused:
+                # What an operator says counts; where it is to be closed still, the next call looks again.
                 return ()
             return found.missing
 
@@ -207,11 +192,56 @@ class AsyncNamespaces:
     async def _close(
         self, declarations: Declarations, known: NamespaceReport, keep: Keeping, missing: Collection[Rule]
     ) -> None:
-        """Remember rules before they are made: none is left behind that nobody knows of."""
-        rules = dict.fromkeys((*made_rules(known.registers), *missing))
-        values = {RESERVED: True, KEPT: keep.said, ENFORCED: rule_values(rules)}
-        await self._write(declarations, known, values)
-        await make(declarations.client(self._cluster.alias), missing)
+        """Remember rules before they are made: none is left behind that nobody knows of.
+
+        :raises PlanRefused: An operator said otherwise meanwhile; the rules are not there.
+        """
+        values = {RESERVED: True, KEPT: keep.said}
+
+        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+            rules = dict.fromkeys((*made_rules(unchanged(known, held, values)), *missing))
+            return {**values, ENFORCED: rule_values(rules)}
+
+        await declarations.write_namespace(self._cluster.alias, known.namespace, said)
+        client = declarations.client(self._cluster.alias)
+        await make(client, missing)
+        declared = await self._look(declarations)
+        there = (one for one in declared.namespaces[self._cluster.alias] if one.namespace == known.namespace)
+        registers = next((one.registers for one in there), ())
+        if not is_enforced(registers):
+            # Whoever opened it took back what was there by then.
+            await take_back(client, missing)
+            by = next((f" by {register.by}" for register in registers if register.name == KEPT), "")
+            raise PlanRefused(f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same.")
+
+    async def _open(self, declarations: Declarations, known: NamespaceReport) -> NamespaceDocument:
+        """Have no rules be there any more that were made for a namespace; what is held of it then."""
+        values: dict[str, Any] = {KEPT: []}
+
+        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+            unchanged(known, held, values)
+            return values
+
+        # Said first: whoever renews the rules makes no more of them.
+        document = await declarations.write_namespace(self._cluster.alias, known.namespace, said)
+        return await self._taken_back(declarations, document)
+
+    async def _delete(self, declarations: Declarations, known: NamespaceReport) -> None:
+        if is_enforced(known.registers) or made_rules(known.registers):
+            known = replace(known, registers=(await self._open(declarations, known)).registers)
+        namespace = known.namespace
+        await declarations.delete_namespace(self._cluster.alias, namespace, lambda held: check_deletable(known, held))
+
+    async def _taken_back(self, declarations: Declarations, document: NamespaceDocument) -> NamespaceDocument:
+        """Take the rules back that a namespace remembers; what is held of it then."""
+        rules = made_rules(document.registers)
+        await take_back(declarations.client(self._cluster.alias), rules)
+
+        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+            left = [rule for rule in made_rules(held.registers) if rule not in rules] if held else []
+            return {ENFORCED: rule_values(left)}
+
+        return await declarations.write_namespace(self._cluster.alias, document.namespace, said)
 
     async def _enforce(self, namespace: Namespace, keep: Keeping, *, dry_run: bool) -> NamespaceReport:
         async with self._declarations() as declarations:
@@ -223,18 +253,6 @@ class AsyncNamespaces:
             await self._close(declarations, known, keep, found.missing)
         return await self.describe(namespace)
 
-    async def _write(self, declarations: Declarations, known: NamespaceReport, values: Mapping[str, Any]) -> None:
-        cluster_id = (await describe_cluster(declarations.client(self._cluster.alias))).cluster_id
-        namespace = known.namespace
-        document = NamespaceDocument(
-            kind=namespace.kind,
-            prefix=namespace.prefix,
-            is_exact=namespace.is_exact,
-            cluster=cluster_id,
-            registers=merged(known.registers, changed(known.registers, values, author(cluster_id))),
-        )
-        await declarations.write_namespace(self._cluster.alias, document)
-
     async def _change(
         self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
     ) -> NamespaceReport:
@@ -243,10 +261,7 @@ class AsyncNamespaces:
             reports = await self._reports(declarations, declared)
             known = next((each for each in reports if each.namespace == namespace), None)
             if is_new and known is not None:
-                raise PlanRefused(
-                    f"namespace {namespace} of {self._cluster.alias} is declared already",
-                    hint="isthmus namespace update changes it.",
-                )
+                raise self._declared_already(namespace)
             if is_new:
                 await check_prefix(declarations.client(self._cluster.alias), namespace)
             if not is_new:
@@ -255,31 +270,35 @@ class AsyncNamespaces:
             aborted: tuple[OpenTransaction, ...] = ()
             client = declarations.client(self._cluster.alias)
             is_released = known is not None and values.get(RESERVED) is False and not dry_run
-            if known is not None and is_released:
-                if known.is_reserved and namespace.kind == "topic":
-                    # Before anybody is let in: what was begun by then has no place in what follows.
-                    aborted = await _aborted(client, namespace)
-                # Whoever renews the rules makes no more of them.
-                values = {**values, **({KEPT: []} if is_enforced(known.registers) else {})}
+            if known is not None and known.is_reserved and is_released and namespace.kind == "topic":
+                # Before anybody is let in: what was begun by then has no place in what follows.
+                aborted = await aborted_in(client, namespace)
+            wanted = {**values, KEPT: []} if is_released else values
+
+            def said(held: NamespaceDocument | None) -> Mapping[str, Any]:
+                if known is None and held is not None:
+                    raise self._declared_already(namespace)
+                registers = () if known is None else unchanged(known, held, wanted)
+                # Where it is released whoever renews the rules makes no more of them.
+                return wanted if is_enforced(registers) else values
+
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
-            new = changed(before, values, author(cluster_id))
-            document = NamespaceDocument(
-                kind=namespace.kind,
-                prefix=namespace.prefix,
-                is_exact=namespace.is_exact,
-                cluster=cluster_id,
-                registers=merged(before, new),
-            )
-            if new and not dry_run:
-                await declarations.write_namespace(self._cluster.alias, document)
+            document = namespace_document(namespace, cluster_id, before, values)
+            if document.registers != before and not dry_run:
+                document = await declarations.write_namespace(self._cluster.alias, namespace, said)
             (report,) = await self._reports(declarations, declared, [document])
-            if is_released and (rules := made_rules(report.registers)):
+            if is_released and made_rules(report.registers):
                 # It is RELEASING until then; whoever repeats an interrupted release goes on here.
-                await take_back(client, rules)
-                await self._write(declarations, report, {ENFORCED: []})
+                await self._taken_back(declarations, document)
                 report = await self._known(declarations, namespace)
             return replace((await probed(client, [report]))[0], aborted=aborted)
+
+    def _declared_already(self, namespace: Namespace) -> PlanRefused:
+        return PlanRefused(
+            f"namespace {namespace} of {self._cluster.alias} is declared already",
+            hint="isthmus namespace update changes it.",
+        )
 
     def _check_following(self, known: NamespaceReport, values: Mapping[str, Any]) -> None:
         following = [each for each in known.attached if not each.leads]
@@ -297,7 +316,7 @@ class AsyncNamespaces:
     async def _look(self, declarations: Declarations) -> Declared:
         declared = await declarations.look()
         if (problem := declared.away.get(self._cluster.alias)) is not None:
-            raise ClusterError(problem.message, cluster=self._cluster.alias, hint=problem.hint)
+            raise cluster_error(problem, problem.message, cluster=self._cluster.alias)
         return declared
 
     def _found(self, reports: Iterable[NamespaceReport], namespace: Namespace) -> NamespaceReport:
@@ -316,14 +335,14 @@ class AsyncNamespaces:
     ) -> tuple[NamespaceReport, ...]:
         there = declared.namespaces[self._cluster.alias]
         chosen = tuple(there if documents is None else documents)
-        members = await _members(declarations.client(self._cluster.alias), {one.kind for one in chosen})
+        members = await members_of(declarations.client(self._cluster.alias), {one.kind for one in chosen})
         cluster_id = declared.ids[self._cluster.alias]
         return tuple(
             NamespaceReport(
                 cluster=self._cluster.alias,
                 namespace=one.namespace,
                 registers=one.registers,
-                attached=tuple(_attachments(declared.living, cluster_id, one.namespace)),
+                attached=tuple(attachments(declared.living, cluster_id, one.namespace)),
                 members=(one.namespace.members(members.names[one.kind]) if one.kind in members.names else None),
                 overlapping=tuple(
                     other.namespace
@@ -334,51 +353,3 @@ class AsyncNamespaces:
             )
             for one in chosen
         )
-
-
-async def _aborted(client: Client, namespace: Namespace) -> tuple[OpenTransaction, ...]:
-    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them."""
-    topics = namespace.members(await _names(client, "topic"))
-    memory = await remembered(client)
-    is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
-    return await abort_transactions(client, topics, mirrored=not is_written)
-
-
-def _attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namespace) -> Iterable[Attachment]:
-    for link in links:
-        for each in link.maps:
-            if link.source.cluster_id == cluster_id and each.source == namespace:
-                yield Attachment(link=link.name, leads=True, other=each.target, other_cluster=link.target.alias)
-            if link.target.cluster_id == cluster_id and each.target == namespace:
-                yield Attachment(link=link.name, leads=False, other=each.source, other_cluster=link.source.alias)
-
-
-async def _members(client: Client, kinds: Iterable[NamespaceKind]) -> Members:
-    names: dict[NamespaceKind, tuple[str, ...]] = {}
-    problems: dict[NamespaceKind, Problem] = {}
-    for kind in sorted(kinds):
-        try:
-            names[kind] = await _names(client, kind)
-        except ClusterError as error:
-            problems[kind] = problem_of(error)
-    return Members(names=names, problems=problems)
-
-
-async def _names(client: Client, kind: NamespaceKind) -> tuple[str, ...]:
-    """The topics or groups a cluster has, or the principals that it has access rules for.
-
-    :raises ClusterError: They cannot be read.
-    """
-    match kind:
-        case "topic":
-            return tuple((await client.metadata(None)).topics)
-        case "group":
-            outcomes = await list_groups(client)
-            for error in outcomes.errors.values():
-                raise error
-            return tuple(listed(outcomes))
-        case "principal":
-            found = await asyncio.gather(
-                *(describe_rules(client, resource) for resource in (Resource.TOPIC, Resource.GROUP))
-            )
-            return tuple({rule.principal for rules in found for rule in rules})

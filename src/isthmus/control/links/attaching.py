@@ -1,22 +1,17 @@
-"""Which namespaces may follow which, and who says so."""
+"""Which namespaces may follow which, and that they are declared."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from isthmus.control.links.declarations import Declarations
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.host import operator
-from isthmus.control.links.memory import now_ms
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, contradictions
-from isthmus.model.registers import RESERVED, Author, changed, merged
+from isthmus.model.registers import RESERVED
 from isthmus.wire.client import Client
-
-
-def author(cluster_id: str) -> Author:
-    """Whoever gives commands here, now, to this cluster first."""
-    return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
 
 
 def check_maps(declared: Declared, after: Declaration) -> None:
@@ -70,16 +65,13 @@ async def declare(
     if alias is None or not declared.is_there(alias):
         return
     known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
-    registers = () if known is None else known.registers
-    cluster_id = declared.ids[alias]
-    values = {RESERVED: True} if is_reserved else {} if known else {RESERVED: False}
-    new = changed(registers, values, author(cluster_id))
-    if new:
-        document = NamespaceDocument(
-            kind=namespace.kind,
-            prefix=namespace.prefix,
-            is_exact=namespace.is_exact,
-            cluster=cluster_id,
-            registers=merged(registers, new),
-        )
-        await declarations.write_namespace(alias, document)
+    if _due(known, is_reserved=is_reserved):
+        await declarations.write_namespace(alias, namespace, lambda held: _due(held, is_reserved=is_reserved))
+
+
+def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
+    """What is to be said of a namespace that is attached, in addition to what is held of it."""
+    if held is None:
+        return {RESERVED: is_reserved}
+    is_held = any(register.name == RESERVED and register.said for register in held.registers)
+    return {RESERVED: True} if is_reserved and not is_held else {}

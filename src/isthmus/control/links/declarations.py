@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.declared import Declared
-from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
+from isthmus.control.links.host import operator
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import ClusterError, PlanRefused, Unreachable
 from isthmus.ledger.declared import declaration_of, tree_declaration_of
 from isthmus.ledger.documents import (
     DeclarationDocument,
@@ -24,15 +25,15 @@ from isthmus.ledger.documents import (
     decoded,
     kind_of,
 )
-from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.records import Deletion, LedgerChange
-from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import Declarable, Registers
+from isthmus.model.registers import Author, Declarable, Registers, changed, contested, merged
 from isthmus.model.reshaping import TreeShape
 from isthmus.model.treedeclaration import TreeDeclaration
 from isthmus.wire.client import Client
@@ -43,9 +44,8 @@ _KINDS: Final = tuple(
     each.KIND
     for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument, TreeDeclarationDocument)
 )
-_Made = Callable[[], LedgerChange]
 _ROLE: Final = "declaration"
-_TRIES: Final = 3
+_ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 
 
 class Declarations:
@@ -152,14 +152,44 @@ class Declarations:
         name = declaration.name
         await place.write(f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name, document)
 
-    async def write_namespace(self, alias: str, document: NamespaceDocument, *, delete: bool = False) -> None:
-        """Have a cluster's ledger hold a namespace, or no more.
+    async def write_namespace(
+        self,
+        alias: str,
+        namespace: Namespace,
+        said: Callable[[NamespaceDocument | None], Mapping[str, Any]],
+    ) -> NamespaceDocument:
+        """Have a cluster know what is `said` of a namespace, given what its ledger holds of it by then; all of it.
 
+        :raises PlanRefused: `said` says so: somebody said something else meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
-        change: LedgerChange = Deletion(document.key) if delete else document
-        await place.write(f"namespace.{document.kind}.{document.namespace}", lambda: change)
+
+        def document() -> NamespaceDocument:
+            held = place.namespace(namespace)
+            values = said(held)
+            before: Registers = () if held is None else held.registers
+            return namespace_document(namespace, place.cluster_id, before, values)
+
+        return await place.write(f"namespace.{namespace.kind}.{namespace}", document)
+
+    async def delete_namespace(
+        self, alias: str, namespace: Namespace, check: Callable[[NamespaceDocument], None]
+    ) -> None:
+        """Have a cluster's ledger hold a namespace no more, if what it holds of it by then stands this `check`.
+
+        :raises PlanRefused: It does not: somebody said something else meanwhile.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def deletion() -> Deletion:
+            held = place.namespace(namespace)
+            if held is not None:
+                check(held)
+            return Deletion(namespace_document(namespace, place.cluster_id, (), {}).key)
+
+        await place.write(f"namespace.{namespace.kind}.{namespace}", deletion)
 
     def _place(self, alias: str) -> _Place:
         return next(place for place in self._places if place.alias == alias)
@@ -210,25 +240,37 @@ class _Place:
                 elif entry.value is None:
                     self.documents.pop(entry.key, None)
 
-    async def write(self, what: str, made: _Made) -> None:
-        """Append what is `made` of the newest state of the ledger. Whoever does so at the same time is fenced, looks
-        again and so sees what this one wrote.
-        """
-        for left in reversed(range(_TRIES)):
-            writer = FencedWriter(self.client, what, role=_ROLE)
-            try:
-                await writer.take_over()
-                await on_topic(self.client, self._look, replication_factor=self._ledger.replication_factor)
-                change = made()
-                append = partial(writer.append, [change])
-                await on_topic(self.client, append, replication_factor=self._ledger.replication_factor)
-            except Fenced:
-                if not left:
-                    raise
-            else:
-                return
-            finally:
-                writer.close()
+    def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
+        """What is declared of one of them."""
+        return next((one for one in self.namespaces if one.namespace == namespace), None)
+
+    async def write(self, what: str, made: Callable[[], _ChangeT]) -> _ChangeT:
+        """Append what is `made` of the newest state of the ledger: see `write_by_one`."""
+
+        async def change() -> _ChangeT:
+            await self._look()
+            return made()
+
+        replication_factor = self._ledger.replication_factor
+        return await write_by_one(self.client, what, change, role=_ROLE, replication_factor=replication_factor)
+
+
+def namespace_document(
+    namespace: Namespace, cluster_id: str, held: Registers, values: Mapping[str, Any]
+) -> NamespaceDocument:
+    """What a cluster is to know of a namespace of which it holds this, once these values were said as well."""
+    return NamespaceDocument(
+        kind=namespace.kind,
+        prefix=namespace.prefix,
+        is_exact=namespace.is_exact,
+        cluster=cluster_id,
+        registers=merged(held, changed(held, values, author(cluster_id))),
+    )
+
+
+def author(cluster_id: str) -> Author:
+    """Whoever gives commands here, now, to this cluster first."""
+    return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
 
 
 def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
@@ -236,15 +278,12 @@ def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
 
     :raises PlanRefused: Somebody else said something else of that since.
     """
-    known = {register.name: register for register in seen.registers}
-    names = {register.name for register in new}
-    for register in held.registers:
-        before = known.get(register.name)
-        if register.name in names and register not in new and (before is None or register.rank > before.rank):
-            raise PlanRefused(
-                f"{seen.KIND} {seen.name} was changed meanwhile: {register.by} set {register.name} to {register.value}",
-                hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
-            )
+    other = contested(seen.registers, held.registers, {register.name: register.value for register in new})
+    if other is not None:
+        raise PlanRefused(
+            f"{seen.KIND} {seen.name} was changed meanwhile: {other.as_news}",
+            hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
+        )
     return held.joined(seen.registers).joined(new).registers
 
 

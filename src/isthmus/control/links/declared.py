@@ -10,13 +10,13 @@ from typing import Any
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
 from isthmus.config.treerules import switched, taken_names, tree_links
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, problem_of
+from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import Register, Registers, overruled
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
@@ -66,6 +66,21 @@ class Declared:
     def living_trees(self) -> tuple[TreeDeclaration, ...]:
         """The trees that were not deleted, by name."""
         return tuple(each for _, each in sorted(self.trees.items()) if not each.is_deleted)
+
+    def unknown(self, kind: str, names: Iterable[str], name: str, hint: str) -> IsthmusError:
+        """That no `kind` of thing of this name is declared, as far as clusters answer, while these `names` are: that
+        cannot be told where none does.
+        """
+        if self.away and not any(map(self.is_there, self.ids)):
+            alias, problem = next(iter(self.away.items()))
+            unheard = f"none of {', '.join(self.away)} answers" if len(self.away) > 1 else f"{alias} does not answer"
+            told = f"whether {kind} {name} is declared cannot be told: {unheard}: {problem.message}"
+            return cluster_error(problem, told, cluster=alias)
+        away = f"; {', '.join(self.away)} did not answer" if self.away else ""
+        return ConfigError(
+            f"no {kind} {name} is declared on the clusters that answered{away}",
+            hint=f"Declared are {', '.join(names) or 'none'}. {hint}",
+        )
 
     def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
         """The clusters of a link or a tree that answered and do not know all that was said of it."""

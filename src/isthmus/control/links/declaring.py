@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import author, check_maps, check_prefix, declare
-from isthmus.control.links.declarations import Declarations, looked
+from isthmus.control.links.attaching import check_maps, check_prefix, declare
+from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -16,7 +16,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.problem import Problem, problem_of
+from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import DELETED, MODE, as_registers, changed
 
 _SIDES: Final = 2
@@ -319,20 +319,14 @@ def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declarati
     found = declared.links.get(name)
     if found is not None and (deleted or not found.is_deleted):
         return found
-    names = ", ".join(each.name for each in declared.living)
-    unheard = f" {', '.join(declared.away)} did not answer." if declared.away else ""
-    raise ConfigError(
-        f"no link {name} is declared on the clusters that answered",
-        hint=f"Declared are {names or 'none'}.{unheard} Links of the file are changed there, or by isthmus settings.",
-    )
+    names = [each.name for each in declared.living]
+    raise declared.unknown("link", names, name, "Links of the file are changed there, or by isthmus settings.")
 
 
 def _end(declared: Declared, alias: str) -> End:
     if alias in declared.away:
         problem = declared.away[alias]
-        raise ClusterError(
-            f"{alias} has to answer for the handshake: {problem.message}", cluster=alias, hint=problem.hint
-        )
+        raise cluster_error(problem, f"{alias} has to answer for the handshake: {problem.message}", cluster=alias)
     return End(cluster_id=declared.ids[alias], alias=alias)
 
 
@@ -356,7 +350,7 @@ def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
             )
         if alias in declared.away:
             problem = declared.away[alias]
-            return ClusterError(f"{alias} does not answer: {problem.message}", cluster=alias, hint=problem.hint)
+            return cluster_error(problem, f"{alias} does not answer: {problem.message}", cluster=alias)
     return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")
 
 

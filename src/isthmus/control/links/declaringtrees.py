@@ -8,14 +8,13 @@ from typing import Any
 
 from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
-from isthmus.control.links.attaching import author
-from isthmus.control.links.declarations import Declarations, looked
+from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredTree
 from isthmus.control.links.handshake import handshake
 from isthmus.control.links.reshaping import require_clusters
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import Problem, problem_of
+from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import DELETED, as_registers, changed
 from isthmus.model.reshaping import text_of, written
 from isthmus.model.tree import TreeNode, node_of
@@ -200,10 +199,12 @@ def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:
     aliases = declared.aliases(declaration)
     found = tuple(alias for alias in aliases if declared.is_there(alias))
     if not found:
-        problem = next((declared.away[alias] for alias in aliases if alias in declared.away), None)
+        if away := [alias for alias in aliases if alias in declared.away]:
+            problem = declared.away[away[0]]
+            told = f"no cluster of tree {declaration.name} answers: {problem.message}"
+            raise cluster_error(problem, told, cluster=away[0])
         raise ClusterError(
-            f"no cluster of tree {declaration.name} answers" + (f": {problem.message}" if problem else ""),
-            hint=problem.hint if problem else "Use a file that has the tree's clusters.",
+            f"no cluster of tree {declaration.name} answers", hint="Use a file that has the tree's clusters."
         )
     return found
 
@@ -212,12 +213,8 @@ def _known(declared: Declared, name: str, *, deleted: bool = False) -> TreeDecla
     found = declared.trees.get(name)
     if found is not None and (deleted or not found.is_deleted):
         return found
-    names = ", ".join(each.name for each in declared.living_trees)
-    unheard = f" {', '.join(declared.away)} did not answer." if declared.away else ""
-    raise ConfigError(
-        f"no tree {name} is declared on the clusters that answered",
-        hint=f"Declared are {names or 'none'}.{unheard} Trees of the file are changed there.",
-    )
+    names = [each.name for each in declared.living_trees]
+    raise declared.unknown("tree", names, name, "Trees of the file are changed there.")
 
 
 def _check_ids(declared: Declared, root: TreeNode, cluster_ids: Mapping[str, str]) -> None:

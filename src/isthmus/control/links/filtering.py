@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.control.links.host import operator
-from isthmus.control.links.livesettings import settings_of
+from isthmus.control.links.livesettings import changed_meanwhile, settings_of
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.documents import Document, FiltersDocument
-from isthmus.ledger.log import append_once
+from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
-from isthmus.ledger.records import Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
@@ -171,23 +171,39 @@ async def read_filters(link: Link, target: Client) -> Filters:
 
 
 async def write_filters(
-    link: Link, target: Client, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False, by: str = ""
+    link: Link,
+    target: Client,
+    filters: Filters,
+    ledger: LedgerSettings,
+    *,
+    known: Filters | None = None,
+    dry_run: bool = False,
+    by: str = "",
 ) -> Filters:
     """Have the link select what these say, and else what it selected; its controller follows within a second, without
-    a new lease. Filters that say nothing have it select again what the file says. `by` is who says so, the user of this
-    process unless it is given.
+    a new lease. Filters that say nothing have it select again what the file says. `known` is what an operator had said
+    of it when whoever says this looked, by default now; `by` is who says so, the user of this process unless given.
 
     :raises ConfigError: A pattern is broken.
+    :raises PlanRefused: Somebody changed them since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
     filters.check()
-    known = await read_filters(link, target)
+    known = await read_filters(link, target) if known is None else known
     is_reset = filters.is_as_written
     found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=by or operator())
-    if not dry_run and found != known:
+
+    async def change() -> LedgerChange:
+        held = await read_filters(link, target)
+        # Where this writer was fenced half-way it may meet what it wrote itself.
+        if held not in (known, found):
+            raise changed_meanwhile("filters", link.name, since_ms=held.since_ms, by=held.by)
         document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.said)
-        change = Deletion(document.key) if is_reset else document
-        await append_once(target, [change], replication_factor=ledger.replication_factor)
+        return Deletion(document.key) if is_reset else document
+
+    if not dry_run and found != known:
+        replication_factor = ledger.replication_factor
+        await write_by_one(target, link.name, change, role="filters", replication_factor=replication_factor)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
@@ -11,6 +12,7 @@ from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import Document, LeaseDocument, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.ledger.handover import has_ended
+from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
@@ -21,6 +23,8 @@ from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
+
+_MS_PER_S: Final = 1000
 
 
 async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange]:
@@ -43,23 +47,68 @@ async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange
 async def left_partitions(
     link: Link, target: Client, here: Mapping[PartitionKey, LogRange] | None
 ) -> tuple[LeftPartition, ...]:
-    """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them."""
+    """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them;
+    then with those of followed topics that the target does not have.
+
+    :raises ClusterError: The target does not answer.
+    """
     known = await recollect(link.name, target)
-    metadata = await target.metadata(None)
+    topics = (await target.metadata(None)).topics
+    named = [name for name in topics if link.topics.source_of(TargetTopic(name)) is not None]
+    keys = [(name, each.partition) for name in named for each in topics[name].partitions]
+    ranges = (await log_ranges(target, keys)).values
+    return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms())
+
+
+def left_of(
+    link: Link,
+    known: LinkMemory,
+    there: Mapping[PartitionKey, LogRange | None],
+    here: Mapping[PartitionKey, LogRange] | None,
+    at_ms: int,
+) -> tuple[LeftPartition, ...]:
+    """What is left of the partitions that are `there`, at the target, and of those the source is known to have. A
+    followed topic of which neither is known is in it as partition -1: all of it may be missing.
+    """
+    told = {} if here is not None else _told(link, known, at_ms)
     lanes: dict[LaneKey, SourceTopic] = {}
-    for name in metadata.topics:
+    for name, partition in there:
         topic = TargetTopic(name)
         source_topic = link.topics.source_of(topic)
         if source_topic is not None and topic in known.topics:
-            for each in metadata.topics[name].partitions:
-                lanes[LaneKey(topic, each.partition)] = source_topic
-    if here is not None:
-        for source_name, partition in here:
-            topic_there = link.topics.target_of(SourceTopic(source_name))
-            if topic_there is not None:
-                lanes.setdefault(LaneKey(topic_there, partition), SourceTopic(source_name))
-    ranges = (await log_ranges(target, [key for key in lanes if key.topic in metadata.topics])).values
-    return tuple(_left_partition(known, key, lanes[key], ranges.get(key), here) for key in sorted(lanes))
+            lanes[LaneKey(topic, partition)] = source_topic
+    for source_name, partition in told if here is None else here:
+        topic_there = link.topics.target_of(SourceTopic(source_name))
+        if topic_there is not None:
+            lanes.setdefault(LaneKey(topic_there, partition), SourceTopic(source_name))
+    if here is None:
+        heard = {key.topic for key in lanes}
+        for topic, document in known.topics.items():
+            if topic not in heard and link.topics.source_of(topic) is not None:
+                lanes[LaneKey(topic, -1)] = document.source_topic
+    return tuple(_left_partition(known, key, lanes[key], there.get(key), here, told, at_ms) for key in sorted(lanes))
+
+
+class _Told(NamedTuple):
+    """A source's log as somebody saw it so long ago; -1 for what its leader did not tell."""
+
+    start: int
+    end: int
+    age_s: float
+
+
+def _told(link: Link, known: LinkMemory, at_ms: int) -> dict[PartitionKey, _Told]:
+    """The logs of the source's partitions as the link's controller wrote them down last, each minute."""
+    sources = {each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument)}
+    found: dict[PartitionKey, _Told] = {}
+    for document in known.documents.values():
+        if isinstance(document, KnownNamesDocument) and document.names.cluster_id in sources:
+            age_s = max(at_ms - document.names.seen_ms, 0) / _MS_PER_S
+            for topic in document.names.topics:
+                if link.topics.matches(SourceTopic(topic.name)):
+                    for each in topic.logs:
+                        found[topic.name, each.partition] = _Told(each.start, each.end, age_s)
+    return found
 
 
 def _left_partition(
@@ -68,19 +117,22 @@ def _left_partition(
     source_topic: SourceTopic,
     there: LogRange | None,
     here: Mapping[PartitionKey, LogRange] | None,
+    told: Mapping[PartitionKey, _Told],
+    at_ms: int,
 ) -> LeftPartition:
     document = known.topics.get(key.topic)
     is_mapped = document is not None and document.is_mapped
     report = known.last_known.get(key)
-    source_end, age_s = -1, None
+    source_end, age_s, start = -1, None, 0
     log = None if here is None else here.get((source_topic, key.partition))
     if log is not None:
-        source_end, age_s = log.end, 0.0
-    elif report is not None:
-        source_end, age_s = report.source_end, known.source_age_s(key, now_ms())
+        source_end, age_s, start = log.end, 0.0, log.start
+    elif report is not None and report.source_end >= 0:
+        source_end, age_s = report.source_end, known.source_age_s(key, at_ms)
+    elif (seen := told.get((source_topic, key.partition))) is not None:
+        source_end, age_s, start = seen.end, seen.age_s, max(seen.start, 0)
     target_end = -1 if there is None else there.end
     copied = (-1 if report is None else report.position) if is_mapped else target_end
-    start = 0 if log is None else log.start
     missing = -1 if source_end < 0 else max(source_end - max(copied, start), 0)
     return LeftPartition(
         topic=key.topic,
@@ -116,7 +168,7 @@ def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     """Where the records of all partitions came from."""
     sources = (each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument))
     source_cluster = next(sources, "")
-    return [_provenance(found, each, source_cluster, known) for each in found.partitions]
+    return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
 
 
 def left_in_tier(topic: TopicDocument, documents: Mapping[str, Document]) -> tuple[LeftInTier, ...]:

@@ -10,11 +10,11 @@ from typing import Any
 from isthmus.config.live import check_settable, in_plain_values, with_settings
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, remembered
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import Document, SettingsDocument
-from isthmus.ledger.log import append_once
+from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
-from isthmus.ledger.records import Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
@@ -92,21 +92,23 @@ async def write_settings(
     settings: Mapping[str, Any],
     unset: Collection[str] = (),
     reset: bool = False,
+    known: LiveSettings | None = None,
     dry_run: bool = False,
     by: str = "",
 ) -> LiveSettings:
     """Have the link go by these settings, and for those to `unset` by the file again, with `reset` for all that was
-    set before; its controller follows within a second, without a new lease. `by` is who says so, the user of this
-    process unless it is given.
+    set before; its controller follows within a second, without a new lease. `known` is what an operator had set when
+    whoever sets this looked, by default now; `by` is who says so, the user of this process unless it is given.
 
     :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
+    :raises PlanRefused: Somebody changed them since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
     if twice := sorted(settings.keys() & set(unset)):
         raise ConfigError(f"{twice[0]} is both set and unset", hint="Give one of both.")
     for key in (*settings, *unset):
         check_settable(link.name, key)
-    known = await read_settings(link, target)
+    known = await read_settings(link, target) if known is None else known
     before = {} if reset else {key: value for key, value in known.said.items() if key not in unset}
     said = dict(sorted({**before, **settings}.items()))
     found = LiveSettings()
@@ -115,10 +117,26 @@ async def write_settings(
     elif said:
         found = LiveSettings(said=said, since_ms=now_ms(), by=by or operator())
     found.of(link)
-    if not dry_run and (found != known or reset):
+
+    async def change() -> LedgerChange:
+        held = await read_settings(link, target)
+        # Where this writer was fenced half-way it may meet what it wrote itself.
+        if held not in (known, found):
+            raise changed_meanwhile("settings", link.name, since_ms=held.since_ms, by=held.by)
         values = tuple((key, json.dumps(value)) for key, value in said.items())
         document = SettingsDocument(link=link.name, settings=values, since_ms=found.since_ms, by=found.by)
-        await append_once(
-            target, [document if said else Deletion(document.key)], replication_factor=ledger.replication_factor
-        )
+        return document if said else Deletion(document.key)
+
+    if not dry_run and (found != known or reset):
+        replication_factor = ledger.replication_factor
+        await write_by_one(target, link.name, change, role="settings", replication_factor=replication_factor)
     return found
+
+
+def changed_meanwhile(what: str, link: str, *, since_ms: int, by: str) -> PlanRefused:
+    """That somebody else was quicker; `since_ms` is -1 where that one took all back."""
+    news = f"{by or 'somebody'} changed them at {written_instant(since_ms)}" if since_ms >= 0 else "they were reset"
+    return PlanRefused(
+        f"the {what} of link {link} are not what they were when they were looked at: {news}",
+        hint=f"Look at them (isthmus {what} {link}) and ask again.",
+    )

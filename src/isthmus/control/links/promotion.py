@@ -162,7 +162,8 @@ class Promoter:
         return await self._let_go(found, link)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, whatever the source holds: it is not asked, and nothing is written there.
+        """Have the namespaces follow no more, whatever the source holds: nothing is written there, and of its topics it
+        is not asked. What is declared is read from its ledger too, where it answers within a few seconds.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
@@ -217,10 +218,8 @@ class Promoter:
         async with looked(self.configuration) as (_, declared):
             known = declared.links.get(self.name)
         if known is None:
-            raise ConfigError(
-                f"no link {self.name} is declared on the clusters that answered",
-                hint="isthmus link list shows those that are. A link of the file ends when it is taken out of there.",
-            )
+            hint = "A link of the file ends when it is taken out of there."
+            raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
         return declared, known
 
     async def _caught_up(self, link: Link) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from isthmus.control.links.declared import Declared
+from isthmus.errors import ConfigError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, attachment
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.problem import Problem
 from isthmus.model.registers import Author, changed
 from isthmus.model.selection import TopicSettings
 
@@ -44,3 +46,18 @@ def test_a_link_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
     assert declared.over(found).links == found.links
     told = [record.getMessage() for record in caplog.records]
     assert told == ["link orders of the file is run in place of the declared one of that name"]
+
+
+def test_whether_something_is_declared_is_for_its_clusters_to_tell() -> None:
+    """Who answers knows; those that do not are named, and where none does that is why."""
+    away = {"west": Problem("nobody listens", "Start it.", "ISTH-UNREACHABLE")}
+    found = Declared(ids=IDS, away=away).unknown("link", ["orders"], "clicks", "Look.")
+    assert isinstance(found, ConfigError)
+    assert found.message == "no link clicks is declared on the clusters that answered; west did not answer"
+    assert found.hint == "Declared are orders. Look."
+    none = Declared(away={**away, "east": Problem("no right", "Ask.", "ISTH-NOT-AUTHORIZED")})
+    silent = none.unknown("link", [], "clicks", "Look.")
+    assert isinstance(silent, Unreachable)
+    assert silent.message.endswith("cannot be told: none of west, east answers: nobody listens")
+    assert (silent.hint, silent.exit_code, silent.cluster) == ("Start it.", 10, "west")
+    assert isinstance(Declared(ids=IDS).unknown("tree", [], "t", ""), ConfigError)

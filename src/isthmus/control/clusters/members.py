@@ -1,0 +1,70 @@
+"""What is in the namespaces of a cluster, and what they are attached to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from isthmus.cluster.aborting import abort_transactions
+from isthmus.cluster.access import describe_rules
+from isthmus.cluster.groups import list_groups, listed
+from isthmus.control.clusters.namespace import Attachment, Members
+from isthmus.control.links.leaving import is_writing
+from isthmus.control.links.memory import remembered
+from isthmus.errors import ClusterError
+from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.rights import Resource
+from isthmus.model.transactions import OpenTransaction
+from isthmus.wire.client import Client
+
+
+async def aborted_in(client: Client, namespace: Namespace) -> tuple[OpenTransaction, ...]:
+    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them."""
+    topics = namespace.members(await _names(client, "topic"))
+    memory = await remembered(client)
+    is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
+    return await abort_transactions(client, topics, mirrored=not is_written)
+
+
+def attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namespace) -> Iterable[Attachment]:
+    """Where a namespace of a cluster is attached."""
+    for link in links:
+        for each in link.maps:
+            if link.source.cluster_id == cluster_id and each.source == namespace:
+                yield Attachment(link=link.name, leads=True, other=each.target, other_cluster=link.target.alias)
+            if link.target.cluster_id == cluster_id and each.target == namespace:
+                yield Attachment(link=link.name, leads=False, other=each.source, other_cluster=link.source.alias)
+
+
+async def members_of(client: Client, kinds: Iterable[NamespaceKind]) -> Members:
+    """The names that a cluster has, of these kinds."""
+    names: dict[NamespaceKind, tuple[str, ...]] = {}
+    problems: dict[NamespaceKind, Problem] = {}
+    for kind in sorted(kinds):
+        try:
+            names[kind] = await _names(client, kind)
+        except ClusterError as error:
+            problems[kind] = problem_of(error)
+    return Members(names=names, problems=problems)
+
+
+async def _names(client: Client, kind: NamespaceKind) -> tuple[str, ...]:
+    """The topics or groups a cluster has, or the principals that it has access rules for.
+
+    :raises ClusterError: They cannot be read.
+    """
+    match kind:
+        case "topic":
+            return tuple((await client.metadata(None)).topics)
+        case "group":
+            outcomes = await list_groups(client)
+            for error in outcomes.errors.values():
+                raise error
+            return tuple(listed(outcomes))
+        case "principal":
+            found = await asyncio.gather(
+                *(describe_rules(client, resource) for resource in (Resource.TOPIC, Resource.GROUP))
+            )
+            return tuple({rule.principal for rules in found for rule in rules})
