@@ -90,7 +90,7 @@ SEED ?= 1
 MINUTES ?= 4
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
-	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES)
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten
 
 REQUESTS ?= 10000
 

@@ -1,4 +1,6 @@
-"""What is measured: copies of several shapes, latency at a steady pace, and the price of idle partitions."""
+"""What is measured: copies of several shapes, latency at a steady pace, the price of idle partitions, and eight
+clusters in a tree.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from bench.pouring import Pour
 
 Far = Literal["", "source", "target"]
 COPYING: Final = ("isthmus", "isthmus-mapped", "mm2-tuned", "mm2-default", "ceiling")
-OWN: Final = ("isthmus-prefix", "isthmus-mm2", "isthmus-16-links", "isthmus-tree", "isthmus-tree-header")
+OWN: Final = (
+    "isthmus-prefix",
+    "isthmus-mm2",
+    "isthmus-16-links",
+    "isthmus-tree",
+    "isthmus-tree-header",
+    "isthmus-mesh",
+)
 """Isthmus in other ways, each in a case of its own that has plain Isthmus beside it."""
 LINKS: Final = 16
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
@@ -83,11 +92,28 @@ class IdleCase:
         return replace(self, partitions=100, settle_s=3, term_s=5, contenders=_quick(self.contenders))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeCase:
+    """At least `records` in all, the same share of them on each of eight clusters, come to all others."""
+
+    name: str
+    description: str
+    partitions: int = 2
+    records: int = 1_000_000
+    records_quick: int = 80_000
+    contenders: tuple[str, ...] = ("isthmus-tree", "isthmus-mesh")
+
+    def quick(self) -> TreeCase:
+        return replace(self, records=self.records_quick)
+
+
 def _quick(contenders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in contenders if name != _SLOW)
 
 
-Case = CopyCase | LatencyCase | IdleCase
+PairCase = CopyCase | LatencyCase | IdleCase
+"""Between two clusters."""
+Case = PairCase | TreeCase
 
 _JAVA: Final = CopyCase(
     name="java-none",
@@ -198,4 +224,8 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
     IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),
+    TreeCase(
+        name="tree-8",
+        description="8 clusters in one process with 2 slots: in a tree of 24 distributors, and 56 links that mirror",
+    ),
 )

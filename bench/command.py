@@ -20,7 +20,7 @@ _WARM_UPS: Final = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 0 when every copy was complete, 1 when one was not."""
+    """Measure and print; 0 when every copy was complete, 1 when one was not: all others are printed as well."""
     parser = _parser()
     given = parser.parse_args(arguments)
     chosen = [case for case in CASES if not given.case or case.name in given.case]
@@ -34,14 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         outcomes = measure(cases, repetitions, _note, warm_ups=1 if given.quick else _WARM_UPS)
     except (CopyFailed, IsthmusError) as error:
-        print(f"bench: {error}", file=sys.stderr)  # noqa: T201
+        _note(f"bench: {error}")
         return 1
     result = document(outcomes, shlex.join(["python", "bench", *(arguments or sys.argv[1:])]))
     if given.output == "json":
         print(as_json(result))  # noqa: T201
     else:
         print_table(result)
-    return 0
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    for outcome in failed:
+        _note(f"bench: {outcome.case.name}: {outcome.failure}")
+    return 1 if failed else 0
 
 
 def _only(wanted: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
+import isthmus
 from bench.mirrormaker import TUNED, properties
 from bench.pouring import Pour
 from isthmus.local.jvm import jvm_for
@@ -47,11 +48,24 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A process to start, and the topics its records arrive in."""
+    """A process to start, and the topics its records arrive in. `file` is its configuration if it is Isthmus."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
     target_topics: tuple[str, ...]
+    file: Path | None = None
+
+    def forget(self) -> None:
+        """Have the ledgers forget the links that were run, as if they had never been.
+
+        What has written a topic of a tree would stand in the way of whoever copies it next, the other way round.
+
+        :raises IsthmusError: A ledger cannot be written, or somebody runs the links yet.
+        """
+        if self.file is not None:
+            with isthmus.open(self.file) as fabric:
+                for link in fabric.configuration.links:
+                    fabric.forget_link(link.name, cluster=link.target.alias)
 
 
 class Contender(Protocol):
@@ -135,7 +149,7 @@ def _isthmus_run(copy: Copy, name: str, what: Mapping[str, object], target_topic
     file.write_text(json.dumps({"clusters": clusters, **what}))
     arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
-    return Command(arguments=arguments, environment=environment, target_topics=target_topics)
+    return Command(arguments=arguments, environment=environment, target_topics=target_topics, file=file)
 
 
 class Ceiling:

@@ -18,6 +18,8 @@ from isthmus.local.process import Process, ProcessGuard
 
 _POLL_S: Final = 0.02
 _STALL_S: Final = 90.0
+_BEGIN_S: Final = 600.0
+"""How long a contender may take until its first record: on a machine with much else to do Spark alone takes minutes."""
 _SETTLE_S: Final = 3.0
 _END_S: Final = 20.0
 _LOG_TAIL_CHARACTERS: Final = 4000
@@ -71,7 +73,7 @@ class CopyResult:
 
 @contextmanager
 def running(rig: Rig, contender: Contender, copy: Copy) -> Iterator[Running]:
-    """A contender while the block runs. Its topics are gone afterwards.
+    """A contender while the block runs. Its topics are gone afterwards, and what ledgers knew of its links.
 
     :raises CopyFailed: The block says so; what the contender printed is added.
     """
@@ -88,8 +90,9 @@ def running(rig: Rig, contender: Contender, copy: Copy) -> Iterator[Running]:
         yield Running(process, command.target_topics, began_s)
         process.send(signal.SIGTERM)
         process.wait_stopped(_END_S)
+        command.forget()
     except CopyFailed as error:
-        raise CopyFailed(f"{contender.name}: {error}\n{_tail(log)}") from None
+        raise CopyFailed(f"{contender.name}: {error}\n{tail(log)}") from None
     finally:
         guard.end()
         rig.target.drop([topic for topic in rig.target.topics() if topic not in before])
@@ -136,7 +139,7 @@ def _watch(rig: Rig, run: Running, copy: Copy) -> tuple[Sample, Sample]:
             # Processor time is counted twice only: going through a tree of processes takes some itself.
             first = first or Sample(now, records, cpu_s(run.pid))
             seen, moved_at = records, now
-        elif now - moved_at > _STALL_S:
+        elif now - moved_at > (_STALL_S if first else _BEGIN_S):
             raise CopyFailed(f"stood still at {seen} of {copy.records} records")
     last = Sample(moved_at, seen, cpu_s(run.pid))
     return first or last, last
@@ -156,5 +159,6 @@ def _result(first: Sample, last: Sample, began_s: float, worker_peak_mb: float) 
     )
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """The end of what a contender printed."""
     return log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:] if log.exists() else ""

@@ -26,6 +26,16 @@ FIGURES: Final = {
     "p50_ms": Figure("p50 ms", 2, False),
     "p99_ms": Figure("p99 ms", 2, False),
     "max_ms": Figure("max ms", 1, False),
+    "links": Figure("links", 0, False),
+    "all_copy_s": Figure("s until all links copy", 1, False),
+    "copies_per_s": Figure("copies/s", 0, True),
+    "python_mb": Figure("Python MiB", 0, False),
+    "jvm_mb": Figure("JVM MiB", 0, False),
+    "hops_mean": Figure("hops on average", 2, False),
+    "hops_max": Figure("hops at most", 0, False),
+    "far_copies": Figure("copies of a record into the other half", 2, False),
+    "written_ratio": Figure("MB written for each MB produced", 2, False),
+    "read_ratio": Figure("MB read for each MB produced", 2, False),
     "cpu_percent": Figure("CPU % of a core", 2, False),
 }
 

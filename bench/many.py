@@ -14,8 +14,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Final
@@ -24,7 +22,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.processes import cpu_s, tree
+from bench.processes import cpu_s, memory_mb
 from isthmus.cluster.offsets import log_ranges
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
@@ -130,25 +128,8 @@ async def ends_of(cluster: LocalCluster, topics: dict[str, int]) -> int:
 
 
 def _tell_memory(pid: int) -> None:
-    sizes: dict[str, float] = {}
-    for member in tree(pid):
-        kind = "JVM" if b"java" in _command(member)[:1][0] else "Python"
-        sizes[kind] = sizes.get(kind, 0.0) + _pss_mb(member)
-    for kind, size in sorted(sizes.items()):
+    for kind, size in memory_mb(pid).items():
         _say(f"of memory, {kind}", size, "MiB")
-
-
-def _command(pid: int) -> Sequence[bytes]:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return [b""]
-
-
-def _pss_mb(pid: int) -> float:
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) / 1024
-    return 0.0
 
 
 def _say(what: str, figure: float, unit: str) -> None:

@@ -33,8 +33,24 @@ def python_worker_peak_mb(pid: int) -> float:
     return max((_peak_kb(member) for member in tree(pid) if _is_python(member)), default=0) / 1024
 
 
+def memory_mb(pid: int) -> dict[str, float]:
+    """What the members of a tree have to themselves and their share of what they have in common (PSS), in MiB: the
+    `jvm` apart from `python`.
+    """
+    sizes = dict.fromkeys(("jvm", "python"), 0.0)
+    for member in tree(pid):
+        lines = _read(Path("/proc", str(member), "smaps_rollup")).splitlines()
+        size_kb = next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+        sizes["jvm" if _is(b"java", member) else "python"] += size_kb / 1024
+    return sizes
+
+
 def _is_python(pid: int) -> bool:
-    return b"python" in _read_bytes(Path("/proc", str(pid), "cmdline")).split(b"\0")[0]
+    return _is(b"python", pid)
+
+
+def _is(program: bytes, pid: int) -> bool:
+    return program in _read_bytes(Path("/proc", str(pid), "cmdline")).split(b"\0")[0]
 
 
 def _peak_kb(pid: int) -> int:

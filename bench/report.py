@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -20,6 +20,8 @@ from bench.session import Outcome
 from isthmus.local.cluster import KAFKA_VERSION
 
 OURS = "isthmus"
+_COLUMNS_MAX: Final = 6
+"""Where there are more figures, each has a row."""
 
 
 def document(outcomes: Sequence[Outcome], command: str) -> dict[str, Any]:
@@ -62,7 +64,8 @@ def _case(outcome: Outcome) -> dict[str, Any]:
     return {
         "case": outcome.case.name,
         "description": outcome.case.description,
-        "load_average": {"min": min(outcome.loads), "max": max(outcome.loads)},
+        "failure": outcome.failure,
+        "load_average": {"min": min(outcome.loads, default=0.0), "max": max(outcome.loads, default=0.0)},
         "medians": middle,
         "isthmus_is_better_by": ratios,
         "runs": {name: [dict(run) for run in runs] for name, runs in outcome.runs.items()},
@@ -79,18 +82,31 @@ def print_table(result: dict[str, Any]) -> None:
     for case in result["cases"]:
         load = case["load_average"]
         title = f"{case['case']}: {case['description']} (load {load['min']:.1f} to {load['max']:.1f})"
-        console.print(_table(title, case))
+        if case["medians"]:
+            console.print(_table(title, case))
 
 
 def _table(title: str, case: dict[str, Any]) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("contender", min_width=16, no_wrap=True)
     names = list(next(iter(case["medians"].values())))
+    cells = {
+        contender: [
+            _cell(name, figures[name], case["isthmus_is_better_by"].get(contender, {}).get(name)) for name in names
+        ]
+        for contender, figures in case["medians"].items()
+    }
+    if len(names) > _COLUMNS_MAX:
+        table.add_column("")
+        for contender in cells:
+            table.add_column(contender, justify="right")
+        for name, *row in zip(names, *cells.values(), strict=True):
+            table.add_row(FIGURES[name].title, *row)
+        return table
+    table.add_column("contender", min_width=16, no_wrap=True)
     for name in names:
         table.add_column(FIGURES[name].title, justify="right")
-    for contender, figures in case["medians"].items():
-        better = case["isthmus_is_better_by"].get(contender, {})
-        table.add_row(contender, *(_cell(name, figures[name], better.get(name)) for name in names))
+    for contender, row in cells.items():
+        table.add_row(contender, *row)
     return table
 
 

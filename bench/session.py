@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.cases import Case, CopyCase, IdleCase, LatencyCase
+from bench.cases import Case, CopyCase, IdleCase, LatencyCase, PairCase, TreeCase
 from bench.contenders import Ceiling, Contender, Isthmus, IsthmusTree, MirrorMaker
-from bench.copying import copy_once
+from bench.copying import CopyFailed, copy_once
+from bench.eight import Eight, kept_alike
 from bench.figures import Figures
 from bench.idle import idle_cost_of
 from bench.latency import latency_of
 from bench.pouring import Pour
 from bench.rig import Rig
-from isthmus.errors import InvariantError
+from isthmus.errors import InvariantError, IsthmusError
 from isthmus.model.cluster import Cluster
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import FetchSession, Want
@@ -55,11 +56,14 @@ _FETCH_BYTES: Final = 16 << 10
 
 @dataclass(slots=True)
 class Outcome:
-    """What came out of a case: the figures of every run by contender, and the load of the machine meanwhile."""
+    """What came out of a case: the figures of every run by contender, and the load of the machine meanwhile. A case
+    with a `failure` ended there.
+    """
 
     case: Case
     runs: dict[str, list[Figures]] = field(default_factory=dict)
     loads: list[float] = field(default_factory=list)
+    failure: str = ""
 
     def add(self, contender: str, figures: Figures) -> None:
         self.runs.setdefault(contender, []).append(figures)
@@ -67,13 +71,24 @@ class Outcome:
 
 
 def measure(cases: Sequence[Case], repetitions: int, note: Note, *, warm_ups: int) -> list[Outcome]:
-    """Measure everything, after some rounds of what is not counted; `note` hears of every run.
+    """Measure everything, after some rounds of what is not counted; `note` hears of every run. A case that fails stops
+    no other one.
 
-    :raises CopyFailed: A contender did not do its work.
+    :raises CopyFailed: Nothing could be copied even before the first case.
     """
-    with Rig.up() as rig, tempfile.TemporaryDirectory(prefix="isthmus-bench-") as folder:
-        _warm_up(rig, Path(folder), warm_ups, note)
-        return [_measure(rig, case, repetitions, Path(folder), note) for case in cases]
+    of_two = [case for case in cases if not isinstance(case, TreeCase)]
+    of_eight = [case for case in cases if isinstance(case, TreeCase)]
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="isthmus-bench-") as name:
+        folder = Path(name)
+        if of_two:
+            with Rig.up() as rig:
+                _warm_up(rig, folder, warm_ups, note)
+                outcomes += [_measure(rig, case, repetitions, folder, note) for case in of_two]
+        if of_eight:
+            with Eight.up() as eight:
+                outcomes += [_measure_tree(eight, case, repetitions, folder, note) for case in of_eight]
+    return outcomes
 
 
 def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
@@ -119,7 +134,7 @@ async def _fetch_often(filling: Pour) -> None:
             session.answered(await connection.call(request))
 
 
-def _measure(rig: Rig, case: Case, repetitions: int, folder: Path, note: Note) -> Outcome:
+def _measure(rig: Rig, case: PairCase, repetitions: int, folder: Path, note: Note) -> Outcome:
     outcome = Outcome(case)
     fillings = _fillings(rig, case)
     for filling in fillings:
@@ -127,18 +142,34 @@ def _measure(rig: Rig, case: Case, repetitions: int, folder: Path, note: Note) -
     if "isthmus-mm2" in case.contenders:
         for filling in fillings:
             rig.source.commit(GROUP, filling.topic, filling.partitions)
-    for repetition in range(repetitions):
-        # Everybody is once first, once last: what warms up or fills up on the way hits all alike.
-        turn = repetition % len(case.contenders)
-        for name in case.contenders[turn:] + case.contenders[:turn]:
-            note(f"{case.name}: {name} ({repetition + 1} of {repetitions})")
-            label = f"{case.name.replace('-', '')}{repetition}"
-            outcome.add(name, _run(rig, name, case, fillings, folder, label))
-    rig.source.drop([filling.topic for filling in fillings])
+    try:
+        _take_turns(outcome, repetitions, note, lambda name, label: _run(rig, name, case, fillings, folder, label))
+    finally:
+        rig.source.drop([filling.topic for filling in fillings])
     return outcome
 
 
-def _fillings(rig: Rig, case: Case) -> tuple[Pour, ...]:
+def _measure_tree(eight: Eight, case: TreeCase, repetitions: int, folder: Path, note: Note) -> Outcome:
+    outcome = Outcome(case)
+    _take_turns(outcome, repetitions, note, lambda name, label: kept_alike(eight, name, case, folder, label))
+    return outcome
+
+
+def _take_turns(outcome: Outcome, repetitions: int, note: Note, run: Callable[[str, str], Figures]) -> None:
+    """Have each contender `run` under its name and a label, so often, until one fails."""
+    case = outcome.case
+    try:
+        for repetition in range(repetitions):
+            # Everybody is once first, once last: what warms up or fills up on the way hits all alike.
+            turn = repetition % len(case.contenders)
+            for name in case.contenders[turn:] + case.contenders[:turn]:
+                note(f"{case.name}: {name} ({repetition + 1} of {repetitions})")
+                outcome.add(name, run(name, f"{case.name}{repetition}{name}".replace("-", "")))
+    except (CopyFailed, IsthmusError) as error:
+        outcome.failure = str(error)
+
+
+def _fillings(rig: Rig, case: PairCase) -> tuple[Pour, ...]:
     match case:
         case CopyCase():
             return case.fillings(rig.source.bootstrap_servers)
@@ -156,8 +187,7 @@ def _fillings(rig: Rig, case: Case) -> tuple[Pour, ...]:
             return ()
 
 
-def _run(rig: Rig, name: str, case: Case, fillings: tuple[Pour, ...], folder: Path, label: str) -> Figures:
-    label = f"{label}{name.replace('-', '')}"
+def _run(rig: Rig, name: str, case: PairCase, fillings: tuple[Pour, ...], folder: Path, label: str) -> Figures:
     if isinstance(case, LatencyCase):
         return latency_of(rig, CONTENDERS.get(name), case, folder, label)
     contender = CONTENDERS[name]

@@ -78,6 +78,8 @@ def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
     print_outcome(outcome)
     if not given.unrecorded:
         results.record(outcome)
+    if outcome.violations and given.shorten:
+        print_shortest(shrink(run.history, shown.note, tries=given.tries))
     if not outcome.violations and not given.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
@@ -124,7 +126,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")
     parser.add_argument("--shrink", type=Path, metavar="HISTORY", help="find the shortest schedule that still violates")
     parser.add_argument(
-        "--tries", type=int, default=_TRIES, help=f"how often --shrink tries without an action (default {_TRIES})"
+        "--shorten", action="store_true", help="find it at once, after each run in which something did not hold"
+    )
+    parser.add_argument(
+        "--tries", type=int, default=_TRIES, help=f"how often that is tried without an action (default {_TRIES})"
     )
     parser.add_argument("--folder", type=Path, help="where the folders of runs are made (default: the system's)")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run in which everything held, too")

@@ -16,7 +16,7 @@ from soak.judge.evidence import Lane, PartitionKey, Violation
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged, noted
-from soak.mirrors.isthmus import Isthmus, link_document
+from soak.mirrors.isthmus import LINK, Isthmus, link_document
 from soak.mirrors.mirror import Mirror, Supervisor
 from soak.mirrors.mirrormaker import MirrorMaker
 from soak.run import Note, Outcome, Run
@@ -229,6 +229,8 @@ def _quieten(stage: _Stage) -> None:
     if stage.status_spy is not None:
         with suppress(TimeoutError):
             scene.until(stage.status_spy.look, "the status is shown", term_s=_SHOWN_S)
+            # What a controller says of groups it says every few seconds; whether it is true, the judge finds out.
+            scene.until(lambda: _stand_in_step(stage), "groups are called IN_STEP", term_s=_CARRIED_S)
 
 
 def _says_so(stage: _Stage, wanted: Iterable[PartitionKey]) -> bool:
@@ -238,6 +240,12 @@ def _says_so(stage: _Stage, wanted: Iterable[PartitionKey]) -> bool:
     told = stage.status_spy.look()
     left = {(row["topic"], row["partition"]): row["lag"] for row in told["partitions"]} if told else {}
     return all(left.get(key) == 0 for key in wanted)
+
+
+def _stand_in_step(stage: _Stage) -> bool:
+    told = stage.status_spy.look() if stage.status_spy is not None else None
+    standings = {row["group"]: row["standing"] for row in told["groups"]} if told else {}
+    return all(standings.get(group) == "IN_STEP" for group in stage.load.groups)
 
 
 def _are_carried(stage: _Stage, stillness: Stillness) -> bool:
@@ -262,6 +270,7 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
         is_mapped=mirror.is_mapped,
         may_lack_aborted=scene.conditions.target_verifies or mirror.is_mapped,
         compacted=stage.load.compacted,
+        link=LINK,
     )
     for lane in lanes:
         rereads(stage.tee, lane, scene.history)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,8 @@ Happens = Callable[[Schedule], bool]
 
 
 def run_of(history: Path, folder: Path) -> tuple[Run, frozenset[str]]:
-    """The run a history is of, with only the actions that were done in it, and the invariants it violated.
+    """The run a history is of, with only the actions that were begun in it, and the invariants it violated. What failed
+    half-way is among them, for it may have broken something first; what could not be done at all is not.
 
     :raises ValueError: The history is of no run that was judged.
     """
@@ -30,12 +32,15 @@ def run_of(history: Path, folder: Path) -> tuple[Run, frozenset[str]]:
     verdict = next((event for event in events if event["kind"] == "verdict"), None)
     if begun is None or verdict is None:
         raise ValueError(f"{history} is not the history of a run that was judged")
-    done = {event["number"] for event in events if event["kind"] == "fault" and event["phase"] == "done"}
+    phases = {"begin": set[int](), "skipped": set[int]()}
+    for event in events:
+        if event["kind"] == "fault" and event["phase"] in phases:
+            phases[event["phase"]].add(event["number"])
     run = Run(
         seed=begun["seed"],
         minutes=begun["minutes"],
         contender=begun["contender"],
-        schedule=schedule_of(json.loads(begun["schedule"])).only(done),
+        schedule=schedule_of(json.loads(begun["schedule"])).only(phases["begin"] - phases["skipped"]),
         conditions=Conditions(**begun["conditions"]),
         folder=folder,
     )
@@ -87,6 +92,7 @@ def shrink(history: Path, note: Note, *, tries: int) -> Path:
             if wanted & {_invariant(str(violation)) for violation in found.violations}:
                 note(f"try {count}: still")
                 return True
+            shutil.rmtree(place, ignore_errors=True)
         note(f"try {count}: not any more")
         return False
 

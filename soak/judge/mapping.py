@@ -71,9 +71,12 @@ class Pairing:
     def source_end(self, target_end: int) -> int:
         """From which record of the source on nothing is at the target before `target_end`."""
         index = bisect_left(self._targets, target_end)
-        copied = self._reached[index - 1] if index else 0
-        index = bisect_left(self._wanted, copied)
-        return self._wanted[index] if index < len(self._wanted) else max(self._end, copied)
+        return self.wanted_from(self._reached[index - 1] if index else 0)
+
+    def wanted_from(self, offset: int) -> int:
+        """The first record of the source from there on that is to be at the target."""
+        index = bisect_left(self._wanted, offset)
+        return self._wanted[index] if index < len(self._wanted) else max(self._end, offset)
 
     def next_of_source(self, position: int) -> int:
         """The first copied record that a group at this position of the source has not read; the end for none."""

@@ -29,7 +29,7 @@ def i14_no_overshoot(case: Case) -> Iterator[Violation]:
             continue
         for place, told in _told(event["target"]).items():
             offset = _at_target(lanes, place, told)
-            if offset > furthest.get(place, 0) and place not in reported and place[0] not in _touched(case):
+            if offset > furthest.get(place, 0) and place not in reported and place[0] not in touched_groups(case):
                 reported.add(place)
                 message = (
                     f"{_named(place)} at {offset}, committed at most {furthest.get(place, 0)} (at {event['at']:.1f} s)"
@@ -54,7 +54,7 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
         f"{_named(place)} {offset} there, {there.get(place)} here"
         for place, offset in here.items()
         if place[1] in mirrored
-        and place[0] not in _touched(case)
+        and place[0] not in touched_groups(case)
         and not _is_same(lanes, place, offset, there.get(place))
     ]
     if differing:
@@ -89,7 +89,7 @@ def _skipped(case: Case) -> Iterator[Violation]:
     here, there = _told(final["source"]), _told(final["target"])
     for place, position in there.items():
         lane = lanes.get(place[1])
-        if lane is None or place not in here or place[0] in _touched(case):
+        if lane is None or place not in here or place[0] in touched_groups(case):
             continue
         ahead = {record.id for record in lane.source.records if record.id and record.offset >= here[place]}
         ahead &= {record.id for record in lane.target.records}
@@ -126,7 +126,19 @@ def _beyond(case: Case) -> Iterator[Violation]:
                 return
 
 
-def _touched(case: Case) -> set[str]:
+def settled_groups(case: Case, look: Event) -> dict[str, bool]:
+    """Whether each group stood in one look, in all partitions that are mirrored, where it stood at the source."""
+    lanes = case.by_partition
+    here, there = _told(look["source"]), _told(look["target"])
+    found: dict[str, bool] = {}
+    for place, offset in here.items():
+        if place[1] in lanes:
+            is_same = _is_same(lanes, place, offset, there.get(place))
+            found[place[0]] = found.get(place[0], True) and is_same
+    return found
+
+
+def touched_groups(case: Case) -> set[str]:
     """Groups that consumers used at the target, or that were deleted."""
     return {event["group"] for event in case.of("touched")}
 

@@ -34,10 +34,16 @@ def i8_torn_views(case: Case, timeline: Timeline) -> int:
     """How many committed transactions were once visible in part in a partition of the target.
 
     Nobody promises that this does not happen, so it is counted. Where another transaction begins within one, consumers
-    of the source see a part of it too, while the other one is open: those are left out.
+    of the source see a part of it too, while the other one is open: those are left out. Where offsets differ,
+    `timeline` tells the target's ends as the source's.
     """
-    transactions = case.of("txn")
-    begins = {((event["topic"], partition), first) for event in transactions for partition, first, _ in event["spans"]}
+    transactions, lanes = case.of("txn"), case.by_partition
+    begins = set[tuple[PartitionKey, int]]()
+    for event in transactions:
+        for partition, first, _ in event["spans"]:
+            key = (event["topic"], partition)
+            pairing = lanes[key].pairing if key in lanes else None
+            begins.add((key, first if pairing is None else pairing.wanted_from(first)))
     torn = 0
     for event in transactions:
         if event["ended"] != "committed":

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from soak.content import identity_of, is_sound
@@ -113,12 +122,47 @@ def _ends_of_all(ruler: Ruler, keys: list[PartitionKey]) -> dict[PartitionKey, E
     return found
 
 
+def topic_ids(servers: str, names: Names = AS_AT_SOURCE) -> dict[str, uuid.UUID]:
+    """The ids of the topics of a run, by their names at the source.
+
+    :raises KafkaException: The cluster does not answer.
+    """
+    called = sorted({names.called(topic) for topic, _ in Ruler(servers, names).partitions()})
+    if not called:
+        return {}
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    asked = client.describe_topics(TopicCollection(called), request_timeout=_ADMIN_S)
+    found: dict[str, uuid.UUID] = {}
+    for name, answer in asked.items():
+        told = answer.result(_ADMIN_S).topic_id
+        halves = (told.get_most_significant_bits(), told.get_least_significant_bits())
+        high, low = (half & ((1 << 64) - 1) for half in halves)
+        found[names.at_source(name)] = uuid.UUID(int=high << 64 | low)
+    return found
+
+
+def read_documents(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """The keys and values of the committed records in the first partition of a topic, in order.
+
+    :raises KafkaException: The cluster refused, or said nothing for a minute.
+    """
+    return [(message.key(), message.value()) for message in _messages(servers, [(topic, 0)], "read_committed")]
+
+
 def _read(
     servers: str, keys: list[PartitionKey], names: Names, isolation: Isolation, without: str
 ) -> dict[PartitionKey, list[Seen]]:
     found: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
-    if not keys:
-        return found
+    for message in _messages(servers, [(names.called(topic), number) for topic, number in keys], isolation):
+        key = (names.at_source(message.topic() or ""), message.partition() or 0)
+        found[key].append(seen(message, without=without))
+    return found
+
+
+def _messages(servers: str, partitions: list[PartitionKey], isolation: Isolation) -> Iterator[Message]:
+    """All records of partitions, from their beginnings to their ends. Topics go by the names they have here."""
+    if not partitions:
+        return
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -132,9 +176,9 @@ def _read(
             "log_level": 0,
         }
     )
-    unfinished, heard_at = set(keys), time.monotonic()
+    unfinished, heard_at = set(partitions), time.monotonic()
     try:
-        consumer.assign([TopicPartition(names.called(topic), number, 0) for topic, number in keys])
+        consumer.assign([TopicPartition(topic, number, 0) for topic, number in partitions])
         while unfinished:
             messages = consumer.consume(_AT_ONCE, timeout=_LOOK_S)
             if messages:
@@ -142,14 +186,12 @@ def _read(
             elif time.monotonic() - heard_at > _SILENT_S:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{sorted(unfinished)} fell silent"))
             for message in messages:
-                key = (names.at_source(message.topic() or ""), message.partition() or 0)
                 if _is_record(message):
-                    found[key].append(seen(message, without=without))
+                    yield message
                 else:
-                    unfinished.discard(key)
+                    unfinished.discard((message.topic() or "", message.partition() or 0))
     finally:
         consumer.close()
-    return found
 
 
 def _is_record(message: Message) -> bool:

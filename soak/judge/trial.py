@@ -9,20 +9,23 @@ from typing import Final
 from soak.content import record_id
 from soak.history import Event
 from soak.judge.causes import i16_gap_honesty, i17_incarnation
+from soak.judge.claims import i9_stored_map, i12_ledger_soundness
 from soak.judge.dump import Replica, i10_replicas_agree
 from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
+from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
-from soak.judge.reading import Ruler, read_logs
+from soak.judge.reading import Ruler, read_documents, read_logs, topic_ids
 from soak.judge.records import RECORD_INVARIANTS
 from soak.judge.states import i22_monitoring_truth
+from soak.judge.stored import LEDGER, StoredMap, TopicIds, stored_maps
 from soak.judge.timeline import Sufferings, Timeline
 from soak.naming import Names
 
 NOT_APPLIED: Final = {
     "I11": "what a mirror has read is not to be seen from outside; what it skips or reads twice breaks I1, I3 and I9",
-    "I12": "Isthmus claims no progress but the end of the target's log, which I1 and I9 hold it to",
+    "I12": "with the same offsets the only claim is the end of the target's log, which I1 and I9 hold it to",
     "I13": "writers carry one producer id and one epoch; two of them at once break I3, I4 or I9",
     "I19": "settings of topics are not what a soak breaks; that partitions are as many is part of I21",
     "I23": "there is no promotion yet that a fault could meet",
@@ -40,8 +43,10 @@ def collect(
     is_mapped: bool,
     may_lack_aborted: bool,
     compacted: frozenset[str],
+    link: str,
 ) -> tuple[Lane, ...]:
-    """Read both sides, whole. `is_mapped`: every record is claimed to be at the target once, in order.
+    """Read both sides, whole. `is_mapped`: every record is claimed to be at the target once, in order, and `link` keeps
+    a map of that in the target's ledger.
 
     :raises KafkaException: A cluster does not answer.
     """
@@ -49,6 +54,7 @@ def collect(
     target = read_logs(target_servers, Ruler(target_servers, target_names).partitions(), target_names)
     acked, gaps, sufferings = _acked(events), _gaps(events), Sufferings(events)
     issued = _issued(events)
+    stored = _stored(source_servers, target_servers, target_names, link) if is_mapped else {}
     return tuple(
         Lane(
             topic=key[0],
@@ -63,9 +69,16 @@ def collect(
             acked=acked[key],
             issued=frozenset(issued[key]),
             pairing=paired(source.get(key, NO_LOG), target.get(key, NO_LOG), acked[key]) if is_mapped else None,
+            stored=stored.get(key),
         )
         for key in sorted(source.keys() | target.keys())
     )
+
+
+def _stored(source: str, target: str, target_names: Names, link: str) -> dict[PartitionKey, StoredMap]:
+    here, there = topic_ids(source), topic_ids(target, target_names)
+    ids = {topic: TopicIds(here[topic], there[topic]) for topic in here.keys() & there.keys()}
+    return stored_maps(read_documents(target, LEDGER), link, target_names, ids)
 
 
 def judged(events: Iterable[Event], lanes: Sequence[Lane], replicas: Mapping[int, Replica]) -> tuple[Violation, ...]:
@@ -77,7 +90,7 @@ def judged(events: Iterable[Event], lanes: Sequence[Lane], replicas: Mapping[int
 def noted(events: Iterable[Event], lanes: Sequence[Lane]) -> tuple[str, ...]:
     """What is no violation and is to be known."""
     case = Case(events=tuple(events), lanes=tuple(lanes))
-    torn = i8_torn_views(case, Timeline(case.events)) if all(lane.keeps_offsets for lane in lanes) else 0
+    torn = i8_torn_views(case, Timeline(case.events, case.lanes)) if case.are_told else 0
     return (f"{torn} committed transactions were seen in part at the target (I8)",) if torn else ()
 
 
@@ -89,8 +102,10 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
         if not sufferings.may_stop(lane.topic):
             yield from _complete(lane)
     yield from i7_no_early_read(case, timeline, sufferings)
+    yield from i9_stored_map(case, sufferings)
     yield from i10_prefix_stability(case, timeline, sufferings)
     yield from i10_replicas_agree(replicas, case.lanes)
+    yield from i12_ledger_soundness(case, sufferings)
     yield from i14_no_overshoot(case)
     yield from i15_no_undershoot(case)
     yield from i16_gap_honesty(case, sufferings)
@@ -99,6 +114,7 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
     yield from i21_liveness(case, timeline, sufferings)
     yield from i21_no_bug(case)
     yield from i22_monitoring_truth(case, timeline, sufferings)
+    yield from i22_link_truth(case)
 
 
 def _complete(lane: Lane) -> Iterator[Violation]:

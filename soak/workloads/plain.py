@@ -26,6 +26,9 @@ PATIENT: Final = {
     "topic.metadata.refresh.interval.ms": 2_000,
     "reconnect.backoff.max.ms": 500,
     "log_level": 0,
+    # Without it the library has whoever polls or flushes raise what is no exception, a SystemError; the next call of a
+    # producer that is over reports it as it should.
+    "error_cb": lambda error: None,
 }
 
 

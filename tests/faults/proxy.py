@@ -41,6 +41,8 @@ class Proxy:
     def __init__(self, port: int, upstream_port: int, *, delay_s: float = 0.0) -> None:
         self.port = port
         self._delay_s = delay_s
+        self.asked_bytes = 0
+        self.answered_bytes = 0
         self.lost_bytes = 0
         self.resets = 0
         self._upstream_port = upstream_port
@@ -149,6 +151,10 @@ class Proxy:
             admitted = await self.admitted(link, chunk, is_answer=is_answer)
             writer.write(chunk[:admitted])
             await writer.drain()
+            if is_answer:
+                self.answered_bytes += admitted
+            else:
+                self.asked_bytes += admitted
             if admitted < len(chunk):
                 self.resets += 1
                 return

@@ -12,6 +12,7 @@ from soak.judge.causes import i16_gap_honesty, i17_incarnation
 from soak.judge.dump import batches, i10_replicas_agree
 from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
+from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
 from soak.judge.states import i22_monitoring_truth
@@ -183,6 +184,104 @@ def test_a_state_that_lasts_needs_its_cause(what: str, state: str, is_true: bool
     assert alarms == ([] if is_true else ["false alarm"] * len(alarms))
     assert bool(alarms) is not is_true
     assert "false alarm" in truth(*flow(30), suffered(what, at=20.0), status(10, state))
+
+
+@pytest.mark.parametrize("state", ["SOURCE_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED", "STARTING"])
+def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
+    """A minute after everything was whole again, of what is copied, it is a lie; sooner, in a bout or of a lag not."""
+    began = {"kind": "bout", "at": 70.0, "number": 2, "phase": "begin"}
+    lie = [f"{state} though all was whole and copied"]
+    assert truth(*flow(100), HEALED, status(90, state)) == lie * 2, "of the partition, and of its topic"
+    assert truth(*flow(100), HEALED, status(70, state)) == []
+    assert truth(*flow(100), HEALED, began, status(90, state)) == []
+    assert truth(*flow(100), status(90, state)) == [], "it is still beginning"
+    assert truth(*flow(100, copied_until=60), HEALED, status(90, state)) == []
+    assert truth(*flow(100), HEALED, status(90, state, state_age=30.0))[1:] == [], "as of then"
+    assert truth(*flow(100), HEALED, suffered("foreign write"), status(90, state)) == []
+    assert truth(*flow(100, load=4.0), HEALED, status(90, state)) == [], "a minute is two then"
+    started = {"kind": "mirror", "at": 50.0, "did": "started"}
+    assert truth(*flow(100), HEALED, started, status(90, state)) == [], "it began a while ago only"
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "HELD"])
+def test_what_nobody_did_is_never_shown(state: str) -> None:
+    """A soak has no operators."""
+    assert truth(*flow(30), status(10, state)) == ["nobody did that"] * 2
+
+
+def link(
+    at: float, state: str = "ACTIVE", controller: str = "ALIVE", problem: str | None = None, **groups: str
+) -> Event:
+    """What was shown of the link itself, and of its groups."""
+    told = [{"group": group, "standing": standing} for group, standing in groups.items()]
+    return {**status(at), "state": state, "controller": controller, "problem": problem, "groups": told}
+
+
+def link_truth(*events: Event) -> list[str]:
+    """What was not true of the link and its groups, without the moments."""
+    return [each.message.partition(" (told")[0].partition(":")[0] for each in i22_link_truth(case(*events))]
+
+
+MIRROR = {"kind": "mirror", "at": 0.0, "did": "started"}
+
+
+@pytest.mark.parametrize(
+    ("state", "controller", "problem", "expected"),
+    [
+        ("ACTIVE", "ALIVE", None, []),
+        ("UNAVAILABLE", "ALIVE", "no answer", ["not ACTIVE though all was whole"]),
+        ("UNAVAILABLE", "UNKNOWN", None, ["not ACTIVE though all was whole"]),
+        ("STOPPED", "SILENT", None, ["not ACTIVE though all was whole"]),
+        ("STOPPED", "NONE", None, ["not ACTIVE though all was whole"]),
+        ("PAUSED", "ALIVE", None, ["nobody did that"]),
+        ("FAILED", "NONE", "a bug", ["nobody did that"]),
+        ("STOPPED", "ALIVE", None, ["contradiction"]),
+        ("ACTIVE", "SILENT", None, ["contradiction"]),
+        ("ACTIVE", "ALIVE", "no answer", ["contradiction"]),
+        ("UNAVAILABLE", "ALIVE", None, ["contradiction"]),
+    ],
+)
+def test_a_link_is_what_it_is_called(state: str, controller: str, problem: str | None, expected: list[str]) -> None:
+    """When all is whole it is ACTIVE, with a controller and no problem; at any time its words agree."""
+    assert link_truth(MIRROR, HEALED, link(90, state, controller, problem)) == expected
+    early = [] if expected == ["not ACTIVE though all was whole"] else expected
+    assert link_truth(MIRROR, HEALED, link(70, state, controller, problem)) == early
+
+
+def test_a_controller_is_alive_only_while_one_runs() -> None:
+    """One that has ended or stands still is called so for some seconds more."""
+    gone = [MIRROR, {**MIRROR, "did": "ended", "at": 20.0}, {**MIRROR, "at": 60.0}]
+    assert link_truth(*gone, link(30)) == []
+    assert link_truth(*gone, link(50)) == ["ALIVE without a controller"]
+    assert link_truth(*gone, link(70)) == []
+    rival = {**MIRROR, "did": "rival started", "at": 25.0}
+    assert link_truth(*gone, rival, link(50)) == []
+    frozen = [
+        {"kind": "fault", "fault": "driver-frozen", "phase": p, "at": at} for p, at in (("done", 20.0), ("undo", 60.0))
+    ]
+    assert link_truth(MIRROR, *frozen, link(50)) == ["ALIVE without a controller"]
+    assert link_truth(MIRROR, *frozen, link(50, "STOPPED", "SILENT")) == []
+    assert link_truth(MIRROR, *frozen, link(70)) == []
+
+
+def test_a_standing_of_a_group_needs_its_cause() -> None:
+    """When all is whole nobody has touched a group; in the end it is in step, and is called so, or it is not."""
+    still, done = commit(1, 5), positions(80, 5, here=5)
+    assert link_truth(still, MIRROR, HEALED, done, link(90, g="IN_STEP", other="UNSUPPORTED")) == []
+    for standing in ("MOVED_AT_TARGET", "UNAVAILABLE", "ACTIVE_AT_TARGET", "GONE_AT_SOURCE"):
+        assert link_truth(still, MIRROR, HEALED, link(90, g=standing)) == [f"{standing} though all was whole"]
+        assert link_truth(still, MIRROR, HEALED, link(70, g=standing)) == []
+    untrue = ["DUE though it stands where it stands at the source"]
+    assert link_truth(still, MIRROR, HEALED, done, link(90, g="DUE")) == untrue
+    assert link_truth(still, MIRROR, HEALED, done, link(85, g="DUE"), link(90, g="IN_STEP")) == [], (
+        "it was not said yet"
+    )
+    assert link_truth(still, MIRROR, HEALED, positions(80, 4, here=5), link(90, g="IN_STEP")) == [
+        "IN_STEP though it does not stand where it stands at the source"
+    ]
+    touched = {"kind": "touched", "at": 0.0, "group": "g"}
+    assert link_truth(touched, still, MIRROR, HEALED, done, link(90, g="ACTIVE_AT_TARGET")) == []
+    assert link_truth(still, MIRROR, HEALED, done, commit(82, 9), link(90, g="DUE")) == [], "it was moved since"
 
 
 def commit(at: float, offset: int) -> Event:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
+from soak.conditions import Conditions
 from soak.faults import FAULTS
+from soak.history import History
+from soak.run import Run
 from soak.schedule import Schedule, drawn, schedule_of
-from soak.shrinking import shortest
+from soak.shrinking import run_of, shortest
 
 ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, 49, 50} - {27}
 """Row 27 is about checkpoints, of which Isthmus keeps none; 50 is the switch of a target in a tree."""
@@ -39,6 +43,22 @@ def test_faults_of_a_bout_do_not_get_into_each_others_way() -> None:
 def test_a_schedule_is_read_back() -> None:
     """What was written down is what is read."""
     assert schedule_of(json.loads(SCHEDULE.to_json())) == SCHEDULE
+
+
+def test_whatever_was_begun_is_tried_again(tmp_path: Path) -> None:
+    """Also a fault that broke something and then failed; not one that could not be done, nor one that never came."""
+    run = Run(seed=7, minutes=4, contender="isthmus", schedule=SCHEDULE, conditions=Conditions.of(7), folder=tmp_path)
+    ends = {0: "undone", 1: "failed", 2: "skipped"}
+    with History(run.history) as history:
+        history.tell("run", **run.as_dict())
+        for number, phase in ends.items():
+            history.tell("fault", phase="begin", number=number)
+            history.tell("fault", phase=phase, number=number)
+        history.tell("verdict", violations=["I1 no loss t-0: 3 records"], notes=[])
+    again, violated = run_of(run.history, tmp_path)
+    assert {action.number for action in again.schedule.actions} == {0, 1}
+    assert again.conditions == run.conditions
+    assert violated == {"I1"}
 
 
 @pytest.mark.parametrize("needed", [set(), {3}, {0, 9}, {2, 5, 11}])

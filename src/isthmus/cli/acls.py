@@ -16,7 +16,7 @@ from rich.text import Text
 
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, VerboseOption
+from isthmus.cli.options import ConfigOption, LinkOption, VerboseOption, chosen_link
 from isthmus.cli.output import console, print_line, printable
 from isthmus.errors import ConfigError
 from isthmus.model.access import RulePattern
@@ -68,7 +68,8 @@ def group() -> None:
 
 @app.command()
 def generate(
-    link: Annotated[str, typer.Option("--link", help="The link.")],
+    name: Annotated[str | None, typer.Argument(metavar="LINK", help="The link.", show_default=False)] = None,
+    link: LinkOption = None,
     side: Annotated[Side | None, typer.Option("--side", help="Only this end of the link.")] = None,
     source_principal: Annotated[
         str | None, typer.Option("--source-principal", help="Who Isthmus is at the source, such as User:isthmus.")
@@ -91,6 +92,9 @@ def generate(
     The principals are those of the logins in the configuration; give them where certificates or tokens name them. What
     rules cannot say as exactly as the configuration goes to stderr.
     """
+    link = chosen_link(name, link)
+    if link is None:
+        raise ConfigError("no link is named", hint="Say which: isthmus acls generate LINK.")
     chosen = linked(path, link).link(link)
     sides: list[GrantedSide] = []
     for one in Side if side is None else (side,):

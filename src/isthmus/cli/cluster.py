@@ -24,7 +24,7 @@ from isthmus.model.description import ClusterReport
 from isthmus.model.elapsed import ago
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
-from isthmus.model.known import KnownNames, LastKnown
+from isthmus.model.lastknown import KnownNames, LastKnown
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction

@@ -22,7 +22,7 @@ _Patterns = list[str] | None
 
 @app.command()
 def filters(
-    link: Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")],
+    link: Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")],
     include: Annotated[_Patterns, typer.Option("--include", help="A topic, prefix* or /regex/ to mirror.")] = None,
     exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
     groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,

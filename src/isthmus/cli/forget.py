@@ -23,7 +23,7 @@ def forget(
     link: Annotated[str, typer.Argument(metavar="LINK", help="The link.")],
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Topics it mirrors no more; without any, all of these."),
+        typer.Argument(metavar="TOPIC", help="Topics it mirrors no more; without any, all of these."),
     ] = None,
     at: Annotated[
         str | None,

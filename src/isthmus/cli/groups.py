@@ -12,7 +12,14 @@ from isthmus.cli import copies
 from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.answers import GroupDrill, GroupPlan, GroupsPlan
 from isthmus.control.fabric import Fabric
@@ -80,7 +87,7 @@ _DRILL_COLUMNS: Final = (
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name at the source.")]
-LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link.")]
+_OneLinkOption = Annotated[str | None, typer.Option("--link", help="Only this link.")]
 
 
 @app.callback()
@@ -90,6 +97,7 @@ def group() -> None:
 
 @app.command(name="list")
 def list_groups(
+    name: LinkArgument = None,
     path: ConfigOption = None,
     link: LinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -99,6 +107,7 @@ def list_groups(
 
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
+    link = chosen_link(name, link)
     found = Fabric(linked(path, link)).groups.plan(link=link)
     show_groups(found, output)
     _end(found)
@@ -108,7 +117,7 @@ def list_groups(
 def describe(
     name: GroupArgument,
     path: ConfigOption = None,
-    link: LinkOption = None,
+    link: _OneLinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
@@ -134,7 +143,7 @@ def describe(
 def translate(
     name: GroupArgument,
     path: ConfigOption = None,
-    link: LinkOption = None,
+    link: _OneLinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
@@ -149,9 +158,10 @@ def translate(
 
 @app.command()
 def sync(
+    name: LinkArgument = None,
     path: ConfigOption = None,
     link: LinkOption = None,
-    name: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
+    one: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -160,8 +170,9 @@ def sync(
 
     Exits with 1 if a group could not be carried for another reason than its own members or position at the target.
     """
+    link = chosen_link(name, link)
     groups = Fabric(linked(path, link)).groups
-    found = groups.plan(link=link, group=name) if dry_run else groups.sync(link=link, group=name)
+    found = groups.plan(link=link, group=one) if dry_run else groups.sync(link=link, group=one)
     show_groups(found, output)
     _end(found)
 
@@ -170,7 +181,7 @@ def sync(
 def drill(
     name: GroupArgument,
     path: ConfigOption = None,
-    link: LinkOption = None,
+    link: _OneLinkOption = None,
     records: Annotated[int, typer.Option("--records", min=1, help="Records to compare in each partition.")] = 1000,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

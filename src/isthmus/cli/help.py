@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 @app.command(name="help")
 def explain(
     ctx: typer.Context,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"One of: {_TOPICS}.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help=f"One of: {_TOPICS}.")] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show what exit codes and error codes mean, and what to do about them; or the help of a command."""

@@ -13,7 +13,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
 from isthmus.cli.saying import notes_of, show_said, text_of
@@ -34,7 +34,7 @@ app.command()(promoting.reverse)
 app.command()(recovering.recover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
-_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")]
 _Maps = Annotated[
     list[str] | None,
     typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
@@ -43,7 +43,6 @@ _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file, such as limits.bytes_per_s=50MiB."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
@@ -62,9 +61,7 @@ def group() -> None:
 
 @app.command()
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[LINK]", help="The link; with -f, in place of its name.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="LINK", help="The link; with -f, in place of its name.")] = None,
     source: Annotated[str | None, typer.Option("--source", help="The alias of the cluster to read from.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="The alias of the cluster to write to.")] = None,
     file: Annotated[
@@ -80,7 +77,7 @@ def create(
     no_validate: Annotated[
         bool, typer.Option("--no-validate", help="Declare it though the clusters may not be ready for it.")
     ] = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -152,7 +149,7 @@ def update(
         bool,
         typer.Option("--accept-semantics", help="Go by what both clusters can keep now, though one was downgraded."),
     ] = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -179,7 +176,7 @@ def attach(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -199,7 +196,7 @@ def reattach(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -214,7 +211,7 @@ def reattach(
 def delete(
     name: _Names,
     yes: YesOption = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

@@ -13,7 +13,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import aborted
 from isthmus.control.answers import NamespaceReport
@@ -38,7 +38,6 @@ _Prefix = Annotated[
 ]
 _Kind = Annotated[KindOption, typer.Option("--kind", help="What it holds the names of.")]
 _Exact = Annotated[bool, typer.Option("--exact", help="Only the one name, not what begins with it.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
 
 _NAMED_MAX: Final = 10
 _COLUMNS: Final = (
@@ -64,7 +63,7 @@ def create(
     reserved: Annotated[bool, typer.Option("--reserved", help="Nobody but a link shall write to it.")] = False,
     exact: _Exact = False,
     async_only: Annotated[bool, typer.Option("--async-only", help="Keep it out of synchronous links.")] = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -126,7 +125,7 @@ def update(
         bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
     ] = False,
     yes: YesOption = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -157,7 +156,7 @@ def delete(
     kind: _Kind = KindOption.TOPIC,
     exact: _Exact = False,
     yes: YesOption = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

@@ -9,6 +9,7 @@ import typer
 
 from isthmus.cli.logs import be_verbose
 from isthmus.cli.output import OutputFormat
+from isthmus.errors import ConfigError
 
 _verbosity = 0
 
@@ -26,6 +27,18 @@ def _be_verbose(given: int) -> int:
     return given
 
 
+def chosen_link(argument: str | None, option: str | None) -> str | None:
+    """The one link a command is about, which is named as LINK or by --link; `None` for all.
+
+    :raises ConfigError: Both are given, and they differ.
+    """
+    if argument is not None and option is not None and argument != option:
+        raise ConfigError(f"two links are named: {argument}, and --link {option}", hint="Name one, or none for all.")
+    return option if argument is None else argument
+
+
+LinkArgument = Annotated[str | None, typer.Argument(metavar="LINK", help="Only this link; all of them without it.")]
+LinkOption = Annotated[str | None, typer.Option("--link", help="The same as LINK.")]
 OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 ConfigOption = Annotated[
     Path | None,
@@ -47,3 +60,4 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
+DeclaringDryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]

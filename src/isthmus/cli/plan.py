@@ -12,7 +12,14 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.answers import LinkPlan, Plan, TopicPlan
 from isthmus.control.fabric import Fabric
@@ -44,8 +51,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def plan(
+    name: LinkArgument = None,
     path: ConfigOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    link: LinkOption = None,
     detailed_exitcode: Annotated[
         bool,
         typer.Option(
@@ -62,6 +70,7 @@ def plan(
 
     Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied.
     """
+    link = chosen_link(name, link)
     found = Fabric(linked(path, link)).plan(link=link)
     show_plan(found, output)
     if found.exit_code:

@@ -25,7 +25,7 @@ from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
-_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The declared link, or several.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The declared link, or several.")]
 _Maps = Annotated[
     list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
 ]

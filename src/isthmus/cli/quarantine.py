@@ -45,7 +45,7 @@ def group() -> None:
 @app.command("list")
 def list_quarantine(
     link: _Link,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic of it.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,

@@ -17,7 +17,14 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import file_of, linked
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.metrics import MetricsAnyInterfaceOption, MetricsOption, MetricsPartitionsOption, told_metrics
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.cli.rows import progress_names
@@ -51,8 +58,9 @@ class UntilOption(enum.StrEnum):
 
 @app.command()
 def run(
+    name: LinkArgument = None,
     path: ConfigOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    link: LinkOption = None,
     clusters: Annotated[
         list[str] | None,
         typer.Option("--clusters", metavar="CLUSTER", help="Only links into this cluster; may be given several times."),
@@ -101,6 +109,7 @@ def run(
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
     """
+    link = chosen_link(name, link)
     fabric = Fabric(linked(path, link))
     if dry_run:
         found = fabric.plan(link=link, clusters=clusters or ())

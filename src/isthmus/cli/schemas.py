@@ -18,7 +18,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.answers import OnRegistryChange, SchemasPlan
 from isthmus.control.fabric import Fabric, Schemas
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.problem import Problem
 from isthmus.model.schemas import RegistryContents
@@ -67,7 +67,7 @@ def group() -> None:
 def list_schemas(
     alias: Annotated[
         str | None,
-        typer.Argument(metavar="[CLUSTER]", help="Whose registry; that of the primary cluster without it."),
+        typer.Argument(metavar="CLUSTER", help="Whose registry; that of the primary cluster without it."),
     ] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -94,7 +94,7 @@ def list_schemas(
 @app.command()
 def diff(
     aliases: Annotated[
-        list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Only the registries of these clusters.")
+        list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -117,7 +117,7 @@ def diff(
 @app.command()
 def sync(
     aliases: Annotated[
-        list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Only the registries of these clusters.")
+        list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     delete_gone: Annotated[
         bool, typer.Option("--delete-gone", help="Delete for good what the primary does not have, whatever it is.")
@@ -152,16 +152,42 @@ def sync(
 
 @app.command()
 def primary(
+    alias: Annotated[
+        str | None, typer.Argument(metavar="[CLUSTER]", help="Whose registry becomes the primary one.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not ask the present primary: it is gone. What only it has stays there.")
+    ] = False,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show which registry is the primary one, what the others get from it, and who may write to them."""
+    """Show which registry is the primary one, what the others get from it, and who may write to them; or make another
+    one the primary.
+
+    That one has to hold what the present primary holds. Where registries have modes, people can write to it and no more
+    to the former one. Then write schemas.primary into the file: until then a run distributes nothing new.
+    """
     schemas = Fabric(configured(path)).schemas
-    routes = schemas.routes()
-    rows: list[Row] = [_registry_row("primary", routes[0].primary, schemas)]
-    rows += [_registry_row("other", route.target, schemas) for route in routes]
-    render(rows, output, columns=_REGISTRY_COLUMNS, names=[str(row["registry"]) for row in rows])
+    if alias is None:
+        if force or dry_run:
+            raise ConfigError("nothing becomes the primary registry", hint="Name its cluster.")
+        routes = schemas.routes()
+        rows: list[Row] = [_registry_row("primary", routes[0].primary, schemas)]
+        rows += [_registry_row("other", route.target, schemas) for route in routes]
+        render(rows, output, columns=_REGISTRY_COLUMNS, names=[str(row["registry"]) for row in rows])
+        return
+    former = schemas.registry().alias
+    if force and not (yes or dry_run):
+        confirm(alias, f"make its registry the primary one without asking that of {former}")
+    plans = schemas.move_primary(alias, force=force, dry_run=dry_run)
+    _show(plans, output)
+    told = f"the registry of {alias} {'would be' if dry_run else 'is'} the primary one"
+    without = "" if any(plan.changes for plan in plans) else "; no mode says who may write to it"
+    write = "" if former == alias else f". Write schemas.primary: {alias} into the file"
+    console.print(Text(printable(f"{told}{without}{write}"), style="green"))
 
 
 @contextmanager

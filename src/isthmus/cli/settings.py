@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def settings(
-    link: Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")],
+    link: Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")],
     given: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file: limits.bytes_per_s=50MiB."),
@@ -41,8 +41,6 @@ def settings(
     values = dict(assigned(text, "limits.bytes_per_s='50 MiB'") for text in given or ())
     if reset and (values or unset):
         raise ConfigError("--reset takes back all that was set before", hint="Set anew in a second call.")
-    if twice := sorted(values.keys() & set(unset or ())):
-        raise ConfigError(f"{twice[0]} is both set and unset", hint="Give one of both.")
 
     def work(name: str) -> dict[str, Any]:
         fabric = Fabric(linked(path, name))

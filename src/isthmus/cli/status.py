@@ -16,7 +16,14 @@ from rich.text import Text
 
 from isthmus.cli.config import linked
 from isthmus.cli.grid import Grid
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.rows import progress_names, status_columns, status_rows
 from isthmus.cli.view import Sorting, View
@@ -36,8 +43,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def status(
+    name: LinkArgument = None,
     path: ConfigOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    link: LinkOption = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic, prefix* or /regex/; may be repeated.")
     ] = None,
@@ -60,6 +68,7 @@ def status(
     --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
     down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
     """
+    link = chosen_link(name, link)
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
     is_lines = watch and _is_lines(output)

@@ -54,9 +54,8 @@ def _option_kind(parameter: Any) -> str:
 
 
 def _by_metavar(parameter: Any) -> str | None:
-    """The kind of value by how the help writes it; brackets and dots say how many there may be."""
-    written = parameter.metavar or parameter.name.upper()
-    return _BY_METAVAR.get(written, _BY_METAVAR.get(written.removesuffix("...").strip("[]")))
+    """The kind of value by how the help writes it."""
+    return _BY_METAVAR.get(parameter.metavar or parameter.name.upper())
 
 
 def _choices(parameter: Any) -> str:

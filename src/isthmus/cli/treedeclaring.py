@@ -12,7 +12,7 @@ import yaml
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.saying import notes_of, show_said, text_of
 from isthmus.config.declared import assigned
@@ -27,7 +27,6 @@ _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A key of trees[] in the file, such as topics='[\"flights.*\"]'."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
 _COLUMNS: Final = (
     Column("tree", Cells.NAME),
     Column("clusters", Cells.PROSE),
@@ -37,9 +36,7 @@ _COLUMNS: Final = (
 
 
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[TREE]", help="The tree; with -f, in place of its name.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TREE", help="The tree; with -f, in place of its name.")] = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +50,7 @@ def create(
     no_validate: Annotated[
         bool, typer.Option("--no-validate", help="Declare it though clusters may not be ready for it.")
     ] = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -110,7 +107,7 @@ def update(
     name: _Name,
     settings: _Settings = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -129,7 +126,7 @@ def update(
 def delete(
     name: _Name,
     yes: YesOption = False,
-    dry_run: _DryRun = False,
+    dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

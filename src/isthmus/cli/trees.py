@@ -70,7 +70,7 @@ def group() -> None:
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TREE", help="The tree; all of them without it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing of the tree to this file.")] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Ask clusters what each distributor has copied, and show the tree of now.")
@@ -105,7 +105,7 @@ def show(
 
 @app.command()
 def plan(
-    name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TREE", help="The tree; all of them without it.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -134,7 +134,7 @@ def plan(
 
 @app.command()
 def targets(
-    name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TREE", help="The tree; all of them without it.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

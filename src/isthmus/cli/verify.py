@@ -12,7 +12,14 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
@@ -49,8 +56,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def verify(
+    name: LinkArgument = None,
     path: ConfigOption = None,
-    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    link: LinkOption = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic of those mirrored; may be repeated.")
     ] = None,
@@ -69,6 +77,7 @@ def verify(
 
     Exits with 4 when they differ.
     """
+    link = chosen_link(name, link)
     now_ms = time.time_ns() // 1_000_000
     since_ms = None if since is None else parse_instant(since, now_ms=now_ms)
     until_ms = None if until is None else parse_instant(until, now_ms=now_ms)

@@ -84,7 +84,7 @@ def check_tree_keys(keys: Collection[str]) -> None:
     :raises ConfigError: One of them it may not.
     """
     for key in keys:
-        if key in _FIXED:
+        if key.split(".")[0] in _FIXED:
             hint = "isthmus tree add, remove and move change the clusters of a tree that runs."
             raise ConfigError(f"{key} of a declared tree cannot be set", hint=hint)
 

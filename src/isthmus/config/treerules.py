@@ -28,6 +28,7 @@ NO_CHOICES: Final[Mapping[str, TargetChoice]] = MappingProxyType({})
 def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -> Iterator[Mistake]:
     """What is wrong with each tree by itself, and with two of one name. `aliases` of clusters may not be known."""
     seen: dict[str, int] = {}
+    owners: dict[str, str] = {}
     for position, section in enumerate(trees):
         path: Path = ("trees", position)
         if section.name in seen:
@@ -42,6 +43,16 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -
         except ConfigError as error:
             yield Mistake((*path, "clusters"), error.message, error.hint)
             continue
+        # Names may hold dots, so that two trees with other names can have distributors of one name.
+        taken = next(
+            (each.name for each in tree.distributors if owners.setdefault(each.name, tree.name) != tree.name), ""
+        )
+        if taken:
+            yield Mistake(
+                (*path, "name"),
+                f"gives the name {taken} to a distributor, as tree {owners[taken]} does",
+                "Give the tree another name.",
+            )
         for alias in tree.clusters:
             if aliases is not None and alias not in aliases:
                 yield Mistake(

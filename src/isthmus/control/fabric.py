@@ -131,6 +131,7 @@ class Schemas(Shell[AsyncSchemas]):
     contents = blocking(AsyncSchemas.contents)
     plan = blocking(AsyncSchemas.plan)
     sync = blocking(AsyncSchemas.sync)
+    move_primary = blocking(AsyncSchemas.move_primary)
 
 
 class DistributionTrees(Shell[Trees]):

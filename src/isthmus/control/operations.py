@@ -134,11 +134,13 @@ class AsyncLinkOperations:
     ) -> LiveSettings:
         """Have the link go by other limits, or another `mm2`, whether it runs or not. See `write_settings`.
 
+        What was set before it was declared can be taken back, and nothing else be set.
+
         :raises ConfigError: There is no such link, it is declared, a key cannot be set or a value is not possible.
         :raises ClusterError: The ledger at the target cannot be read or written.
         """
         chosen = self.configuration.link(self.name)
-        if self.name in (self.configuration.declared or ()):
+        if settings and self.name in (self.configuration.declared or ()):
             raise ConfigError(
                 f"link {self.name} is declared, not written in the file",
                 hint=f"isthmus link update {self.name} --set KEY=VALUE changes its settings.",

@@ -63,7 +63,7 @@ def draft_of(
         todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."
         gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
     if any("security" in cluster.section for cluster in clusters.values()):
-        todo = "isthmus acls generate --link LINK prints what a link needs, isthmus doctor says which are missing."
+        todo = "isthmus acls generate LINK prints what a link needs, isthmus doctor says which are missing."
         gathering.tell(Impact.CHANGED, "access rules", _OTHER_RIGHTS, todo)
     order = list(Impact)
     return Draft(

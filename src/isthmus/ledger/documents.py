@@ -57,7 +57,9 @@ from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
-from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.loops import LoopDocument as LoopDocument
+from isthmus.ledger.loops import VerificationDocument as VerificationDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
@@ -66,8 +68,6 @@ from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocume
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.ledger.standing import LoopDocument as LoopDocument
-from isthmus.ledger.standing import VerificationDocument as VerificationDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor

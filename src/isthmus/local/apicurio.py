@@ -19,7 +19,7 @@ from isthmus.local.process import ProcessGuard, start_failure
 
 _RUNNER: Final = "apicurio-registry-app-3.0.9-runner.jar"
 _HEAP_MB: Final = 256
-_READY_TERM_S: Final = 90.0
+_READY_TERM_S: Final = 180.0
 _ASK_TERM_S: Final = 2.0
 
 

@@ -29,7 +29,7 @@ Version = Literal["2.8.2", "3.9.1"]
 _LOCKS: Final[dict[Version, LockName]] = {"2.8.2": "zk-2.8.2", "3.9.1": "zk-3.9.1"}
 _HEAP_MB: Final = 256
 _LOGINS: Final = "jaas.conf"
-_READY_TERM_S: Final = 90.0
+_READY_TERM_S: Final = 180.0
 _END_TERM_S: Final = 10.0
 
 

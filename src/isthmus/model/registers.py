@@ -104,6 +104,11 @@ def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Regi
     return tuple(new)
 
 
+def as_registers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said where settings change, by the names of their registers."""
+    return {f"{SETTINGS}{key}": value for key, value in settings.items()}
+
+
 def overruled(known: Registers, holding: Registers) -> tuple[tuple[Register, Register], ...]:
     """Where something that was said apart from each other differed: what was said here, and what holds instead."""
     by_name = {register.name: register for register in holding}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from isthmus.errors import ConfigError
 from isthmus.model.registers import Declarable
 from isthmus.model.tree import TreeNode, node_of
 
@@ -22,8 +23,14 @@ class TreeDeclaration(Declarable):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says of which clusters the tree is."""
-        return bool(self.value(CLUSTERS) and self.value(MEMBERS))
+        """Whether it says of which clusters the tree is, so that it is understood here: others may write to ledgers."""
+        members = self.value(MEMBERS)
+        if not isinstance(members, Mapping) or not all(isinstance(each, str) for each in members.values()):
+            return False
+        try:
+            return bool(self.root.leaves())
+        except ConfigError:
+            return False
 
     @property
     def root(self) -> TreeNode:
@@ -37,12 +44,17 @@ class TreeDeclaration(Declarable):
 
     @property
     def section(self) -> dict[str, Any]:
-        """What was declared, in the form of the file's `trees[]`."""
-        found: dict[str, Any] = {"name": self.name, "clusters": self.value(CLUSTERS)}
+        """What was declared, in the form of the file's `trees[]`. What is no key there is left as it is."""
+        found: dict[str, Any] = {}
         for key, value in sorted(self.settings.items()):
-            above, _, last = key.rpartition(".")
-            (found.setdefault(above, {}) if above else found)[last] = value
-        return found
+            above, dot, last = key.rpartition(".")
+            part = found.setdefault(above, {}) if dot else found
+            if isinstance(part, dict):
+                part[last] = value
+            else:
+                found[key] = value
+        fixed = {"name": self.name, "clusters": self.value(CLUSTERS)}
+        return {**fixed, **found, **fixed}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names: what a file of `isthmus tree create` may say, and that it is deleted."""

@@ -103,8 +103,20 @@ def plan_schemas(pair: RegistryPair, *, delete_gone: bool = False) -> tuple[Sche
     # Sorting is stable: within a verb references stay before referrers, and behind them where things are deleted.
     changes = sorted([*found, *_compatibility(pair, wanted)], key=lambda change: order_of_verbs.index(change.verb))
     if wanted and pair.there.mode not in (None, IMPORT):
-        changes.insert(0, SchemaChange(verb=SchemaVerb.MODE, before=pair.there.mode, after=IMPORT))
+        changes.insert(0, _mode(pair))
     return tuple(changes)
+
+
+def _mode(pair: RegistryPair) -> SchemaChange:
+    """The other registry takes only what comes with ids from now on; unless it has become the primary meanwhile."""
+    change = SchemaChange(verb=SchemaVerb.MODE, before=pair.there.mode, after=IMPORT)
+    if pair.held.mode != IMPORT:
+        return change
+    moved = Problem(
+        f"people write to {pair.target} and no more to {pair.primary}: the primary was moved",
+        f"Write schemas.primary: {pair.target}; or take it back: isthmus schemas primary {pair.primary}.",
+    )
+    return replace(change, problem=moved)
 
 
 def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersion]], list[SchemaChange]]:

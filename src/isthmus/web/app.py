@@ -23,13 +23,13 @@ from isthmus.web.hardening import Hardened
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
 from isthmus.web.operations import Operations
-from isthmus.web.planting import planting_routes
 from isthmus.web.problems import MEDIA_TYPE, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
 from isthmus.web.telling import telling_routes
 from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
+from isthmus.web.treedeclaring import tree_declaring_routes
 from isthmus.web.watching import Watch
 
 _bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
@@ -87,7 +87,7 @@ def create_app(
         changing_routes,
         tending_routes,
         declaring_routes,
-        planting_routes,
+        tree_declaring_routes,
         namespace_routes,
     ):
         app.include_router(routes(desk), dependencies=room)

@@ -17,9 +17,14 @@ _Patterns = Annotated[list[Text], Field(max_length=1000)]
 _Number = Annotated[StrictInt, Field(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]
 _Scalar = StrictBool | _Number | FiniteFloat | Text | None
 Bytes = Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)]
+_Values = dict[Text, _Scalar | Annotated[list[_Scalar], Field(max_length=1000)]]
 Settings = Annotated[
-    dict[Text, _Scalar | Annotated[list[_Scalar], Field(max_length=1000)]],
+    _Values,
     Field(max_length=100, description="Keys of links[] in the file, such as limits.bytes_per_s; null for the default."),
+]
+_OfTree = Annotated[
+    _Values,
+    Field(max_length=100, description="Keys of trees[] in the file, such as header.name; null for the default."),
 ]
 
 
@@ -164,7 +169,7 @@ class LinkChangeBody(Body):
 class TreeChangeBody(Body):
     """What is to be changed of a declared tree, by dotted key of trees[]."""
 
-    settings: Settings = Field(default_factory=dict)
+    settings: _OfTree = Field(default_factory=dict)
 
 
 class TreeBody(TreeChangeBody):

@@ -12,7 +12,7 @@ from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable
-from isthmus.web.desk import FabricDesk, declared_etag
+from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
 
@@ -26,11 +26,6 @@ def declaring_routes(desk: FabricDesk) -> APIRouter:
     _whole(router, desk)
     _namespaces(router, desk)
     return router
-
-
-def _answer(declared: DeclaredLink, response: Response) -> Json:
-    response.headers["ETag"] = declared_etag(declared)
-    return declared.as_dict()
 
 
 def _whole(router: APIRouter, desk: FabricDesk) -> None:
@@ -59,7 +54,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return _answer(declared, response)
+        return answer(declared, response)
 
     @router.patch("/links/{link}", summary="Change settings of a declared link, which whoever runs it follows")
     async def update_link(
@@ -76,7 +71,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, "update link", link, wanted):
             async with desk.known(link, if_match, is_needed=True) as fabric:
                 update = fabric.declarations.update
-                return _answer(await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
+                return answer(await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
 
     @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
     async def delete_link(
@@ -85,7 +80,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         wanted = {"dry_run": dry_run}
         with audited(caller, "delete link", link, wanted):
             async with desk.known(link, if_match, is_needed=True) as fabric:
-                return _answer(await fabric.declarations.delete(link, dry_run=dry_run), response)
+                return answer(await fabric.declarations.delete(link, dry_run=dry_run), response)
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
@@ -113,7 +108,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return _answer(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
+        return answer(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:reattach",
@@ -128,4 +123,4 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        return _answer(await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)
+        return answer(await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)

@@ -9,6 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from fastapi import Response
+
 from isthmus.control.answers import AsyncAdministration, DeclaredLink, DeclaredTree
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
@@ -189,6 +191,12 @@ def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
 def limits_of(link: Link) -> dict[str, int | None]:
     """How much a link may take."""
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
+
+
+def answer(declared: DeclaredLink | DeclaredTree, response: Response) -> dict[str, Any]:
+    """Something declared as it stands, with its ETag."""
+    response.headers["ETag"] = declared_etag(declared)
+    return declared.as_dict()
 
 
 def declared_etag(declared: DeclaredLink | DeclaredTree) -> str:

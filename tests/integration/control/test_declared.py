@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.clusters.contents import NamesOfLink, contents
+from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.memory import recollect
@@ -27,15 +28,16 @@ from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
+from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.known import KnownLog, KnownNames, KnownSetting
+from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.timings import Timings
@@ -209,6 +211,28 @@ def test_what_is_remembered_of_a_cluster_with_access_rules(
     digest = hashlib.sha256(b"User:isthmus").hexdigest()[:12]
     assert ("DENY", "ALTER", "topic", f"{stem}-in", "LITERAL", f"User:#{digest}", False) in names.rules
     assert "isthmus" not in json.dumps(names.as_dict()).replace(stem, "")
+
+
+def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
+    east: LocalCluster, west: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them: how it stands is worth more than nothing."""
+    name = topic("slow")
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+
+    async def slow(*_: object) -> list[KnownNames]:
+        raise TimeoutError
+
+    async def scenario() -> None:
+        async with Client(link.target) as client:
+            await on_topic(client, lambda: locate(client))
+        await remember([link], declared=())
+
+    monkeypatch.setattr("isthmus.control.clusters.lastknown.contents", slow)
+    asyncio.run(scenario())
+    found = Fabric(Configuration(clusters=(link.source, link.target), links=(link,))).cluster("east").last_known()
+    assert (found.cluster.link, found.kept_by) == (name, "west")
+    assert name not in [each.link for each in found.names]
 
 
 def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:

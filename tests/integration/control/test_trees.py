@@ -28,7 +28,7 @@ from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
 from tests.integration.control.tree_positions import committed, has_followed, to_be_at
 from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, has, produce, read
-from tests.integration.control.treerefusals import refused_beside
+from tests.integration.control.treerefusals import deleted_unusable, refused_beside
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
@@ -164,6 +164,7 @@ def test_a_killed_process_loses_and_doubles_nothing(
         created = load.call("tree", "create", "-f", str(tree))
         assert load.call("tree", "create", "-f", str(tree)) == created
         refused_beside(whole, used, name)
+        deleted_unusable(whole, used, f"{name}-2")
         load.wait_until_everywhere(400)
         assert len(load.call("tree", "plan", name)["links"]) == 6, "each copies to both others"
     finally:

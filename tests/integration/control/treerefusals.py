@@ -1,7 +1,8 @@
-"""What cannot be declared beside a tree that is declared on real clusters."""
+"""What cannot be declared beside a tree that is declared on real clusters, and what cannot be used of one."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,14 @@ import pytest
 import isthmus
 from isthmus import config
 from isthmus.control.fabric import DeclaredTrees
+from isthmus.control.links.attaching import author
+from isthmus.control.links.declarations import Declarations
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.model.configuration import Configuration
+from isthmus.model.registers import SETTINGS, changed
+from isthmus.model.reshaping import written
+from isthmus.model.tree import node_of
+from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 from tests.integration.control.treeload import Clusters
 
 
@@ -48,3 +56,29 @@ def refused_beside(file: Mapping[str, Any], clusters: Clusters, name: str) -> No
     with pytest.raises(ConfigError, match="clusters of a declared tree cannot be set"):
         trees().update(name, {"clusters": [east, others[0]]})
     assert [each.declaration.name for each in trees().all(deleted=True)] == [name]
+
+
+def deleted_unusable(file: Mapping[str, Any], clusters: Clusters, name: str) -> None:
+    """A tree with a setting that no release here can use, as another one may have written it, can still be deleted."""
+    configuration = config.parse(json.dumps(file))
+    trees = isthmus.open(configuration).declared_trees
+    asyncio.run(_declare_unusable(configuration, list(clusters), name))
+    unusable = trees.describe(name).unusable
+    assert unusable is not None
+    assert "of-tomorrow is not a known key" in unusable.message
+    with pytest.raises(ConfigError, match="of-tomorrow"):
+        trees.update(name, {"groups": ["g"]})
+    assert trees.delete(name).declaration.is_deleted
+
+
+async def _declare_unusable(configuration: Configuration, aliases: list[str], name: str) -> None:
+    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        ids = (await declarations.look()).ids
+        values = {
+            CLUSTERS: written(node_of(aliases)),
+            MEMBERS: {alias: ids[alias] for alias in aliases},
+            f"{SETTINGS}of-tomorrow": 1,
+        }
+        new = changed((), values, author(ids[aliases[0]]))
+        for alias in aliases:
+            await declarations.write(alias, TreeDeclaration(name=name, registers=()), new)

@@ -148,6 +148,35 @@ def test_a_registry_with_modes(tmp_path: Path) -> None:
         assert "is that of other-value version 1 at west" in refused.stdout
 
 
+def test_another_registry_becomes_the_primary_one(tmp_path: Path) -> None:
+    """It holds all of the former one first; then people write to it alone, and the former one follows it. A run whose
+    file does not say so yet changes nothing; one that is gone is not asked by force only.
+    """
+    with registry_server() as east, registry_server() as west:
+        text = configuration_of(east.url, west.url)
+        east.register("orders-value", record("Order", "id"))
+        behind = command(tmp_path, text, "primary", "west")
+        assert (behind.returncode, "isthmus schemas sync west does it" in behind.stderr) == (6, True), behind.stderr
+        assert command(tmp_path, text, "sync").returncode == 0
+        assert command(tmp_path, text, "primary", "west", "--dry-run").returncode == 0
+        assert (east.store.mode(""), west.store.mode("")) == ("READWRITE", "IMPORT")
+        for _ in range(2):
+            moved = command(tmp_path, text, "primary", "west")
+            assert (moved.returncode, "Write schemas.primary: west" in moved.stderr) == (0, True), moved.stderr
+            assert (east.store.mode(""), west.store.mode("")) == ("IMPORT", "READWRITE")
+        west.register("orders-value", record("Order", "id", "note"))
+        stale = command(tmp_path, text, "sync")
+        assert (stale.returncode, "the primary was moved" in stale.stdout + stale.stderr) == (1, True), stale.stdout
+        assert west.store.mode("") == "READWRITE"
+        text = text.replace("primary: east", "primary: west")
+        assert command(tmp_path, text, "sync").returncode == 0
+        assert held(west) == held(east)
+        away = text.replace(west.url, "http://127.0.0.1:9")
+        assert command(tmp_path, away, "primary", "east").returncode == 17
+        assert command(tmp_path, away, "primary", "east", "--force", "--yes").returncode == 0
+        assert east.store.mode("") == "READWRITE"
+
+
 def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:
     """What a registry holds."""
     return [(one.subject, one.version, one.id, one.is_deleted) for _, one in sorted(server.store.versions.items())]

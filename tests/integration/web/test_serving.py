@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
-from isthmus.control.clusters.known import remember
+from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster

@@ -61,6 +61,8 @@ def found(at: float, **others: Any) -> None:
         (("status",), "--sort=l", ["--sort=lag"]),
         (("status", "--sort"), "", ["name", "lag", "state"]),
         (("status", "-o", "json", "--partitions", "--link"), "", ["east-west", "west-east"]),
+        (("verify",), "", ["east-west", "west-east"]),
+        (("status", "west-east", "--topic"), "", ["payments"]),
         (("pause",), "w", ["west-east"]),
         (("pause", "west-east", "--topic"), "", ["payments"]),
         (("status", "--topic"), "", ["flights", "payments"]),

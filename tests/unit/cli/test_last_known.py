@@ -6,56 +6,10 @@ import pytest
 
 from isthmus.cli.cluster import show_last_known
 from isthmus.cli.output import OutputFormat
-from isthmus.model.known import (
-    KnownBroker,
-    KnownCluster,
-    KnownFeature,
-    KnownGroup,
-    KnownLog,
-    KnownNames,
-    KnownRule,
-    KnownSetting,
-    KnownTopic,
-    LastKnown,
-    Untold,
-)
+from isthmus.model.lastknown import LastKnown
+from tests.unit.remembered import EAST, NAMES
 
-NAMES = KnownNames(
-    cluster_id="id-of-east",
-    alias="east",
-    link="east-west",
-    seen_ms=1_000,
-    topics=(
-        KnownTopic(
-            name="orders",
-            replicas=3,
-            logs=(KnownLog(0, 5, 9), KnownLog(1, -1, -1)),
-            settings=(KnownSetting("retention.ms", "86400000"),),
-        ),
-    ),
-    groups=(KnownGroup("readers", "classic", "Empty"),),
-    rules=(KnownRule("ALLOW", "WRITE", "topic", "orders", "LITERAL", "User:#0123", is_for_one_host=True),),
-    left_out=7,
-    untold=(Untold("rules of groups", "no right to see them"),),
-)
-KNOWN = LastKnown(
-    cluster=KnownCluster(
-        cluster_id="id-of-east",
-        alias="east",
-        versions=("4.3",),
-        brokers=1,
-        topics=9,
-        features=(KnownFeature("metadata.version", 25),),
-        link="east-west",
-        host="h",
-        seen_ms=1_000,
-        nodes=(KnownBroker(1, "rack-a", "4.3"),),
-    ),
-    kept_by="west",
-    age_s=90.0,
-    away=("north",),
-    names=(NAMES,),
-)
+KNOWN = LastKnown(cluster=EAST, kept_by="west", age_s=90.0, away=("north",), names=(NAMES,))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 import keyring
 import keyring.backend
 import pytest
+from keyring.errors import PasswordSetError
 
 from isthmus.config.references import Resolution
 from isthmus.config.vaults import kept, typed
@@ -164,7 +165,4 @@ class _Drawer(keyring.backend.KeyringBackend):
         return "s3cret" if (service, username) == ("isthmus", "ada") else None
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        raise NotImplementedError
-
-    def delete_password(self, service: str, username: str) -> None:
-        raise NotImplementedError
+        raise PasswordSetError("this one holds what it holds")

@@ -86,7 +86,11 @@ def test_a_tree_becomes_links() -> None:
 
 
 def test_a_link_with_the_name_of_a_distributor_is_refused() -> None:
-    """Names tell links apart in the ledger."""
+    """Names tell links apart in the ledger, so that two distributors have to have names of their own as well."""
     text = f"{CLUSTERS}links: [{{name: t.a.1, source: a, target: b}}]\ntrees: [{{name: t, clusters: [a, c]}}]\n"
     with pytest.raises(ConfigError, match=r"links\[0\]\.name is t\.a\.1, which is the name of a distributor of tree t"):
         config.parse(text)
+    dotted = CLUSTERS.replace("}}\n", "}, b.a: {bootstrap_servers: 'h:4'}, b.c: {bootstrap_servers: 'h:5'}}\n")
+    trees = "trees: [{name: t.b, clusters: [a, c]}, {name: t, clusters: [b.a, b.c]}]\n"
+    with pytest.raises(ConfigError, match=r"trees\[1\]\.name gives the name t\.b\.a\.1 to a distributor, as tree t\.b"):
+        config.parse(dotted + trees)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -48,9 +48,9 @@ def p12(authority: trustme.CA, password: str, *, with_key: bool) -> bytes:
         return pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(ca, b"ca")], protection)
     issued = authority.issue_cert("client")
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
     own = certificates(issued.cert_chain_pems[0].bytes())[0]
-    # `key` may be of any kind for the type checker; that of trustme is one that stores hold.
-    return pkcs12.serialize_key_and_certificates(b"me", key, own, [ca], protection)  # type: ignore[arg-type]
+    return pkcs12.serialize_key_and_certificates(b"me", key, own, [ca], protection)
 
 
 def test_addresses_are_taken_as_kafka_takes_them() -> None:
@@ -353,7 +353,6 @@ def test_pkcs12_stores_become_pem(authority: trustme.CA) -> None:
     assert "hunter" not in draft.text + repr(draft)
 
 
-@pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool comes with Java, which is not here")
 def test_jks_stores_become_pem(tmp_path: Path, authority: trustme.CA) -> None:
     """keytool reads them, with a password of the key that is not the store's."""
     command = ["keytool", "-genkeypair", "-alias", "me", "-keyalg", "EC", "-dname", "CN=me", "-storetype", "JKS"]

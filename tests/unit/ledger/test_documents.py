@@ -36,20 +36,9 @@ from isthmus.ledger.documents import (
     kind_of,
     link_of,
 )
-from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.known import (
-    KnownBroker,
-    KnownCluster,
-    KnownFeature,
-    KnownGroup,
-    KnownLog,
-    KnownNames,
-    KnownRule,
-    KnownTopic,
-    Untold,
-)
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -60,6 +49,7 @@ from isthmus.model.rights import Resource
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
+from tests.unit.remembered import EAST, NAMES
 
 ORDERS = Lane(
     source_topic=SourceTopic("orders"),
@@ -200,20 +190,8 @@ def test_a_namespace_is_of_no_link(is_exact: bool, name: str) -> None:
 
 def test_a_known_cluster_is_of_no_link() -> None:
     """It belongs to whoever saw it last, and holds nothing that helps to log in there."""
-    seen = KnownCluster(
-        cluster_id="T",
-        alias="west",
-        versions=("4.3",),
-        brokers=3,
-        topics=7,
-        features=(KnownFeature("metadata.version", 25),),
-        link="l",
-        host="h",
-        seen_ms=5,
-        nodes=(KnownBroker(1, "a", "4.3"),),
-    )
-    document = KnownClusterDocument(cluster=seen)
-    assert document.key == "known/@T"
+    document = KnownClusterDocument(cluster=EAST)
+    assert document.key == "known/@id-of-east"
     assert decoded(document.key, encoded(document)) == document
     assert (kind_of(document.key), link_of(document.key)) == ("known", "")
     assert sorted(json.loads(encoded(document))["cluster"]) == [
@@ -223,19 +201,8 @@ def test_a_known_cluster_is_of_no_link() -> None:
 
 def test_what_is_known_of_names_is_of_their_link() -> None:
     """It goes with the link, and comes back as it was."""
-    rule = KnownRule("ALLOW", "WRITE", "topic", "orders", "LITERAL", "User:#0", is_for_one_host=True)
-    seen = KnownNames(
-        cluster_id="T",
-        alias="west",
-        link="l",
-        seen_ms=5,
-        topics=(KnownTopic(name="orders", replicas=3, logs=(KnownLog(0, -1, -1), KnownLog(1, 2, 3))),),
-        groups=(KnownGroup("readers", "classic", "Empty"),),
-        rules=(rule,),
-        untold=(Untold("groups", "no right"),),
-    )
-    document = KnownNamesDocument(link="l", names=seen)
-    assert document.key == "known-names/l/@T"
+    document = KnownNamesDocument(link="l", names=NAMES)
+    assert document.key == "known-names/l/@id-of-east"
     assert decoded(document.key, encoded(document)) == document
     assert (kind_of(document.key), link_of(document.key)) == ("known-names", "l")
 

@@ -81,7 +81,7 @@ class Scrapes:
                 return self._aggregate(expr)
             case promql.BinaryExpr():
                 return self._binary(expr)
-        raise NotImplementedError(expr.prettify())
+        raise ValueError(f"{expr.prettify()} is not computed here")
 
     def _vector(self, expr: Any) -> Vector:
         value = self._value(expr)
@@ -98,7 +98,7 @@ class Scrapes:
             return self._grown(expr.args[0], is_rate=name == "rate")
         if name == "histogram_quantile":
             return _quantiles(float(expr.args[0].val), self._vector(expr.args[1]))
-        raise NotImplementedError(name)
+        raise ValueError(f"{name} is not computed here")
 
     def _grown(self, matrix: Any, *, is_rate: bool) -> Vector:
         """By how much counters grew between the first and the last scrape of the range; not extrapolated."""
@@ -181,7 +181,7 @@ def _fits(told: str, op: str, value: str) -> bool:
             return re.fullmatch(value, told) is not None
         case "NotRe":
             return re.fullmatch(value, told) is None
-    raise NotImplementedError(op)
+    raise ValueError(f"{op} is not computed here")
 
 
 def _quantiles(wanted: float, buckets: Vector) -> Vector:

@@ -79,10 +79,15 @@ def test_levels_are_heights_unless_they_are_stated() -> None:
 
 
 def test_work_grows_with_the_depth() -> None:
-    """Eight clusters: 24 distributors in place of 56 links, and no message takes more than three hops."""
+    """Eight clusters: 24 distributors in place of 56 links, and no message takes more than three hops, or more than one
+    copy into the other half.
+    """
     eight = tree([[["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]]])
     assert (len(eight.distributors), eight.mesh_links) == (24, 56)
-    assert max(max(eight.hops(cluster).values()) for cluster in eight.clusters) == 3
+    for cluster in eight.clusters:
+        assert sorted(eight.hops(cluster).values()) == [0, 1, 1, 1, 2, 2, 2, 3]
+        made = {each for way in eight.ways(cluster).values() for each in way}
+        assert [len([each for each in made if each.level == level]) for level in (1, 2, 3)] == [4, 2, 1]
 
 
 def test_a_subtree_is_reached_by_another_leaf() -> None:

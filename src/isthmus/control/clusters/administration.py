@@ -17,7 +17,7 @@ from isthmus.cluster.reassignment import Underway, reassignments
 from isthmus.cluster.replicas import with_lags
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.clusters.copies import CopiedCommit, copied_commits
-from isthmus.control.clusters.known import last_known
+from isthmus.control.clusters.lastknown import last_known
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report, watch
 from isthmus.control.clusters.survey import survey
@@ -31,7 +31,7 @@ from isthmus.model.consumption import GroupsReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
-from isthmus.model.known import LastKnown
+from isthmus.model.lastknown import LastKnown
 from isthmus.model.partitions import PartitionState
 from isthmus.model.plain import plain_fields
 from isthmus.model.registry import Registry

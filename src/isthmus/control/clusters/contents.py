@@ -12,10 +12,10 @@ from isthmus.cluster.groups import list_groups, listed
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.memory import now_ms
-from isthmus.errors import ClusterError
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, UnsupportedByBroker
 from isthmus.model.access import Rule
 from isthmus.model.group import GroupListing
-from isthmus.model.known import KnownGroup, KnownLog, KnownNames, KnownRule, KnownSetting, KnownTopic, Untold
+from isthmus.model.lastknown import KnownGroup, KnownLog, KnownNames, KnownRule, KnownSetting, KnownTopic, Untold
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -29,7 +29,7 @@ PARTITIONS_MAX: Final = 5_000
 OTHERS_MAX: Final = 1_000
 """Of each link: a memory is one record of the ledger. Groups and rules count each for themselves."""
 _RANGES_S: Final = 2.0
-ToldT = TypeVar("ToldT")
+_ToldT = TypeVar("_ToldT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLi
         _told(describe_rules(client, Resource.GROUP)),
     )
     untold = [
-        Untold(what, str(answer))
+        Untold(what, _why(answer))
         for what, answer in (
             ("ends", logs),
             ("configs", described),
@@ -155,12 +155,18 @@ def _topic(topic: TopicMetadata, seen: _Seen) -> KnownTopic:
     )
 
 
-async def _told(asked: Awaitable[ToldT]) -> ToldT | ClusterError:
+def _why(error: ClusterError) -> str:
+    """Why a cluster did not tell something. What a connection failed with names addresses, which nobody remembers."""
+    is_told = isinstance(error, NotAuthorized | UnsupportedByBroker | BrokerRefused)
+    return str(error) if is_told else "it could not be reached"
+
+
+async def _told(asked: Awaitable[_ToldT]) -> _ToldT | ClusterError:
     try:
         return await asked
     except ClusterError as error:
         return error
 
 
-def _or_none(answer: ToldT | ClusterError, nothing: ToldT) -> ToldT:
+def _or_none(answer: _ToldT | ClusterError, nothing: _ToldT) -> _ToldT:
     return nothing if isinstance(answer, ClusterError) else answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -248,10 +248,20 @@ def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
     return held.joined(seen.registers).joined(new).registers
 
 
+@contextlib.asynccontextmanager
+async def looked(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
+    """The declarations of a configuration's clusters, and what they say now.
+
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        yield declarations, await declarations.look()
+
+
 async def with_declared(configuration: Configuration) -> Configuration:
     """The configuration with what was declared on its clusters. Those that are away declare nothing.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
-        return (await declarations.look()).over(configuration)
+    async with looked(configuration) as (_, declared):
+        return declared.over(configuration)

@@ -17,7 +17,7 @@ from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import Register, Registers
+from isthmus.model.registers import Register, Registers, overruled
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import TreeNode, TreeSettings
@@ -69,20 +69,34 @@ class Declared:
 
     def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
         """The clusters of a link or a tree that answered and do not know all that was said of it."""
-        if isinstance(declaration, TreeDeclaration):
-            aliases, versions = self.aliases(declaration), self.tree_versions
-        else:
-            ends = (self.alias_of(declaration.source), self.alias_of(declaration.target))
-            aliases, versions = tuple(alias for alias in ends if alias is not None), self.versions
+        versions = self._versions(declaration)
         return tuple(
             alias
-            for alias in aliases
+            for alias in self.aliases(declaration)
             if self.is_there(alias) and versions.get((alias, declaration.name)) != declaration.registers
         )
 
-    def aliases(self, declaration: TreeDeclaration) -> tuple[str, ...]:
-        """The clusters that a tree was declared with, and those that it has now."""
-        return tuple(dict.fromkeys((*declaration.members, *self.clusters_now(declaration).leaves())))
+    def away_of(self, declaration: Declaration | TreeDeclaration) -> dict[str, Problem]:
+        """The clusters of a link or a tree that do not answer, with the reasons."""
+        return {alias: self.away[alias] for alias in self.aliases(declaration) if alias in self.away}
+
+    def overruled(self, declaration: Declaration | TreeDeclaration) -> dict[str, tuple[tuple[Register, Register], ...]]:
+        """By cluster, what was said of a link or a tree there and does not hold, with what holds instead."""
+        return {
+            alias: pairs
+            for (alias, name), registers in self._versions(declaration).items()
+            if name == declaration.name and (pairs := overruled(registers, declaration.registers))
+        }
+
+    def _versions(self, declaration: Declaration | TreeDeclaration) -> Mapping[tuple[str, str], Registers]:
+        return self.tree_versions if isinstance(declaration, TreeDeclaration) else self.versions
+
+    def aliases(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
+        """The clusters of a link that the configuration has, or those that a tree was declared with and has now."""
+        if isinstance(declaration, TreeDeclaration):
+            return tuple(dict.fromkeys((*declaration.members, *self.clusters_now(declaration).leaves())))
+        ends = (self.alias_of(declaration.source), self.alias_of(declaration.target))
+        return tuple(alias for alias in ends if alias is not None)
 
     def clusters_now(self, declaration: TreeDeclaration) -> TreeNode:
         """What has become of the clusters of a declared tree while it ran."""

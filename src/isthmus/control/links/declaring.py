@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.links.attaching import author, check_maps, check_prefix, declare
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -18,7 +17,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import DELETED, MODE, SETTINGS, changed, overruled
+from isthmus.model.registers import DELETED, MODE, as_registers, changed
 
 _SIDES: Final = 2
 
@@ -49,8 +48,8 @@ class AsyncDeclaredLinks:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with self._open() as (_, declared):
-            links = declared.links.values() if deleted else declared.living
+        async with looked(self._configuration) as (_, declared):
+            links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
             return tuple(self._standing(declared, each) for each in links)
 
     async def describe(self, name: str) -> DeclaredLink:
@@ -58,7 +57,7 @@ class AsyncDeclaredLinks:
 
         :raises ConfigError: None was declared.
         """
-        async with self._open() as (_, declared):
+        async with looked(self._configuration) as (_, declared):
             return self._standing(declared, _known(declared, name))
 
     async def create(
@@ -102,7 +101,7 @@ class AsyncDeclaredLinks:
         :raises ClusterError: None of its clusters could be written to.
         """
         check_settings(settings or {})
-        values: dict[str, Any] = {f"{SETTINGS}{key}": value for key, value in (settings or {}).items()}
+        values = as_registers(settings or {})
         if mode is not None:
             values[MODE] = _mode(mode)
         if accept_semantics:
@@ -116,7 +115,7 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             source = declared.alias_of(_known(declared, name).source)
             if source is not None and declared.is_there(source):
                 for each in maps:
@@ -166,24 +165,14 @@ class AsyncDeclaredLinks:
         """
         return await self.change(name, _deletion, is_repeatable=True, dry_run=dry_run)
 
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
-        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
-            yield declarations, await declarations.look()
-
     def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
-        aliases = {declared.alias_of(declaration.source), declared.alias_of(declaration.target)}
         return DeclaredLink(
             declaration=declaration,
             written_by_file=any(link.name == declaration.name for link in self._configuration.links),
             behind=declared.behind(declaration),
-            away={alias: problem for alias, problem in declared.away.items() if alias in aliases},
+            away=declared.away_of(declaration),
             unusable=self._unusable(declared, declaration),
-            overruled={
-                alias: pairs
-                for (alias, name), registers in declared.versions.items()
-                if name == declaration.name and (pairs := overruled(registers, declaration.registers))
-            },
+            overruled=declared.overruled(declaration),
         )
 
     def _unusable(self, declared: Declared, declaration: Declaration) -> Problem | None:
@@ -217,7 +206,7 @@ class AsyncDeclaredLinks:
                 f"the configuration file has a link {name}, which would win over a declared one",
                 hint="Choose another name, or take the link out of the file first.",
             )
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             ends = _end(declared, source), _end(declared, target)
             _check_ids(ends, cluster_ids)
             if ends[0].cluster_id == ends[1].cluster_id:
@@ -232,7 +221,7 @@ class AsyncDeclaredLinks:
                 MODE: mode,
                 DELETED: False,
                 **dict.fromkeys(map(attachment, maps), True),
-                **{f"{SETTINGS}{key}": value for key, value in settings.items()},
+                **as_registers(settings),
             }
             _check_new(known, values)
             for each in set(maps).difference(known.maps):
@@ -249,7 +238,7 @@ class AsyncDeclaredLinks:
 
     async def _semantics(self, name: str) -> dict[str, Any]:
         """What the clusters of a link that answer can keep now, as registers."""
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             known = _known(declared, name)
             return {
                 f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
@@ -273,7 +262,7 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             found = declared.links.get(name)
             known = _known(declared, name, deleted=is_repeatable and found is not None and bool(declared.behind(found)))
             ends = known.source, known.target

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from isthmus.config.declaredtree import check_tree_keys, declared_tree
+from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
 from isthmus.control.links.attaching import author
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared, DeclaredTree
 from isthmus.control.links.handshake import handshake
 from isthmus.control.links.reshaping import require_clusters
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import DELETED, SETTINGS, changed, overruled
+from isthmus.model.registers import DELETED, as_registers, changed
 from isthmus.model.reshaping import text_of, written
-from isthmus.model.tree import TreeNode, TreeSettings, node_of
+from isthmus.model.tree import TreeNode, node_of
 from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration, flat_settings
 
 
@@ -38,7 +37,7 @@ class AsyncDeclaredTrees:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with self._open() as (_, declared):
+        async with looked(self._configuration) as (_, declared):
             trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
             return tuple(self._standing(declared, each) for each in trees)
 
@@ -47,7 +46,7 @@ class AsyncDeclaredTrees:
 
         :raises ConfigError: None was declared.
         """
-        async with self._open() as (_, declared):
+        async with looked(self._configuration) as (_, declared):
             return self._standing(declared, _known(declared, name))
 
     async def create(
@@ -78,17 +77,18 @@ class AsyncDeclaredTrees:
         check_tree_keys(wanted)
         for alias in root.leaves():
             self._configuration.cluster(alias)
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             require_clusters(declared, root.leaves())
             _check_ids(declared, root, cluster_ids or {})
             known = declared.trees.get(name, TreeDeclaration(name=name, registers=()))
             members = {alias: declared.ids[alias] for alias in root.leaves()}
-            values = {CLUSTERS: written(root), MEMBERS: members, DELETED: False, **_registers(wanted)}
+            values = {CLUSTERS: written(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
             _check_new(declared, known, root, values)
             # What was set before it was deleted is not said now.
-            values |= dict.fromkeys(_registers(known.settings).keys() - values.keys())
-            after, settled = self._after(declared, known, values)
+            values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
+            after = self._after(declared, known, values)
             if validate:
+                settled = declared.tree(after, self._configuration)
                 links = tuple(tree_links((settled,), self._configuration.clusters))
                 chosen = tuple(map(self._configuration.cluster, root.leaves()))
                 examined = replace(self._configuration, clusters=chosen, links=links, trees=(settled,), warnings=())
@@ -104,7 +104,7 @@ class AsyncDeclaredTrees:
         """
         wanted = flat_settings(settings)
         check_tree_keys(wanted)
-        return await self._change(name, _registers(wanted), dry_run=dry_run)
+        return await self._change(name, as_registers(wanted), dry_run=dry_run)
 
     async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredTree:
         """Have the tree be no more: its distributors end. Topics stay as they are. A deletion that one of its clusters
@@ -116,25 +116,15 @@ class AsyncDeclaredTrees:
         """
         return await self._change(name, {DELETED: True}, is_repeatable=True, dry_run=dry_run)
 
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
-        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
-            yield declarations, await declarations.look()
-
     def _standing(self, declared: Declared, declaration: TreeDeclaration) -> DeclaredTree:
-        aliases = declared.aliases(declaration)
         return DeclaredTree(
             declaration=declaration,
             clusters=declared.clusters_now(declaration),
             written_by_file=any(each.tree.name == declaration.name for each in self._configuration.trees),
             behind=declared.behind(declaration),
-            away={alias: problem for alias, problem in declared.away.items() if alias in aliases},
+            away=declared.away_of(declaration),
             unusable=self._unusable(declared, declaration),
-            overruled={
-                alias: pairs
-                for (alias, name), registers in declared.tree_versions.items()
-                if name == declaration.name and (pairs := overruled(registers, declaration.registers))
-            },
+            overruled=declared.overruled(declaration),
         )
 
     def _unusable(self, declared: Declared, declaration: TreeDeclaration) -> Problem | None:
@@ -148,17 +138,15 @@ class AsyncDeclaredTrees:
     async def _change(
         self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
     ) -> DeclaredTree:
-        async with self._open() as (declarations, declared):
+        async with looked(self._configuration) as (declarations, declared):
             found = declared.trees.get(name)
             is_half_done = is_repeatable and found is not None and bool(declared.behind(found))
             known = _known(declared, name, deleted=is_half_done)
-            after, _ = self._after(declared, known, values)
+            after = self._after(declared, known, values)
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
-    def _after(
-        self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]
-    ) -> tuple[TreeDeclaration, TreeSettings]:
-        """What a tree becomes by what is said of it now.
+    def _after(self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]) -> TreeDeclaration:
+        """What a tree becomes by what is said of it now. One that is deleted need not be one that can be used.
 
         :raises ConfigError: A setting cannot be used.
         :raises PlanRefused: Another tree or a mirror has its topics.
@@ -167,7 +155,7 @@ class AsyncDeclaredTrees:
         aliases = _there(declared, known) if known.is_whole else tuple(values[MEMBERS])
         after = known.joined(changed(known.registers, values, author(declared.ids[aliases[0]])))
         if after.is_deleted:
-            return after, declared_tree(after, after.root.leaves())
+            return after
         settings = declared.tree(after, self._configuration)
         others = declared.over(self._configuration)
         mirrors = tuple(link for link in others.links if not link.tree)
@@ -177,7 +165,7 @@ class AsyncDeclaredTrees:
         for mistake in (*tree_conflicts((settings,), mirrors), *taken_names((settings,), mirrors)):
             link = mirrors[int(mistake.path[1])].name
             raise PlanRefused(f"tree {known.name}: link {link} {mistake.message}", hint=mistake.hint)
-        return after, settings
+        return after
 
     async def _write(
         self,
@@ -202,10 +190,6 @@ class AsyncDeclaredTrees:
             await declarations.write(alias, known, new)
         declared = await declarations.look()
         return self._standing(declared, declared.trees[after.name])
-
-
-def _registers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{SETTINGS}{key}": value for key, value in settings.items()}
 
 
 def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:

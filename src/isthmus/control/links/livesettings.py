@@ -99,9 +99,11 @@ async def write_settings(
     set before; its controller follows within a second, without a new lease. `by` is who says so, the user of this
     process unless it is given.
 
-    :raises ConfigError: A key cannot be set, or a value is not possible.
+    :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
+    if twice := sorted(settings.keys() & set(unset)):
+        raise ConfigError(f"{twice[0]} is both set and unset", hint="Give one of both.")
     for key in (*settings, *unset):
         check_settable(link.name, key)
     known = await read_settings(link, target)

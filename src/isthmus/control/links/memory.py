@@ -26,8 +26,8 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.link import newest
+from isthmus.ledger.loops import verify_loop
 from isthmus.ledger.records import Entry
-from isthmus.ledger.standing import verify_standing
 from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
@@ -167,7 +167,7 @@ class LinkMemory:
         )
         verified = next((d for d in self.documents.values() if isinstance(d, VerificationDocument)), None)
         age_s = 0.0 if verified is None else _age_s(self._written_ms[verified.key], now_ms)
-        return (*told, verify_standing(verified, age_s=age_s))
+        return (*told, verify_loop(verified, age_s=age_s))
 
     @property
     def paused(self) -> Pauses:

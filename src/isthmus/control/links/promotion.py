@@ -16,7 +16,7 @@ from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
@@ -214,9 +214,8 @@ class Promoter:
         return link, tuple(chosen), any(each in known.maps for each in chosen)
 
     async def _look(self) -> tuple[Declared, Declaration]:
-        async with Declarations(self.configuration.clusters, self.configuration.ledger) as declarations:
-            declared = await declarations.look()
-        known = declared.links.get(self.name)
+        async with looked(self.configuration) as (_, declared):
+            known = declared.links.get(self.name)
         if known is None:
             raise ConfigError(
                 f"no link {self.name} is declared on the clusters that answered",

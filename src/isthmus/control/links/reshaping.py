@@ -18,7 +18,7 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.forgetting import forget_link
 from isthmus.control.links.memory import now_ms
@@ -67,8 +67,7 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
-            declared = await declarations.look()
+        async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
             found = added(
                 now,
@@ -94,8 +93,7 @@ class TreeChanges:
         :raises GateNotMet: It cannot leave yet; the same call later goes on.
         :raises ClusterError: A cluster of the tree does not answer.
         """
-        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
-            declared = await declarations.look()
+        async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
             going, ahead, choices = _ahead(declared, now, cluster)
             found = removed(ahead, choices, cluster, spent=shape.spent if shape else ())
@@ -116,8 +114,7 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
-            declared = await declarations.look()
+        async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
             if cluster in now.clusters:
                 going, ahead, choices = _ahead(declared, now, cluster)

@@ -149,6 +149,6 @@ def comparable(links: Sequence[Link]) -> Sequence[Link]:
         if link.distributor is not None and link.distributor.flags is not None:
             raise PlanRefused(
                 f"link {link.name} writes copy flags into a header of records: no copy is what it was made of",
-                hint="Name another link: --link NAME. Distributors with flags: producer-id can be compared.",
+                hint="Name another link. Distributors with flags: producer-id can be compared.",
             )
     return links

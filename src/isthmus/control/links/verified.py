@@ -32,7 +32,7 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return Problem(
         f"both sides differ: {', '.join(names[:_NAMED])}{more}",
-        f"isthmus verify --link {link} shows where; isthmus link recover {link} mends what has diverged.",
+        f"isthmus verify {link} shows where; isthmus link recover {link} mends what has diverged.",
     )
 
 

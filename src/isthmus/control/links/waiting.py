@@ -97,7 +97,7 @@ async def _mirrored(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
     if name is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}",
-            hint=f"isthmus status --link {link.name} -o name shows which topics it mirrors.",
+            hint=f"isthmus status {link.name} -o name shows which topics it mirrors.",
         )
     return name
 

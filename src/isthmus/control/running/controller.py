@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
-from isthmus.control.clusters.known import remember
+from isthmus.control.clusters.lastknown import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declarations import Declarations
 from isthmus.control.running.following import Following, Reread
@@ -66,7 +66,6 @@ class Controller:
         takes: Takes | None = None,
     ) -> None:
         self.timings = configuration.timings
-        self._configuration = configuration
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -187,10 +186,10 @@ class Controller:
 
     async def _recover(self) -> None:
         """Bring topics back whose source lost records, of the links that say so."""
-        recovery = SelfRecovery(self._configuration)
+        recovery = SelfRecovery()
         while True:
             await asyncio.sleep(_SOON_S)
-            await recovery.keep(self._links.at_work, self._progress())
+            await recovery.keep(self._links.at_work, self._progress, self._links.configuration.ledger)
 
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from isthmus.control.links.memory import recollect
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents import RecoveryDocument
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
@@ -35,20 +34,25 @@ class SelfRecovery:
     What else stops a topic is left to operators: somebody who writes to the target would be the one to lose by it.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self) -> None:
         self._looked: set[str] = set()
         self._begun: set[tuple[str, TargetTopic]] = set()
         self._tried: dict[tuple[str, TargetTopic], float] = {}
 
-    async def keep(self, links: Iterable[Link], progress: Iterable[LinkProgress]) -> None:
-        """Recover what is due, one topic after the other. What fails is told, and tried again; nothing is raised."""
-        known = {each.link: each for each in progress}
-        for link in links:
-            if link.on_divergence == "recover" and link.name in known:
+    async def keep(
+        self, links: Iterable[Link], progress: Callable[[], Iterable[LinkProgress]], ledger: LedgerSettings
+    ) -> None:
+        """Recover what is due, one topic after the other. What fails is told, and tried again; nothing is raised.
+
+        How links do is asked only where it matters.
+        """
+        chosen = [link for link in links if link.on_divergence == "recover"]
+        known = {each.link: each for each in progress()} if chosen else {}
+        for link in chosen:
+            if link.name in known:
                 await self._look(link)
                 for topic in self._due(link.name, known[link.name]):
-                    await self._recover(link, topic)
+                    await self._recover(link, topic, ledger)
 
     async def _look(self, link: Link) -> None:
         """Find out once what whoever ran the link before has begun: it is paused, and shows no divergence."""
@@ -68,9 +72,9 @@ class SelfRecovery:
             del self._tried[key]
         return [topic for topic in sorted(diverged | begun) if now >= self._tried.get((link, topic), now)]
 
-    async def _recover(self, link: Link, topic: TargetTopic) -> None:
+    async def _recover(self, link: Link, topic: TargetTopic, ledger: LedgerSettings) -> None:
         recoverer = LinkRecoverer(
-            configuration=replace(self._configuration, links=(link,), warnings=()),
+            configuration=Configuration(clusters=(link.source, link.target), links=(link,), ledger=ledger),
             name=link.name,
             topics=(topic,),
             quiet_s=_QUIET_S,

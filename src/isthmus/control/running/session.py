@@ -13,7 +13,7 @@ from isthmus.control.links.memory import recorded_topics
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
-from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
+from isthmus.control.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.control.running.arriving import Approach
 from isthmus.control.running.leasing import LeasedLanes
 from isthmus.control.running.opened import OpenLink
@@ -35,7 +35,7 @@ from isthmus.ledger.documents import (
     VerificationDocument,
     kind_of,
 )
-from isthmus.ledger.standing import verify_standing
+from isthmus.ledger.loops import verify_loop
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
@@ -177,7 +177,7 @@ class Session:
         """Tell what is refused or has ended and why, and what was never copied."""
         topics = () if self.plan is None else self.plan.topics
         await self._record.reports(topics, self.reports())
-        await self._record.loops(self._standing())
+        await self._record.loops(self._main_loops())
 
     def _hear(self, key: str, document: Document | None) -> None:
         if kind_of(key) in _PAUSES:
@@ -241,14 +241,14 @@ class Session:
     def loops(self) -> tuple[LoopProgress, ...]:
         """How the data, the topics, the groups and everything else stand that the link keeps alike."""
         verified = self._open.ledger.documents.get(f"{VerificationDocument.KIND}/{self._open.name}")
-        return (*self._standing(), *self._loops.progress, verify_standing(verified))
+        return (*self._main_loops(), *self._loops.progress, verify_loop(verified))
 
-    def _standing(self) -> tuple[LoopProgress, ...]:
+    def _main_loops(self) -> tuple[LoopProgress, ...]:
         paused, carrier, groups = self.paused, self._groups, self._settings.link.groups
         return (
-            data_standing(self.reports().values(), self._lanes.problem, is_paused=paused.stops(DATA_TASK)),
-            topics_standing(self.plan, self._away, is_paused=paused.stops(TOPICS_TASK)),
-            groups_standing(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
+            data_loop(self.reports().values(), self._lanes.problem, is_paused=paused.stops(DATA_TASK)),
+            topics_loop(self.plan, self._away, is_paused=paused.stops(TOPICS_TASK)),
+            groups_loop(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
         )
 
     async def arrival(self) -> Arrival:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """The links that run. `runs` are in the order they came.
+    """The links that run, as the `configuration` says that was taken last. `runs` are in the order they came.
 
     Links that come into the configuration are started if it `takes` them; by default it takes any if it was given all
     there were, else none. A link that is gone from the configuration is ended in good order; one of which something
@@ -37,7 +37,7 @@ class Supervisor:
         takes: Takes | None = None,
     ) -> None:
         self.runs: list[LinkRun] = []
-        self._configuration = configuration
+        self.configuration = configuration
         self._workers = workers
         self._when_occupied = when_occupied
         is_whole = len(links) == len(configuration.links)
@@ -51,7 +51,7 @@ class Supervisor:
     def _made(self, link: Link, former: LinkRun | None = None) -> LinkRun:
         return LinkRun(
             link,
-            self._configuration,
+            self.configuration,
             self._claims,
             earlier=self.runs,
             when_occupied=self._when_occupied,
@@ -85,7 +85,7 @@ class Supervisor:
     @property
     def declared(self) -> frozenset[str]:
         """The links that are not in the file."""
-        return self._configuration.declared or frozenset()
+        return self.configuration.declared or frozenset()
 
     @property
     def has_ended(self) -> bool:
@@ -109,7 +109,7 @@ class Supervisor:
 
     async def take(self, configuration: Configuration) -> None:
         """Go on as the configuration says now."""
-        self._configuration = configuration
+        self.configuration = configuration
         written = {link.name: link for link in configuration.links}
         for run in list(self.runs):
             link = written.pop(run.link.name, None)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from isthmus.errors import ClusterError, ConfigError
+from isthmus.errors import ClusterError, ConfigError, PlanRefused, RegistryUnreachable
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.schemas import RegistryContents
+from isthmus.model.schemas import IMPORT, READWRITE, RegistryContents
 from isthmus.model.subjects import logical_name
 from isthmus.schemas.execution import apply_schemas
-from isthmus.schemas.planning import RegistryPair, SchemaChange, plan_schemas
+from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, plan_schemas
 from isthmus.schemas.registry import opened
 
 _HOW: Final = (
@@ -132,6 +132,45 @@ class AsyncSchemas:
         """
         return await _all_synced(self.routes(aliases), on_change, delete_gone=delete_gone)
 
+    async def move_primary(self, alias: str, *, force: bool = False, dry_run: bool = False) -> tuple[SchemasPlan, ...]:
+        """Have people write to the registry of this cluster in place of the primary one. The modes that change for that
+        are returned: none where registries have no modes. What the file says is left to whoever owns it.
+
+        Nothing is registered at the present primary from then on. What came there until then is distributed first. With
+        `force` the present primary, which is gone, is not asked: what only it has stays there.
+
+        :raises ConfigError: There is no such registry, or no primary is configured.
+        :raises PlanRefused: It does not hold what the present primary holds.
+        :raises ClusterError: A registry does not answer, or refuses.
+        """
+        primary = self.registry()
+        if alias == primary.alias:
+            # Taken back, or begun and not ended: people write here again.
+            async with opened(primary) as here:
+                back = _modes(alias, alias, (await here.contents()).mode, READWRITE)
+                if back.changes and not dry_run:
+                    await here.set_mode(READWRITE)
+                return (back,)
+        (route,) = self.routes([alias])
+        if force:
+            return (await _opened_to_people(route, dry_run=dry_run),)
+        try:
+            mode = (await self.contents(primary.alias)).mode
+        except RegistryUnreachable as error:
+            error.hint = f"If it is gone for long: isthmus schemas primary {alias} --force."
+            raise
+        _check(*await self.plan([alias]))
+        closed = _modes(primary.alias, alias, mode, IMPORT)
+        if not dry_run:
+            async with opened(route.primary) as here:
+                await here.set_mode(IMPORT)
+                # Somebody may have registered something since both were looked at.
+                (synced,) = await self.sync([alias])
+                if synced.problem is not None or any(change.problem for change in _beside_modes(synced)):
+                    await here.set_mode(READWRITE)
+                    _check(synced)
+        return closed, await _opened_to_people(route, dry_run=dry_run)
+
 
 async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
     """All that a registry holds.
@@ -200,3 +239,32 @@ async def _synced(
             return replace(plan, changes=await apply_schemas(registry, changes, told))
     except ClusterError as error:
         return replace(plan, problem=problem_of(error))
+
+
+async def _opened_to_people(route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:
+    async with opened(route.target) as there:
+        plan = _modes(route.target.alias, route.target.alias, (await there.contents()).mode, READWRITE)
+        if plan.changes and not dry_run:
+            await there.set_mode(READWRITE)
+    return plan
+
+
+def _modes(registry: str, primary: str, before: str | None, after: str) -> SchemasPlan:
+    """The mode that a registry gets, if it has one and it is another."""
+    change = SchemaChange(verb=SchemaVerb.MODE, before=before, after=after)
+    return SchemasPlan(registry=registry, primary=primary, changes=() if before in (None, after) else (change,))
+
+
+def _check(plan: SchemasPlan) -> None:
+    if plan.problem is not None:
+        raise PlanRefused(f"{plan.registry}: {plan.problem.message}", hint=plan.problem.hint)
+    if any(change.is_needed or change.problem for change in _beside_modes(plan)):
+        raise PlanRefused(
+            f"{plan.registry} does not hold what {plan.primary} holds",
+            hint=f"isthmus schemas diff {plan.registry} shows it, isthmus schemas sync {plan.registry} does it.",
+        )
+
+
+def _beside_modes(plan: SchemasPlan) -> list[SchemaChange]:
+    """What a registry lacks: its mode says only who may write there."""
+    return [change for change in plan.changes if change.verb is not SchemaVerb.MODE]

@@ -21,8 +21,8 @@ NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, targe
 @dataclass(frozen=True, slots=True)
 class LinkMapping:
     """The maps of a link by target partition, the target topics that are mapped, and what is wrong with some maps.
-    `begins` are the first offsets of target partitions that keep the source's and do not begin with the source: what
-    lies before may still be filled.
+    `begins` are the offsets of the source behind which target partitions begin that left something in its remote tier:
+    where they keep its offsets, what lies before may still be filled.
     """
 
     lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from isthmus.control.clusters.contents import NamesOfLink
+from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.rights import Resource
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 TOPICS = TopicSettings(include=(TopicPattern.parse("a-*"),), naming=PrefixNaming(target_prefix="east."))
@@ -55,3 +60,16 @@ def test_rules_about_them(resource: Resource, name: str, pattern: RulePattern, i
         permission=PermissionType.ALLOW,
     )
     assert SOURCE.concerns(rule, ["a-1"], []) is is_concerned
+
+
+def test_what_is_not_told_names_no_address() -> None:
+    """Of a cluster that went away meanwhile: others remember that it did, and no place where it was."""
+
+    async def scenario() -> list[KnownNames]:
+        async with Client(EAST) as client:
+            metadata = Metadata(brokers={}, controller_id=-1, topics={}, cluster_id="E")
+            return await contents(client, metadata, [SOURCE])
+
+    (found,) = asyncio.run(scenario())
+    assert {each.why for each in found.untold} == {"it could not be reached"}
+    assert "127.0.0.1" not in str(found)

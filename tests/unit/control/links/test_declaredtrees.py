@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus import config
+from isthmus.config.declaredtree import check_tree_keys, declared_tree
 from isthmus.control.links.declared import Declared
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import TreeDeclarationDocument, decoded, encoded, link_of
@@ -90,6 +91,35 @@ def test_a_declared_tree_becomes_another_one() -> None:
     assert declared.over(WRITTEN).trees[1].tree.clusters == ("a", "b", "c")
     assert declared.behind(tree) == ("b", "c")
     assert declared.clusters_now(tree) == grown.after.root
+
+
+@pytest.mark.parametrize("key", ["name", "clusters", "clusters.level", "clusters.clusters"])
+def test_settings_change_no_clusters(key: str) -> None:
+    """Neither as a whole nor a part of them, and no name."""
+    with pytest.raises(ConfigError, match=f"{key} of a declared tree cannot be set"):
+        check_tree_keys([key])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{".name": "u"}, {".clusters": ["a", "b"]}, {"header": 1, "header.name": "x"}, {"header.name.x": 1}, {"": 1}],
+)
+def test_what_is_no_key_of_a_tree_is_refused(said: dict[str, object]) -> None:
+    """Wherever it stands."""
+    check_tree_keys(said)
+    with pytest.raises(ConfigError, match=r"^tree t: "):
+        declared_tree(declaration("t", ["b", "c"], **said), ("b", "c"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{CLUSTERS: 5}, {CLUSTERS: {"clusters": ["b", "c"], "new": 1}}, {MEMBERS: 5}, {MEMBERS: {"b": 1}}, {MEMBERS: None}],
+)
+def test_what_cannot_be_read_is_no_tree(said: dict[str, object]) -> None:
+    """Somebody else may write to a ledger: it ends nothing."""
+    tree = declaration("t", ["b", "c"])
+    assert tree.is_whole
+    assert not tree.joined(changed(tree.registers, said, Author(by="bo", at_ms=2, where="A"))).is_whole
 
 
 def test_the_document_survives_the_ledger() -> None:

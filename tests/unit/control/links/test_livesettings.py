@@ -11,7 +11,7 @@ import pytest
 from isthmus.config.live import in_plain_values, with_settings
 from isthmus.control.links.livesettings import LiveSettings, settings_of
 from isthmus.control.operations import AsyncLinkOperations
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, Unreachable
 from isthmus.ledger.documents import SettingsDocument, decoded, encoded
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -21,6 +21,7 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("a"),)))
+DECLARED = Configuration(clusters=(EAST, WEST), links=(LINK,), declared=frozenset({"l"}))
 SAID = {"limits.bytes_per_s": "10 MiB", "mm2.checkpoints": True, "mm2.offset_syncs": "target"}
 
 
@@ -83,13 +84,29 @@ def test_names_that_would_not_tell_where_an_alias_ends_are_refused() -> None:
     ("configuration", "message"),
     [
         (Configuration(clusters=(EAST, WEST), links=()), "l"),
-        (Configuration(clusters=(EAST, WEST), links=(LINK,), declared=frozenset({"l"})), "is declared"),
+        (DECLARED, "is declared"),
     ],
 )
 def test_links_that_the_file_has_not_are_refused(configuration: Configuration, message: str) -> None:
     """Before any cluster is asked: these have no address that answers."""
     with pytest.raises(ConfigError, match=message):
         asyncio.run(AsyncLinkOperations(configuration, "l").change_settings({"limits.bytes_per_s": 5}))
+
+
+def test_what_was_set_before_a_link_was_declared_can_be_taken_back() -> None:
+    """It holds still, and nothing else would end it: the ledger is asked for it, which does not answer here."""
+    one = AsyncLinkOperations(DECLARED, "l")
+    for taken_back in (one.change_settings({}, reset=True), one.change_settings({}, unset=["limits.bytes_per_s"])):
+        with pytest.raises(Unreachable):
+            asyncio.run(taken_back)
+
+
+def test_what_is_set_is_not_taken_back_by_the_same_word() -> None:
+    """Whoever says both is asked what is meant, before any cluster is."""
+    one = AsyncLinkOperations(Configuration(clusters=(EAST, WEST), links=(LINK,)), "l")
+    both = one.change_settings({"limits.bytes_per_s": 5}, unset=["limits.bytes_per_s"])
+    with pytest.raises(ConfigError, match=r"limits\.bytes_per_s is both set and unset"):
+        asyncio.run(both)
 
 
 def test_a_document_says_what_is_set_and_by_whom() -> None:

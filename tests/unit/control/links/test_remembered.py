@@ -9,9 +9,9 @@ import pytest
 
 from isthmus.control.links.memory import LedgerMemory, recollect, remembered
 from isthmus.ledger.documents import PauseDocument
-from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed
-from isthmus.model.known import KnownCluster
+from isthmus.model.lastknown import KnownCluster
 from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
 from tests.unit.wire.stored import patched
 

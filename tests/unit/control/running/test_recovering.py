@@ -10,7 +10,7 @@ import pytest
 
 from isthmus.control.running.recovering import SelfRecovery, diverged_topics
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import DivergencePolicy, Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -52,19 +52,23 @@ def test_only_what_the_source_lost_is_recovered_by_itself() -> None:
     assert list(diverged_topics(found)) == ["d"]
 
 
-@pytest.mark.parametrize(("policy", "tries"), [("stop", 0), ("recover", 1)])
+@pytest.mark.parametrize(("policy", "tries", "looks"), [("stop", 0, 0), ("recover", 1, 4)])
 def test_what_cannot_be_recovered_now_is_left_for_a_while(
-    policy: DivergencePolicy, tries: int, caplog: pytest.LogCaptureFixture
+    policy: DivergencePolicy, tries: int, looks: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only by policy; an error is told and ends nothing, and the topic is not tried again at once."""
+    """Only by policy, without which nobody asks how the link does; an error is told and ends nothing, and the topic is
+    not tried again at once.
+    """
     link = replace(LINK, on_divergence=policy)
-    recovery = SelfRecovery(Configuration(clusters=(EAST, WEST), links=(LINK,)))
-    sick, sound = [progress(d=LaneState.DIVERGED)], [progress(d=LaneState.ACTIVE)]
+    recovery = SelfRecovery()
+    sick, sound = progress(d=LaneState.DIVERGED), progress(d=LaneState.ACTIVE)
+    seen = [sick, sick, sound, sick]
 
     async def scenario() -> None:
-        for seen in (sick, sick, sound, sick):
-            await recovery.keep([link], seen)
+        for _ in range(4):
+            await recovery.keep([link], lambda: [seen.pop(0)], LedgerSettings())
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
     assert sum("cannot be brought back now" in record.message for record in caplog.records) == tries
+    assert 4 - len(seen) == looks

@@ -13,29 +13,29 @@ from isthmus.model.problem import Problem
 _WELL: Final = (LaneState.ACTIVE, LaneState.STARTING, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 
 
-def topics_standing(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool) -> LoopProgress:
+def topics_loop(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool) -> LoopProgress:
     """How looking for topics and creating them stands: `away` is why it cannot be done now."""
     refused: Iterator[Problem] = iter(())
     if plan is not None:
         refused = (reason for topic in plan.topics for reason in topic.reasons)
     problem = away or (None if plan is None else plan.problem) or next(refused, None)
-    return _standing(TOPICS_TASK, problem, is_paused=is_paused)
+    return _loop(TOPICS_TASK, problem, is_paused=is_paused)
 
 
-def data_standing(reports: Collection[LaneReport], trouble: Problem | None, *, is_paused: bool) -> LoopProgress:
+def data_loop(reports: Collection[LaneReport], trouble: Problem | None, *, is_paused: bool) -> LoopProgress:
     """How copying stands: `trouble` is what ails the leases as a whole."""
     unwell = (report.problem for report in reports if report.state not in _WELL)
     problem = trouble or next((problem for problem in unwell if problem is not None), None)
-    return _standing(DATA_TASK, problem, is_paused=is_paused)
+    return _loop(DATA_TASK, problem, is_paused=is_paused)
 
 
-def groups_standing(problem: Problem | None, *, is_configured: bool, is_paused: bool) -> LoopProgress:
+def groups_loop(problem: Problem | None, *, is_configured: bool, is_paused: bool) -> LoopProgress:
     """How carrying groups stands as a whole; each group says for itself what it waits for."""
     if not is_configured:
         return LoopProgress(loop=GROUPS_TASK, state=LoopState.NOT_CONFIGURED)
-    return _standing(GROUPS_TASK, problem, is_paused=is_paused)
+    return _loop(GROUPS_TASK, problem, is_paused=is_paused)
 
 
-def _standing(loop: str, problem: Problem | None, *, is_paused: bool) -> LoopProgress:
+def _loop(loop: str, problem: Problem | None, *, is_paused: bool) -> LoopProgress:
     state = LoopState.ACTIVE if problem is None else LoopState.IN_ERROR
     return LoopProgress(loop=loop, state=state, problem=problem).paused_by(is_paused=is_paused)

@@ -8,56 +8,19 @@ from dataclasses import replace
 import pytest
 
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.known import (
-    KnownBroker,
-    KnownCluster,
-    KnownFeature,
-    KnownGroup,
-    KnownLog,
-    KnownNames,
-    KnownRule,
-    KnownSetting,
-    KnownTopic,
-    Memories,
-    Untold,
-    newest,
-)
+from isthmus.model.lastknown import KnownCluster, KnownNames, KnownRule, Memories, newest
 from isthmus.model.rights import Resource
+from tests.unit.remembered import EAST, NAMES
 
 
-def known(alias: str, *, seen_ms: int, topics: int = 3) -> KnownCluster:
+def known(alias: str, *, seen_ms: int) -> KnownCluster:
     """A cluster as some link saw it."""
-    return KnownCluster(
-        cluster_id=f"id-of-{alias}",
-        alias=alias,
-        versions=("4.2", "4.3"),
-        brokers=2,
-        topics=topics,
-        features=(KnownFeature("metadata.version", 25),),
-        link="east-west",
-        host="h",
-        seen_ms=seen_ms,
-        nodes=(KnownBroker(1, "a", "4.3"),),
-    )
+    return replace(EAST, cluster_id=f"id-of-{alias}", alias=alias, seen_ms=seen_ms)
 
 
 def names(link: str, seen_ms: int) -> KnownNames:
     """What cluster `east` had of the namespaces of a link."""
-    topic = KnownTopic(
-        name="orders",
-        replicas=3,
-        logs=(KnownLog(0, 5, 9), KnownLog(1, -1, -1)),
-        settings=(KnownSetting("retention.ms", "1000"),),
-    )
-    return KnownNames(
-        cluster_id="id-of-east",
-        alias="east",
-        link=link,
-        seen_ms=seen_ms,
-        topics=(topic,),
-        groups=(KnownGroup("readers", "classic", "Empty"),),
-        untold=(Untold("rules of topics", "no right"),),
-    )
+    return replace(NAMES, link=link, seen_ms=seen_ms)
 
 
 def test_the_newest_memory_counts() -> None:
@@ -74,8 +37,8 @@ def test_the_newest_memory_counts() -> None:
         "cluster_id": "id-of-east",
         "versions": ["4.2", "4.3"],
         "brokers": 2,
-        "nodes": [{"node_id": 1, "rack": "a", "version": "4.3"}],
-        "topics": 3,
+        "nodes": [{"node_id": 1, "rack": "rack-a", "version": "4.3"}],
+        "topics": 9,
         "features": {"metadata.version": 25},
         "seen_by": "link east-west on h",
         "seen_at": "1970-01-01T00:01:01Z",
@@ -95,13 +58,23 @@ def test_the_newest_memory_counts() -> None:
                     {"partition": 0, "log_start": 5, "log_end": 9},
                     {"partition": 1, "log_start": None, "log_end": None},
                 ],
-                "configs": {"retention.ms": "1000"},
+                "configs": {"retention.ms": "86400000"},
             }
         ],
         "groups": [{"group": "readers", "type": "classic", "state": "Empty"}],
-        "rules": [],
-        "left_out": 0,
-        "not_told": {"rules of topics": "no right"},
+        "rules": [
+            {
+                "permission": "ALLOW",
+                "operation": "WRITE",
+                "resource": "topic",
+                "name": "orders",
+                "pattern": "LITERAL",
+                "principal": "User:#0123",
+                "is_for_one_host": True,
+            }
+        ],
+        "left_out": 7,
+        "not_told": {"rules of groups": "no right to see them"},
     }
 
 

@@ -1,4 +1,4 @@
-"""How the tasks of a link stand, as the ledger remembers it."""
+"""How the loops of a link stand, as the ledger remembers it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class VerificationDocument(DocumentOfLink):
     problem: Problem | None = None
 
 
-def verify_standing(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
+def verify_loop(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
     """What the last verification of all topics found, `age_s` ago; not configured where there never was one."""
     if not isinstance(found, VerificationDocument):
         return LoopProgress(loop=VERIFY_TASK, state=LoopState.NOT_CONFIGURED)

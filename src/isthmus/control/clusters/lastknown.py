@@ -14,11 +14,11 @@ from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, IsthmusError, UnsupportedByBroker
 from isthmus.ledger.documents import Document, decoded, kind_of
-from isthmus.ledger.known import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
-from isthmus.model.known import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
+from isthmus.model.lastknown import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -56,12 +56,16 @@ async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
 
 async def _remember(note: _Note) -> None:
     with contextlib.suppress(IsthmusError, TimeoutError):
-        async with asyncio.timeout(PATIENCE_S), Client(note.seen) as client:
-            metadata = await client.metadata(None)
-            seen = await look(client, metadata, note.names[0].link.name)
-            names = await contents(client, metadata, note.names)
-        documents: list[Document] = [KnownClusterDocument(cluster=seen)]
-        documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
+        async with Client(note.seen) as client:
+            async with asyncio.timeout(PATIENCE_S):
+                metadata = await client.metadata(None)
+                seen = await look(client, metadata, note.names[0].link.name)
+            documents: list[Document] = [KnownClusterDocument(cluster=seen)]
+            # A cluster of many names is remembered though it takes too long to tell them.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    names = await contents(client, metadata, note.names)
+                    documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
         async with Client(note.keeper) as keeper:
             writer = LedgerWriter(keeper)
             try:

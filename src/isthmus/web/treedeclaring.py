@@ -7,19 +7,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from isthmus.control.answers import DeclaredTree
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable
-from isthmus.web.desk import FabricDesk, declared_etag
+from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.roles import Admin
 
 Json = dict[str, Any]
 _Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
 
 
-def planting_routes(desk: FabricDesk) -> APIRouter:
+def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     """All of them; an admin may use them."""
     router = APIRouter(prefix="/v1", tags=["trees"])
 
@@ -44,7 +43,7 @@ def planting_routes(desk: FabricDesk) -> APIRouter:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return _answer(declared, response)
+        return answer(declared, response)
 
     @router.patch("/trees/{tree}", summary="Change settings of a declared tree, which whoever runs it follows")
     async def update_tree(
@@ -59,7 +58,7 @@ def planting_routes(desk: FabricDesk) -> APIRouter:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
         with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}):
             async with desk.known_tree(tree, if_match) as fabric:
-                return _answer(await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run), response)
+                return answer(await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run), response)
 
     @router.delete("/trees/{tree}", summary="End a declared tree; topics stay as they are")
     async def delete_tree(
@@ -67,11 +66,6 @@ def planting_routes(desk: FabricDesk) -> APIRouter:
     ) -> Json:
         with audited(caller, "delete tree", tree, {"dry_run": dry_run}):
             async with desk.known_tree(tree, if_match) as fabric:
-                return _answer(await fabric.declared_trees.delete(tree, dry_run=dry_run), response)
+                return answer(await fabric.declared_trees.delete(tree, dry_run=dry_run), response)
 
     return router
-
-
-def _answer(declared: DeclaredTree, response: Response) -> Json:
-    response.headers["ETag"] = declared_etag(declared)
-    return declared.as_dict()

@@ -6,10 +6,10 @@ import pytest
 
 from isthmus.control.links.verified import document_of
 from isthmus.control.loops.all import with_unwanted
-from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
+from isthmus.control.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.ledger.documents import VerificationDocument
-from isthmus.ledger.standing import verify_standing
+from isthmus.ledger.loops import verify_loop
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
@@ -40,9 +40,9 @@ def test_a_link_that_is_well_has_loops_that_are() -> None:
     """Lanes that start or wait are no error."""
     plan = LinkPlan(link="l", source="east", target="west")
     found = [
-        data_standing([report(LaneState.ACTIVE), report(LaneState.STARTING)], None, is_paused=False),
-        topics_standing(plan, None, is_paused=False),
-        groups_standing(None, is_configured=True, is_paused=False),
+        data_loop([report(LaneState.ACTIVE), report(LaneState.STARTING)], None, is_paused=False),
+        topics_loop(plan, None, is_paused=False),
+        groups_loop(None, is_configured=True, is_paused=False),
     ]
     assert [loop.state for loop in found] == [LoopState.ACTIVE] * 3
 
@@ -51,11 +51,11 @@ def test_what_is_in_the_way_is_told() -> None:
     """A lane that stopped, a topic that is refused, a cluster that is away."""
     plan = LinkPlan(link="l", source="east", target="west", topics=(REFUSED,))
     found = [
-        data_standing([report(LaneState.ACTIVE), report(LaneState.DIVERGED, WHY)], None, is_paused=False),
-        data_standing([], WHY, is_paused=False),
-        topics_standing(plan, None, is_paused=False),
-        topics_standing(None, WHY, is_paused=False),
-        groups_standing(WHY, is_configured=True, is_paused=False),
+        data_loop([report(LaneState.ACTIVE), report(LaneState.DIVERGED, WHY)], None, is_paused=False),
+        data_loop([], WHY, is_paused=False),
+        topics_loop(plan, None, is_paused=False),
+        topics_loop(None, WHY, is_paused=False),
+        groups_loop(WHY, is_configured=True, is_paused=False),
     ]
     assert [(loop.state, loop.problem) for loop in found] == [(LoopState.IN_ERROR, WHY)] * 5
 
@@ -63,8 +63,8 @@ def test_what_is_in_the_way_is_told() -> None:
 @pytest.mark.parametrize("is_paused", [False, True])
 def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
     """A pause is told whatever else is, and groups that nobody configured are not paused."""
-    assert groups_standing(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
-    assert data_standing([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
+    assert groups_loop(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
+    assert data_loop([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
 
 
 def _verdict(topic: str, problem: str) -> TopicVerdict:
@@ -78,18 +78,18 @@ def test_the_last_verification_is_a_task_of_its_own() -> None:
         topics = [_verdict(n, "it differs" if n in differing else "") for n in "abcdef"]
         return document_of("l", Verdict(source="east", target="west", topics=tuple(topics)))
 
-    assert verify_standing(None).state is LoopState.NOT_CONFIGURED
-    assert verify_standing(verdict(), age_s=5.0) == LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=5.0)
-    found = verify_standing(verdict("f", "a", "b", "c"))
+    assert verify_loop(None).state is LoopState.NOT_CONFIGURED
+    assert verify_loop(verdict(), age_s=5.0) == LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=5.0)
+    found = verify_loop(verdict("f", "a", "b", "c"))
     assert found.state is LoopState.IN_ERROR
     assert found.problem is not None
     assert found.problem.message == "both sides differ: a, b, c and 1 more"
-    assert "isthmus verify --link l" in found.problem.hint
+    assert "isthmus verify l" in found.problem.hint
 
 
 def test_every_task_is_told_before_anything_ran() -> None:
     """What a link is not to do needs no controller that says so, and nothing is told twice."""
-    told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_standing(None))
+    told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_loop(None))
     loops = with_unwanted(LINK, told)
     found = {loop.loop: loop.state for loop in loops}
     assert len(found) == len(loops)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from isthmus.ledger.document import Document, DocumentOfLink
-from isthmus.model.known import KnownCluster, KnownNames
+from isthmus.model.lastknown import KnownCluster, KnownNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
