@@ -19,7 +19,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
-from isthmus.control.loops.all import with_unwanted
+from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
@@ -272,7 +272,7 @@ class StatusReader:
             controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
-            loops=with_unwanted(link, reading.known.loops(moment_ms)),
+            loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
             aborted=self._aborted.get(link.name),
             problem=problem,
