@@ -66,17 +66,20 @@ def run(
         typer.Option("--clusters", metavar="CLUSTER", help="Only links into this cluster; may be given several times."),
     ] = None,
     until: Annotated[
-        UntilOption | None, typer.Option("--until", help="End when everything the sources have is copied.")
+        UntilOption | None,
+        typer.Option("--until", help="End when everything the sources have is copied."),
     ] = None,
     take_over: Annotated[
         bool,
         typer.Option("--take-over", help="Take the links over from a controller that runs them; it ends with 15."),
     ] = False,
     standby: Annotated[
-        bool, typer.Option("--standby", help="Wait, ready to go, for the end of a controller that runs the links.")
+        bool,
+        typer.Option("--standby", help="Wait, ready to go, for the end of a controller that runs the links."),
     ] = False,
     follow_config: Annotated[
-        bool, typer.Option("--follow-config", help="Follow changes of the configuration file while running.")
+        bool,
+        typer.Option("--follow-config", help="Follow changes of the configuration file while running."),
     ] = False,
     metrics: MetricsOption = None,
     metrics_partitions: MetricsPartitionsOption = False,
