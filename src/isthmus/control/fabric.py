@@ -14,6 +14,9 @@ from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.groups.links import AsyncGroups
+
+# With these all is loaded that any verb needs: a program that goes on should not load what was replaced meanwhile.
+from isthmus.control.links import cutover, planning  # noqa: F401
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
 from isthmus.control.links.promotion import Promoter

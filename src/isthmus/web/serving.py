@@ -15,6 +15,8 @@ from typing import Final
 
 import uvicorn
 
+# All verbs of the fabric are there before the first request: what is installed may be replaced while a server goes on.
+import isthmus.control.fabric  # noqa: F401
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.model.configuration import Configuration
 from isthmus.model.listening import ListenAddress

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from isthmus.control import async_fabric
 from isthmus.errors import ConfigError, HostError
 from isthmus.model.configuration import Configuration
 from isthmus.web.serving import ServeSettings, serve
 from isthmus.web.tokens import Role, TokenFile
 
 NOTHING = Configuration(clusters=(), links=())
+
+
+def test_a_server_loads_nothing_later_on() -> None:
+    """What a verb of the fabric loads when it is called, a server has from its start: the files may be replaced."""
+    tree = ast.parse(Path(async_fabric.__file__).read_text(encoding="utf-8"))
+    verbs = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    later = {each.module for verb in verbs for each in ast.walk(verb) if isinstance(each, ast.ImportFrom)}
+    code = "import sys, isthmus.web.serving; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert later
+    assert later <= {*loaded}
 
 
 @pytest.mark.parametrize("lacks", ["tokens", "certificate"])
