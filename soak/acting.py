@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -27,24 +28,24 @@ class Acting:
         """What was to be done and was not, with the reasons."""
         return [f"{count} times not done: {name}" for name, count in sorted(self.skipped.items())]
 
-    def act(self, bout: Bout) -> None:
-        """Do the faults of a bout; returns when all are undone."""
-        threads = [threading.Thread(target=self._act, args=(action,), name=action.fault) for action in bout]
+    def act(self, bout: Bout, *, until: float = math.inf) -> None:
+        """Do the faults of a bout; returns when all are undone. From `until` on (by the monotonic clock) they are."""
+        threads = [threading.Thread(target=self._act, args=(action, until), name=action.fault) for action in bout]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: Action, until: float) -> None:
         tell, fault = self._scene.history.tell, FAULTS[action.fault]
         named = {"number": action.number, "fault": action.fault, "row": action.row}
-        self._sleep(action.after_s)
+        self._sleep(min(action.after_s, until - time.monotonic()))
         tell("fault", phase="begin", **named)
         try:
             with fault.done(self._scene, random.Random(action.seed)) as details:
                 self.done[action.row] += 1
                 tell("fault", phase="done", details=dict(details or {}), **named)
-                self._sleep(action.lasts_s)
+                self._sleep(min(action.lasts_s, until - time.monotonic()))
                 tell("fault", phase="undo", **named)
             tell("fault", phase="undone", **named)
         except NotNow as error:

@@ -89,8 +89,13 @@ def _conditions(given: argparse.Namespace, seed: int) -> Conditions:
     """Those of the seed, as far as they are not given, and the contender can be made to do them."""
     conditions = Conditions.of(seed)
     if given.contender != "isthmus":
-        return replace(conditions, offsets="same", naming="identity")
-    return replace(conditions, offsets=given.offsets or conditions.offsets, naming=given.naming or conditions.naming)
+        return replace(conditions, offsets="same", naming="identity", cutover=None)
+    return replace(
+        conditions,
+        offsets=given.offsets or conditions.offsets,
+        naming=given.naming or conditions.naming,
+        cutover=given.cutover,
+    )
 
 
 def _schedule(given: argparse.Namespace, seed: int) -> Schedule:
@@ -121,6 +126,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--naming", choices=list(TARGET_PREFIXES), help="of topics (default: what follows from the seed)"
+    )
+    parser.add_argument(
+        "--cutover",
+        choices=["promote", "failover"],
+        help="run a second link, a declared one, that ends so (default: none)",
     )
     parser.add_argument("--list", action="store_true", help="show all faults, and the rows that cannot be done")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")

@@ -9,6 +9,8 @@ from typing import Any, Literal, Self
 from soak.naming import TARGET_PREFIXES, Names, Naming
 
 Flags = Literal["producer-id", "header"]
+Ending = Literal["promote", "failover"]
+"""What becomes of a link in the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,8 @@ class Conditions:
     `fetch_slots` is how many fetch sessions a source broker keeps, `target_verifies` whether brokers of the target ask
     a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever). `offsets` and `naming` are those
     of the link; where offsets are mapped others write to the target's topics too, before and meanwhile. `flags` are
-    those of a tree.
+    those of a tree. `cutover` is what is done in the end to a second link, a declared one with a topic of its own,
+    where that is asked for.
     """
 
     fetch_slots: int = 1000
@@ -31,6 +34,7 @@ class Conditions:
     offsets: Literal["same", "mapped"] = "same"
     naming: Naming = "identity"
     flags: Flags = "producer-id"
+    cutover: Ending | None = None
 
     @classmethod
     def of(cls, seed: int) -> Self:

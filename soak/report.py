@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from soak.faults.catalogue import FAULTS, NOT_DONE
+from soak.faults.catalogue import FAULTS, IN_PART, NOT_DONE
 from soak.run import Outcome
 from soak.schedule import read_schedule
 
@@ -34,11 +34,13 @@ def print_outcome(outcome: Outcome) -> None:
 
 
 def print_rows() -> None:
-    """All faults by row, and the rows of which there are none."""
+    """All faults by row, the rows of which there are none, and what is left of others."""
     for fault in sorted(FAULTS.values(), key=lambda each: (each.row, each.name)):
         _say(f"{fault.row:>3}  {fault.name:<36} {fault.describes}")
     for row, reason in sorted(NOT_DONE.items()):
         _say(f"{row:>3}  not done: {reason}")
+    for row, rest in sorted(IN_PART.items()):
+        _say(f"{row:>3}  in part: {rest}")
 
 
 def print_shortest(file: Path) -> None:

@@ -14,6 +14,8 @@ from soak.faults.catalogue import Fault
 _AT_ONCE_MAX: Final = 3
 _APART_S: Final = 8.0
 _BOUTS_PER_MINUTE: Final = 3
+_SHARE_MAX: Final = 0.25
+"""No fault lasts longer than this part of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,9 @@ class Schedule:
 
 
 def drawn(seed: int, minutes: float, faults: Iterable[Fault]) -> Schedule:
-    """The schedule of a seed: the faults are dealt like cards, so that none comes again before all have come."""
+    """The schedule of a seed: the faults are dealt like cards, so that none comes again before all have come. The
+    shorter the run, the shorter the longest of them.
+    """
     chance = random.Random(f"schedule {seed}")
     deck, bouts, number = list(faults), list[Bout](), 0
     hand: list[Fault] = []
@@ -66,7 +70,7 @@ def drawn(seed: int, minutes: float, faults: Iterable[Fault]) -> Schedule:
             if len(bout) < wanted and not each.claims & claimed:
                 hand.remove(each)
                 claimed |= each.claims
-                bout.append(_action(chance, each, number, is_first=not bout))
+                bout.append(_action(chance, each, number, minutes, is_first=not bout))
                 number += 1
         bouts.append(tuple(bout))
     return Schedule(bouts=tuple(bouts))
@@ -82,12 +86,15 @@ def schedule_of(document: Sequence[Sequence[dict[str, Any]]]) -> Schedule:
     return Schedule(bouts=tuple(tuple(Action(**each) for each in bout) for bout in document))
 
 
-def _action(chance: random.Random, fault: Fault, number: int, *, is_first: bool) -> Action:
+def _action(chance: random.Random, fault: Fault, number: int, minutes: float, *, is_first: bool) -> Action:
+    low, high = fault.lasts_s
+    high = min(high, max(low, minutes * 60 * _SHARE_MAX))
     return Action(
         number=number,
         fault=fault.name,
         row=fault.row,
         after_s=0.0 if is_first else round(chance.uniform(0.0, _APART_S), 1),
-        lasts_s=round(chance.uniform(*fault.lasts_s), 1),
+        # Short ones as often as long ones, also where some last for minutes.
+        lasts_s=round(low * (high / low) ** chance.random(), 1),
         seed=chance.randrange(1 << 30),
     )

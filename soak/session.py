@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from soak.acting import Acting
+from soak.cutover import Cutover
 from soak.faults.catalogue import TREE
 from soak.findings import leaks, replicas_of, rereads, tracebacks
 from soak.history import History, read_history
+from soak.judge.cutover import i23_cutover
 from soak.judge.evidence import Lane, PartitionKey, Violation
+from soak.judge.reading import topic_shapes
+from soak.judge.settings import Shapes, i19_convergence
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged, noted
@@ -49,6 +56,7 @@ class _Stage:
     tee: Tee
     group_spy: GroupSpy
     status_spy: StatusSpy | None
+    cutover: Cutover | None
     note: Note
 
     @property
@@ -57,7 +65,8 @@ class _Stage:
 
     @property
     def records(self) -> int:
-        return self.load.records + self.scene.victims.records
+        apart = 0 if self.cutover is None else self.cutover.records
+        return self.load.records + self.scene.victims.records + apart
 
 
 def perform(run: Run, note: Note) -> Outcome:
@@ -77,12 +86,15 @@ def perform(run: Run, note: Note) -> Outcome:
         stage = _stage(run, history, *stack.enter_context(clusters), note)
         acting = Acting(stage.scene)
         with _at_work(stage):
-            with stage.load.flowing(), stage.scene.victims.writing():
+            with stage.load.flowing(), stage.scene.victims.writing(), _apart(stage):
                 note("waiting for the mirror to begin")
                 stage.scene.until(lambda: _has_begun(stage.scene.watch), "the mirror copies", term_s=_BEGIN_S)
                 _act(stage, acting)
             history.tell("load", phase="over", records=stage.records)
             _quieten(stage)
+            if stage.cutover is not None:
+                note(f"link cutover: {run.conditions.cutover}")
+                stage.cutover.perform(stage.scene)
         note("judging")
         lanes, violations = _judge(stage)
         notes = [*acting.notes(), *noted(read_history(run.history), lanes)]
@@ -96,6 +108,11 @@ def perform(run: Run, note: Note) -> Outcome:
         seconds=time.monotonic() - begun,
         notes=tuple(notes),
     )
+
+
+def _apart(stage: _Stage) -> AbstractContextManager[None]:
+    """What is written for the link that ends in a cutover."""
+    return nullcontext() if stage.cutover is None else stage.cutover.writing()
 
 
 def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -> _Stage:
@@ -123,6 +140,10 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         victims=Victims(source, history),
         topics=load.topics,
     )
+    cutover = None
+    if isinstance(mirror, Isthmus) and run.conditions.cutover is not None:
+        cutover = Cutover(source, target, mirror, history, run.conditions.cutover)
+        cutover.prepare()
     return _Stage(
         run=run,
         scene=scene,
@@ -130,6 +151,7 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         tee=Tee(target.servers, target.names),
         group_spy=GroupSpy(load.groups, load.read, source, target, history),
         status_spy=StatusSpy(mirror, history, target.names) if isinstance(mirror, Isthmus) else None,
+        cutover=cutover,
         note=note,
     )
 
@@ -157,7 +179,7 @@ def _act(stage: _Stage, acting: Acting) -> None:
             break
         stage.note(f"bout {number}: {', '.join(action.fault for action in bout)}")
         stage.history.tell("bout", number=number, phase="begin")
-        acting.act(bout)
+        acting.act(bout, until=math.inf if stage.run.is_whole else until)
         for side in (stage.scene.source, stage.scene.target):
             side.restore()
         stage.history.tell("bout", number=number, phase="healed")
@@ -229,6 +251,7 @@ def _quieten(stage: _Stage) -> None:
     if stage.status_spy is not None:
         with suppress(TimeoutError):
             scene.until(stage.status_spy.look, "the status is shown", term_s=_SHOWN_S)
+            scene.until(lambda: _agree(stage), "topics are alike", term_s=_CARRIED_S)
             # What a controller says of groups it says every few seconds; whether it is true, the judge finds out.
             scene.until(lambda: _stand_in_step(stage), "groups are called IN_STEP", term_s=_CARRIED_S)
 
@@ -277,4 +300,24 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
     leaks(run.folder, [*scene.source.secrets, *scene.target.secrets], scene.history)
     tracebacks(run.folder, scene.history)
     replicas = replicas_of(scene.target)
-    return lanes, judged(read_history(run.history), lanes, replicas)
+    violations = judged(read_history(run.history), lanes, replicas, _shapes(stage))
+    if stage.cutover is not None:
+        violations += tuple(i23_cutover(tuple(read_history(run.history)), *stage.cutover.logs()))
+    return lanes, violations
+
+
+def _shapes(stage: _Stage) -> tuple[Shapes, Shapes]:
+    """How topics are at both sides, where the mirror is to keep them alike."""
+    if stage.status_spy is None:
+        return {}, {}
+    source, target = stage.scene.source, stage.scene.target
+    return topic_shapes(source.servers), topic_shapes(target.servers, target.names)
+
+
+def _agree(stage: _Stage) -> bool:
+    """Whether topics are alike by now: when to judge, not by what."""
+    sufferings = Sufferings(read_history(stage.run.history))
+    try:
+        return not list(i19_convergence(*_shapes(stage), sufferings))
+    except KafkaException:
+        return False

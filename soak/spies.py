@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from soak.history import History
 from soak.judge.evidence import PartitionKey
 from soak.judge.reading import Ruler
-from soak.mirrors.isthmus import Isthmus
+from soak.mirrors.isthmus import LINK, Isthmus
 from soak.naming import Names
 from soak.positions import Positions, Surveyor
 from soak.side import Side
@@ -60,8 +60,9 @@ class StatusSpy:
         begun = self._history.now()
         with suppress(subprocess.TimeoutExpired):
             shown = self._mirror.status()
-            if shown:
-                told = _shortened(shown[0], self._names)
+            links = [each for each in shown or () if each["link"] == LINK]
+            if links:
+                told = _shortened(links[0], self._names)
                 self._history.tell("status", begun=round(begun, 3), **told)
                 return told
         return None

@@ -64,14 +64,14 @@ def all_source_brokers_killed(scene: Scene, chance: random.Random) -> Iterator[T
     yield from _all_killed(scene.source, chance)
 
 
-@fault(5, "target brokers", lasts_s=(3.0, 25.0))
+@fault(5, "target brokers", lasts_s=(3.0, 120.0))
 def target_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the target stands still, maybe for so long that others take over, and goes on."""
     broker, told = some_leader(scene, scene.target, chance)
     yield from frozen(broker, told)
 
 
-@fault(5, "source brokers", lasts_s=(3.0, 25.0))
+@fault(5, "source brokers", lasts_s=(3.0, 120.0))
 def source_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the source stands still, maybe for so long that others take over, and goes on."""
     broker, told = some_leader(scene, scene.source, chance)

@@ -35,7 +35,7 @@ def all_leaves_killed(grove: Grove, chance: random.Random) -> Iterator[Told]:
         leaf.broker(1).start(wait=False)
 
 
-@fault(5, _LEAF, lasts_s=(3.0, 25.0), mirrors=TREE)
+@fault(5, _LEAF, lasts_s=(3.0, 120.0), mirrors=TREE)
 def leaf_frozen(grove: Grove, chance: random.Random) -> Iterator[Told]:
     """A cluster stands still, and goes on."""
     leaf = _some(grove, chance)
@@ -57,7 +57,7 @@ def leaf_stutters(grove: Grove, chance: random.Random) -> Iterator[Told]:
     yield from brokers.stutters(_some(grove, chance).broker(1), chance)
 
 
-@fault(15, _LEAF, lasts_s=(5.0, 30.0), mirrors=TREE)
+@fault(15, _LEAF, lasts_s=(5.0, 600.0), mirrors=TREE)
 def leaf_cut_off(grove: Grove, chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the distributors and a cluster."""
     yield from roads.in_weather(_some(grove, chance), Weather.CUT)

@@ -141,6 +141,7 @@ def _held(scene: Scene, topic: str) -> Iterator[None]:
     mirror = scene.supervisor.mirror
     if isinstance(mirror, Isthmus):
         called = scene.target.names.called(topic)
+        scene.history.tell("paused", topic=topic, phase="begin")
         paused = mirror.call("pause", LINK, "--topic", called)
         if paused.returncode:
             raise NotNow(f"isthmus pause: {paused.stderr.strip()}")
@@ -148,6 +149,8 @@ def _held(scene: Scene, topic: str) -> Iterator[None]:
             yield
         finally:
             resumed = mirror.call("resume", LINK, "--topic", called)
+            if resumed.returncode == 0:
+                scene.history.tell("paused", topic=topic, phase="end")
             scene.history.tell("command", command="resume", topic=topic, code=resumed.returncode)
         return
     frozen = scene.supervisor.signal_all(signal.SIGSTOP)

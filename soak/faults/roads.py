@@ -21,19 +21,19 @@ _WRITES: Final = (PRODUCE, INIT_PRODUCER, END_TXN, WRITE_MARKERS, TXN_COMMIT, CR
 _READS: Final = (FETCH, LIST_OFFSETS, METADATA, EPOCH_ENDS)
 
 
-@fault(15, "target network", lasts_s=(5.0, 30.0))
+@fault(15, "target network", lasts_s=(5.0, 600.0))
 def target_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the mirror and the target, as when a cable is pulled."""
     yield from in_weather(scene.target, Weather.CUT)
 
 
-@fault(15, "source network", lasts_s=(5.0, 30.0))
+@fault(15, "source network", lasts_s=(5.0, 600.0))
 def source_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the mirror and the source, as when a cable is pulled."""
     yield from in_weather(scene.source, Weather.CUT)
 
 
-@fault(15, "target network", "source network", lasts_s=(5.0, 30.0))
+@fault(15, "target network", "source network", lasts_s=(5.0, 600.0))
 def both_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the mirror and both clusters."""
     with ExitStack() as stack:

@@ -12,6 +12,8 @@ SETTLED_S: Final = 60.0
 """So long after everything is whole, and after a mirror was started, all that had been in the way is over."""
 _STEPS: Final = {"started": 1, "rival started": 1, "ended": -1, "rival ended": -1}
 _FROZEN: Final = "driver-frozen"
+CUTOVER: Final = "cutover"
+"""The phase of a run in which a link lets go of its source, which may be cut off for that: nothing is calm any more."""
 _UNSETTLING: Final = frozenset({"started", "ended", "signalled", "stopping", "stopped", "rival started", "rival ended"})
 
 
@@ -21,6 +23,7 @@ class Calm:
     def __init__(self, events: Sequence[Event], machine: Machine) -> None:
         self._machine = machine
         self._bouts = [event for event in events if event["kind"] == "bout"]
+        self._over = next((e["at"] for e in events if e["kind"] == "phase" and e["name"] == CUTOVER), float("inf"))
         self._unsettled = [e["at"] for e in events if e["kind"] == "mirror" and e["did"] in _UNSETTLING]
 
     def lasts(self, begin: float, end: float) -> bool:
@@ -28,7 +31,11 @@ class Calm:
         healed = max(
             (each["at"] for each in self._bouts if each["phase"] == "healed" and each["at"] <= begin), default=-1
         )
-        if healed < 0 or any(healed < each["at"] <= end for each in self._bouts if each["phase"] == "begin"):
+        if (
+            healed < 0
+            or end >= self._over
+            or any(healed < each["at"] <= end for each in self._bouts if each["phase"] == "begin")
+        ):
             return False
         since = float(max([healed, *(at for at in self._unsettled if at <= end)]))
         return begin - since > SETTLED_S * self._machine.stretch(since, end)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from soak.history import Event
-from soak.judge.calm import Calm, absences
+from soak.judge.calm import CUTOVER, Calm, absences
 from soak.judge.evidence import Case, Violation
 from soak.judge.positions import settled_groups, touched_groups
 from soak.judge.states import NAME
@@ -87,8 +87,10 @@ def _groups(case: Case, event: Event, settled: Mapping[str, bool]) -> Iterator[t
 
 
 def _last(case: Case) -> Event | None:
-    """The last look at the status while the mirror was to run."""
-    until = next((each["at"] for each in case.of("mirror") if each["did"] == "stopping"), float("inf"))
+    """The last look at the status while everything was to be left alone."""
+    ends = [each["at"] for each in case.of("mirror") if each["did"] == "stopping"]
+    ends += [each["at"] for each in case.of("phase") if each["name"] == CUTOVER]
+    until = min(ends, default=float("inf"))
     return next((each for each in reversed(case.of("status")) if each["at"] <= until), None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -16,10 +17,11 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, OffsetSpec, ResourceType
 
 from soak.content import identity_of, is_sound
 from soak.judge.evidence import NO_LOG, Log, PartitionKey, Seen, fingerprint
+from soak.judge.settings import Setting, Shape
 from soak.naming import AS_AT_SOURCE, Names
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -138,6 +140,27 @@ def topic_ids(servers: str, names: Names = AS_AT_SOURCE) -> dict[str, uuid.UUID]
         halves = (told.get_most_significant_bits(), told.get_least_significant_bits())
         high, low = (half & ((1 << 64) - 1) for half in halves)
         found[names.at_source(name)] = uuid.UUID(int=high << 64 | low)
+    return found
+
+
+def topic_shapes(servers: str, names: Names = AS_AT_SOURCE) -> dict[str, Shape]:
+    """How many partitions the topics of a run have, and their settings.
+
+    :raises KafkaException: The cluster does not answer.
+    """
+    counts = Counter(topic for topic, _ in Ruler(servers, names).partitions())
+    if not counts:
+        return {}
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    wanted = {ConfigResource(ResourceType.TOPIC, names.called(topic)): topic for topic in counts}
+    found: dict[str, Shape] = {}
+    for resource, answer in client.describe_configs(list(wanted), request_timeout=_ADMIN_S).items():
+        settings = {
+            name: Setting(entry.value, ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG)
+            for name, entry in answer.result(_ADMIN_S).items()
+        }
+        topic = wanted[resource]
+        found[topic] = Shape(partitions=counts[topic], settings=settings)
     return found
 
 

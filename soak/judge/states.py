@@ -17,12 +17,14 @@ _SILENT_S: Final = 14.0
 """A controller that is gone is called alive for no longer: ten seconds, and the clock of who tells."""
 _FRESH_S: Final = 5.0
 """What the source has got no longer ago needs not be at the target yet where all is well."""
-_PASSING: Final = frozenset(
-    {"SOURCE_UNAVAILABLE", "TARGET_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED", "STARTING"}
-)
-"""States that end by themselves when their cause does."""
+_PASSING: Final = frozenset({"SOURCE_UNAVAILABLE", "TARGET_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED"})
+"""States that end by themselves when their cause does. STARTING is none: a lane is that whenever a lease hands it over,
+which may be every ten seconds.
+"""
 _OPERATORS: Final = frozenset({"PAUSED", "HELD"})
-"""States that only operators cause, of whom a soak has none."""
+"""States that only operators cause: faults pause topics, and nobody switches leaves."""
+_RESUMED_S: Final = 14.0
+"""What is resumed is called paused for no longer."""
 NAME: Final = "I22 monitoring truth"
 
 
@@ -30,7 +32,7 @@ def i22_monitoring_truth(case: Case, timeline: Timeline, sufferings: Sufferings)
     """Ends, lags and states are as the judge sees them himself; no state that lasts is told without its cause."""
     found: dict[str, Violation] = {}
     machine = Machine(case.events)
-    known = _Known(timeline, sufferings, machine, Calm(case.events, machine), absences(case.events))
+    known = _Known(timeline, sufferings, machine, Calm(case.events, machine), absences(case.events), _pauses(case))
     lanes = case.by_partition
     for event in case.of("status"):
         for row in event["partitions"]:
@@ -54,13 +56,14 @@ class _Known(NamedTuple):
     machine: Machine
     calm: Calm
     absences: list[tuple[float, float]]
+    pauses: dict[str, list[tuple[float, float]]]
 
     def alarm(self, event: Event, row: dict[str, Any], keys: list[PartitionKey]) -> str | None:
         """What is wrong with a state that was shown of some partitions of one topic, if anything."""
         topic, state = row["topic"], row["state"]
         if state in TERMINAL and not self.sufferings.may_end(topic, state, event["at"]):
             return f"false alarm: {state}, {row['problem']}"
-        if state in _OPERATORS:
+        if state in _OPERATORS and not self._is_paused(event, row):
             return f"nobody did that: {state}, {row['problem']}"
         if state not in _PASSING or self.sufferings.of(topic) or not keys:
             return None
@@ -68,6 +71,13 @@ class _Known(NamedTuple):
         if self.calm.lasts(claimed_at, event["at"]) and all(self._is_copied(key, claimed_at) for key in keys):
             return f"{state} though all was whole and copied: told at {event['begun']:.1f} s, {row['problem']}"
         return None
+
+    def _is_paused(self, event: Event, row: dict[str, Any]) -> bool:
+        """Whether a fault had paused the topic by then, and not resumed it long before."""
+        claimed_at = event["begun"] - row.get("state_age", 0.0)
+        slack_s = _RESUMED_S * self.machine.stretch(claimed_at - _RESUMED_S, event["at"])
+        pauses = self.pauses.get(row["topic"], ()) if row["state"] == "PAUSED" else ()
+        return any(begin <= event["at"] and claimed_at <= end + slack_s for begin, end in pauses)
 
     def _is_copied(self, key: PartitionKey, at: float) -> bool:
         """Whether the target had then all that the source had a moment before."""
@@ -133,3 +143,15 @@ def _stood_still(timeline: Timeline, key: PartitionKey, at: float, still_s: floa
     if len(there) < 2 or len(here) < 2 or there[-1].ended - there[0].begun < still_s * 0.9:
         return False
     return there[0].high == there[-1].high and all(look.stable > there[-1].high for look in here)
+
+
+def _pauses(case: Case) -> dict[str, list[tuple[float, float]]]:
+    """When faults had topics paused; one that was never resumed has no end."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for event in case.of("paused"):
+        spans = found.setdefault(event["topic"], [])
+        if event["phase"] == "begin":
+            spans.append((event["at"], float("inf")))
+        elif spans:
+            spans[-1] = (spans[-1][0], event["at"])
+    return found

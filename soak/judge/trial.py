@@ -18,6 +18,7 @@ from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
 from soak.judge.reading import Ruler, read_documents, read_logs, topic_ids
 from soak.judge.records import RECORD_INVARIANTS
+from soak.judge.settings import Shapes, i19_convergence
 from soak.judge.states import i22_monitoring_truth
 from soak.judge.stored import LEDGER, StoredMap, TopicIds, stored_maps
 from soak.judge.timeline import Sufferings, Timeline
@@ -27,8 +28,6 @@ NOT_APPLIED: Final = {
     "I11": "what a mirror has read is not to be seen from outside; what it skips or reads twice breaks I1, I3 and I9",
     "I12": "with the same offsets the only claim is the end of the target's log, which I1 and I9 hold it to",
     "I13": "writers carry one producer id and one epoch; two of them at once break I3, I4 or I9",
-    "I19": "settings of topics are not what a soak breaks; that partitions are as many is part of I21",
-    "I23": "there is no promotion yet that a fault could meet",
 }
 """Invariants that no function stands for, and why."""
 
@@ -81,10 +80,15 @@ def _stored(source: str, target: str, target_names: Names, link: str) -> dict[Pa
     return stored_maps(read_documents(target, LEDGER), link, target_names, ids)
 
 
-def judged(events: Iterable[Event], lanes: Sequence[Lane], replicas: Mapping[int, Replica]) -> tuple[Violation, ...]:
-    """Everything that does not hold."""
+def judged(
+    events: Iterable[Event],
+    lanes: Sequence[Lane],
+    replicas: Mapping[int, Replica],
+    shapes: tuple[Shapes, Shapes] = ({}, {}),
+) -> tuple[Violation, ...]:
+    """Everything that does not hold. `shapes` are topics at the source and at the target, of whom keeps them alike."""
     case = Case(events=tuple(events), lanes=tuple(lanes))
-    return tuple(_violations(case, replicas))
+    return (*_violations(case, replicas), *i19_convergence(*shapes, Sufferings(case.events)))
 
 
 def noted(events: Iterable[Event], lanes: Sequence[Lane]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Isthmus:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, term_s: float = _COMMAND_S) -> subprocess.CompletedProcess[str]:
         """Another command of `isthmus`, to its end."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
         return subprocess.run(
@@ -82,12 +82,12 @@ class Isthmus:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_COMMAND_S,
+            timeout=term_s,
             check=False,
         )
 
     def status(self) -> Any:
-        """What `isthmus status -o json` shows, `None` where that is no JSON."""
+        """What `isthmus status -o json` shows of all links, `None` where that is no JSON."""
         said = self.call("status", "-o", "json")
         try:
             return json.loads(said.stdout)
@@ -105,6 +105,8 @@ def link_document(source: Side, target: Side, conditions: Conditions) -> dict[st
         "groups": {"include": [f"{PREFIX}*"], "way": "mapped" if conditions.is_mapped else "identity"},
         "on_data_gap": conditions.on_data_gap,
         "topics_interval_s": 2.0,
+        # Where offsets are mapped that is to be asked for; nobody else sets anything at the target.
+        "configs": {"sync": True, "interval_s": 5.0},
     }
     return {
         "clusters": {"source": source.login(), "target": target.login()},

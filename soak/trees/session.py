@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,7 +94,7 @@ def _act(run: Run, grove: Grove, acting: Acting, note: Note) -> None:
             break
         note(f"bout {number}: {', '.join(action.fault for action in bout)}")
         grove.history.tell("bout", number=number, phase="begin")
-        acting.act(bout)
+        acting.act(bout, until=math.inf if run.is_whole else until)
         for leaf in grove.leaves:
             leaf.restore()
         grove.history.tell("bout", number=number, phase="healed", counts=grove.census.counts)

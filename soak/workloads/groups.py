@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
@@ -12,36 +11,24 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from soak.history import History
 from soak.judge.evidence import PartitionKey
+from soak.workloads.routine import Routine
 
 _SET_BACK: Final = 0.1
 
 
-class Groups:
+class Groups(Routine):
     """Some groups; one commit after another, of any of them. `ends` tells where partitions end."""
 
     def __init__(
         self, names: list[str], servers: str, history: History, ends: Callable[[], dict[PartitionKey, int]], seed: int
     ) -> None:
+        super().__init__("groups")
         self._names = names
         self._servers = servers
         self._history = history
         self._ends = ends
         self._chance = random.Random(f"groups {seed}")
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="groups")
         self._at: dict[tuple[str, PartitionKey], int] = defaultdict(int)
-
-    def begin(self) -> None:
-        """Begin to commit."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Commit no more."""
-        self._over.set()
-
-    def wait(self) -> None:
-        """Wait for the last commit."""
-        self._thread.join()
 
     def _run(self) -> None:
         consumers = {name: self._consumer(name) for name in self._names}

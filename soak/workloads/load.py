@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
 from soak.content import Style
 from soak.history import History
@@ -20,6 +20,7 @@ from soak.scene import TERM_S, create_topic
 from soak.side import Side
 from soak.workloads.groups import Groups
 from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
+from soak.workloads.routine import Routine
 from soak.workloads.transactional import TransactionalWriter
 
 _READ: Final = (f"{PREFIX}plain", f"{PREFIX}transactions")
@@ -41,6 +42,16 @@ _COMPACTED: Final[dict[str, Any]] = {
     "min_cleanable_dirty_ratio": 0.01,
     "max_compaction_lag_ms": 10_000,
 }
+
+_TUNED: Final[dict[str, tuple[str | None, ...]]] = {
+    "segment.bytes": ("2097152", "8388608", None),
+    "retention.ms": ("-1", "2592000000"),
+    "flush.messages": ("5000", None),
+    "delete.retention.ms": ("3600000", None),
+    "max.message.bytes": ("2000000", "1500000", None),
+}
+"""Settings that somebody changes, none of which takes a record away."""
+_TUNED_EVERY_S: Final = (5.0, 20.0)
 
 
 class Worker(Protocol):
@@ -83,7 +94,8 @@ class Load:
         self._acks = [writer.acks for writer in writers]
         self._newcomers = Newcomers(source, history, self._acks)
         groups = Groups(self.groups, source.servers, history, lambda: _chosen(ends()), seed)
-        self._workers: list[Worker] = [*writers, self._newcomers, groups]
+        tuner = Tuner(f"{PREFIX}mixed", source, history, random.Random(f"settings {seed}"))
+        self._workers: list[Worker] = [*writers, self._newcomers, groups, tuner]
         self._shared_with = shared_with
         self._strangers = (
             []
@@ -129,6 +141,29 @@ class Load:
                 worker.end()
             for worker in (*self._workers, *self._strangers):
                 worker.wait()
+
+
+class Tuner(Routine):
+    """Changes settings of a topic of the source now and then, and takes them back."""
+
+    def __init__(self, topic: str, source: Side, history: History, chance: random.Random) -> None:
+        super().__init__("tuner")
+        self._topic, self._source, self._history, self._chance = topic, source, history, chance
+
+    def _run(self) -> None:
+        while not self._over.wait(self._chance.uniform(*_TUNED_EVERY_S)):
+            name, values = self._chance.choice(sorted(_TUNED.items()))
+            value = self._chance.choice(values)
+            operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+            resource = ConfigResource(ResourceType.TOPIC, self._source.names.called(self._topic))
+            resource.add_incremental_config(ConfigEntry(name, value or "", incremental_operation=operation))
+            told = {"topic": self._topic, "name": name, "value": value}
+            try:
+                self._source.admin.incremental_alter_configs([resource])[resource].result(TERM_S)
+            except (KafkaException, TimeoutError) as error:
+                # Whether it was done the last look at both sides shows.
+                told["problem"] = str(error)[:100]
+            self._history.tell("tuned", **told)
 
 
 class Newcomers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import defaultdict
 from typing import Any, Final
@@ -13,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from soak.content import Style, made, record_id
 from soak.history import History
 from soak.workloads.plain import PATIENT, Acks
+from soak.workloads.routine import Routine
 
 _TIMEOUT_MS: Final = 10_000
 """A transaction that nobody ends is ended by its coordinator after so long."""
@@ -23,7 +23,7 @@ _RECORDS_MAX: Final = 25
 _STYLE: Final = Style(value_bytes=300)
 
 
-class TransactionalWriter:
+class TransactionalWriter(Routine):
     """One transaction after another, each a while after the one before, until it is told to end."""
 
     def __init__(
@@ -37,6 +37,7 @@ class TransactionalWriter:
         *,
         pause_s: tuple[float, float] = (0.1, 0.9),
     ) -> None:
+        super().__init__(name)
         self.name = name
         self.topic = topic
         self.acks = Acks(history, name, topic)
@@ -46,21 +47,7 @@ class TransactionalWriter:
         self._history = history
         self._chance = random.Random(f"{name} {seed}")
         self._sent: dict[int, int] = defaultdict(int)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name)
         self._producer: Producer | None = None
-
-    def begin(self) -> None:
-        """Begin to produce."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Begin no more transactions."""
-        self._over.set()
-
-    def wait(self) -> None:
-        """Wait until the last transaction is over."""
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._over.is_set():

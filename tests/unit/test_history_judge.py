@@ -186,7 +186,7 @@ def test_a_state_that_lasts_needs_its_cause(what: str, state: str, is_true: bool
     assert "false alarm" in truth(*flow(30), suffered(what, at=20.0), status(10, state))
 
 
-@pytest.mark.parametrize("state", ["SOURCE_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED", "STARTING"])
+@pytest.mark.parametrize("state", ["SOURCE_UNAVAILABLE", "TARGET_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED"])
 def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
     """A minute after everything was whole again, of what is copied, it is a lie; sooner, in a bout or of a lag not."""
     began = {"kind": "bout", "at": 70.0, "number": 2, "phase": "begin"}
@@ -199,14 +199,25 @@ def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
     assert truth(*flow(100), HEALED, status(90, state, state_age=30.0))[1:] == [], "as of then"
     assert truth(*flow(100), HEALED, suffered("foreign write"), status(90, state)) == []
     assert truth(*flow(100, load=4.0), HEALED, status(90, state)) == [], "a minute is two then"
+    assert truth(*flow(100), HEALED, status(90, "STARTING")) == [], "leases hand lanes over all the time"
     started = {"kind": "mirror", "at": 50.0, "did": "started"}
     assert truth(*flow(100), HEALED, started, status(90, state)) == [], "it began a while ago only"
+    cutover = {"kind": "phase", "at": 89.0, "name": "cutover"}
+    assert truth(*flow(100), HEALED, cutover, status(90, state)) == [], "the source may be cut off for that"
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "HELD"])
 def test_what_nobody_did_is_never_shown(state: str) -> None:
-    """A soak has no operators."""
-    assert truth(*flow(30), status(10, state)) == ["nobody did that"] * 2
+    """Faults pause topics, for a while; nobody else does, and nothing is held."""
+    assert truth(*flow(100), status(10, state)) == ["nobody did that"] * 2
+    spans = [
+        {"kind": "paused", "topic": "t", "phase": phase, "at": at} for phase, at in (("begin", 5.0), ("end", 20.0))
+    ]
+    paused = [] if state == "PAUSED" else ["nobody did that"] * 2
+    assert truth(*flow(100), *spans, status(10, state)) == paused
+    assert truth(*flow(100), spans[0], status(90, state)) == paused, "it was never resumed"
+    assert truth(*flow(100), *spans, status(90, state)) == ["nobody did that"] * 2
+    assert truth(*flow(100), *spans, status(4, state)) == ["nobody did that"] * 2
 
 
 def link(

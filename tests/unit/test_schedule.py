@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import random
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
+from soak.acting import Acting
 from soak.conditions import Conditions
 from soak.faults import FAULTS
+from soak.faults.catalogue import Fault, Told
 from soak.history import History
+from soak.mirrors.isthmus import Isthmus
+from soak.mirrors.mirror import Supervisor
 from soak.run import Run
-from soak.schedule import Schedule, drawn, schedule_of
+from soak.scene import Setting
+from soak.schedule import Action, Schedule, drawn, schedule_of
 from soak.shrinking import run_of, shortest
 
 ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, 49, 50} - {27}
@@ -38,6 +45,37 @@ def test_faults_of_a_bout_do_not_get_into_each_others_way() -> None:
         assert 1 <= len(bout) <= 3
         claims = [claim for action in bout for claim in FAULTS[action.fault].claims]
         assert len(claims) == len(set(claims)), bout
+
+
+@pytest.mark.parametrize("minutes", [1, 4, 40])
+def test_no_fault_takes_more_than_a_part_of_a_run(minutes: int) -> None:
+    """Cuts last from seconds to ten minutes, but never longer than a quarter of the run, unless all of them do."""
+    for action in drawn(7, minutes, FAULTS.values()).actions:
+        low, high = FAULTS[action.fault].lasts_s
+        assert low <= action.lasts_s <= max(low, min(high, 15 * minutes)), action
+    longest = max(action.lasts_s for action in drawn(7, 40, FAULTS.values()).actions)
+    assert longest > 300
+
+
+def test_a_fault_is_undone_when_the_run_is_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever time it had left; without an end it would last for an hour here."""
+    done: list[str] = []
+
+    def forever(_scene: Setting, _chance: random.Random) -> Iterator[Told]:
+        done.append("done")
+        yield {}
+        done.append("undone")
+
+    endless = (3600.0, 3600.0)
+    one = Fault(
+        name="forever", row=1, describes="", act=forever, lasts_s=endless, claims=frozenset(), mirrors=frozenset()
+    )
+    monkeypatch.setitem(FAULTS, one.name, one)
+    bout = (Action(number=0, fault="forever", row=1, after_s=3600.0, lasts_s=3600.0, seed=1),)
+    with History(tmp_path / "history.jsonl") as history:
+        mirror = Isthmus(tmp_path, {}, is_mapped=False)
+        Acting(Setting(supervisor=Supervisor(mirror, history), history=history)).act(bout, until=time.monotonic())
+    assert done == ["done", "undone"]
 
 
 def test_a_schedule_is_read_back() -> None:

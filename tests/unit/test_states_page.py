@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.model.carrying import Standing
 from isthmus.model.lane import LaneState
+from isthmus.model.loop import LoopState
 from isthmus.model.pair import PairState
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.writability import NamespaceState
@@ -26,8 +27,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="ut
         ("Lanes: partitions and topics", "state", LaneState),
         ("Groups", "standing", Standing),
         ("Namespaces", "state", NamespaceState),
+        ("Tasks of a link", "task", LoopState),
     ],
-    ids=["links", "controllers", "pairs", "lanes", "groups", "namespaces"],
+    ids=["links", "controllers", "pairs", "lanes", "groups", "namespaces", "tasks"],
 )
 def test_every_state_has_a_line(heading: str, column: str, states: type[enum.Enum]) -> None:
     """Each table lists every state there is, once, and no other."""

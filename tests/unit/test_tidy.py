@@ -14,6 +14,9 @@ FOLDERS = ("src", "tests", "bench", "demo", "soak", "docs")
 MODULE_LINES_MAX = 400
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+DECISION_LINES_MAX = 40
+PROSE_WIDTH_MAX = 160
+PLAN_LINES_MAX = 45
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "base", "service"}
 # Spelled in two halves, so that this file does not find itself.
 LEFTOVER = re.compile(r"\b(TO" "DO|FIX" "ME|XX" "X)\\b")
@@ -146,6 +149,33 @@ def test_the_map_is_true() -> None:
         homes += [package / "control" / home.name for home in homes]
         for file in re.findall(r"`([\w.]+)`", begin):
             assert any((home / file).exists() for home in homes), f"{file} is not in {folders.strip()}"
+
+
+def test_a_decision_fits_a_page() -> None:
+    """Why something is as it is takes at most forty lines, or it is two decisions."""
+    for path in (ROOT / "docs" / "decisions").glob("*.md"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= DECISION_LINES_MAX, path.name
+        # A row of a table cannot be broken.
+        assert [line for line in lines if len(line) > PROSE_WIDTH_MAX and not line.startswith("|")] == [], path.name
+
+
+def test_the_plan_is_short() -> None:
+    """What is done takes a clause; what it took to get there is in docs/decisions and docs/benchmarks.md."""
+    plan = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## PLAN")[1].splitlines()
+    assert len(plan) <= PLAN_LINES_MAX
+
+
+def test_values_and_rules_ask_no_clock_and_toss_no_coin() -> None:
+    """What the contract of imports cannot see: functions of modules that model may import."""
+    asking = {"now", "utcnow", "today", "uuid1", "uuid4", "open"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node.func)}"
+        for path in (ROOT / "src" / "isthmus" / "model").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in asking
+    ]
+    assert found == []
 
 
 def test_newcomers_are_sent_to_what_is_there() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 from rich.text import Text
@@ -22,6 +23,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
@@ -38,6 +40,8 @@ from isthmus.model.tree import TreeSettings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+AnswerT = TypeVar("AnswerT")
 
 # Spark's own default for spark.redaction.regex, and what it shows instead.
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -116,16 +120,24 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    from isthmus.control.fabric import open_fabric
-
     configuration = configured(path)
     if any(each.name == link and not each.tree for each in configuration.links):
         return configuration
-    configuration = open_fabric(configuration, declared=True).configuration
+    configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
     if not configuration.links:
         told = "there are no links: write them into the file, or declare them (isthmus link create)"
         console.print(Text(f"Warning: {told}", style="yellow"))
     return configuration
+
+
+def answered(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+    """What a fabric answers to one question. Less is loaded for it than for `Fabric`, which has all verbs ready."""
+
+    async def asked() -> AnswerT:
+        async with AsyncFabric(configuration) as fabric:
+            return await ask(fabric)
+
+    return asyncio.run(asked())
 
 
 def resolved(configuration: Configuration) -> Row:

@@ -7,10 +7,9 @@ from typing import Final
 import typer
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
+from isthmus.cli.config import answered, linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
-from isthmus.control.fabric import Fabric
 from isthmus.model.findings import Level
 
 FINDING_COLUMNS: Final = (
@@ -31,7 +30,7 @@ def doctor(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
-    findings = Fabric(linked(path)).doctor()
+    findings = answered(linked(path), lambda fabric: fabric.doctor())
     names = [finding.subject for finding in findings]
     render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
+from isthmus.cli.config import answered, linked
 from isthmus.cli.options import (
     ConfigOption,
     LinkArgument,
@@ -22,7 +22,6 @@ from isthmus.cli.options import (
 )
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.answers import LinkPlan, Plan, TopicPlan
-from isthmus.control.fabric import Fabric
 from isthmus.model.instant import written_instant
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
@@ -71,7 +70,7 @@ def plan(
     Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied.
     """
     link = chosen_link(name, link)
-    found = Fabric(linked(path, link)).plan(link=link)
+    found = answered(linked(path, link), lambda fabric: fabric.plan(link=link))
     show_plan(found, output)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

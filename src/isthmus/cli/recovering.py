@@ -13,8 +13,9 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
-from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
+from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
 from isthmus.model.wording import counted
 
 _COLUMNS: Final = (
@@ -44,6 +45,17 @@ def recover(
         list[str] | None,
         typer.Option("--topic", help="Only this topic, whether it is known to have diverged or not; repeatable."),
     ] = None,
+    way: Annotated[
+        RecoveryWay | None,
+        typer.Option(
+            "--way",
+            help="rebuild deletes a topic and has it filled anew; mapped leaves it, and the link goes on behind "
+            "its end. Else as it was begun, or rebuild.",
+        ),
+    ] = None,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="With --way mapped: set aside what only the target has, too.")
+    ] = False,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the target.")] = "2s",
     timeout: Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")] = "1m",
     yes: YesOption = False,
@@ -57,21 +69,29 @@ def recover(
     The source leads. What only the target has is written to a quarantine topic there and read back; then the topic is
     deleted, created again with the same configuration, and filled by the link. Consumer groups are put back where they
     stood, at most at the last shared offset. Interrupted anywhere it goes on when it is given again.
+
+    With --way mapped the topic stays as it is: from the last shared offset on the source's records go behind its end,
+    with other offsets. A later --way rebuild takes that back.
     """
+    if quarantine and way is not RecoveryWay.MAPPED:
+        raise ConfigError("--quarantine goes with --way mapped", hint="What is rebuilt is set aside in any case.")
     chosen = Fabric(linked(path, name)).link(name)
     recoverer = chosen.recoverer(
         topics or (),
+        way=way,
+        sets_aside=quarantine,
         quiet_s=parse_duration(quiet),
         timeout_s=parse_duration(timeout),
         on_step=_tell,
     )
     if not (yes or dry_run):
         foreseen = recoverer.recover(dry_run=True)
-        if not any(each.stage for each in foreseen.topics):
+        if all(each.stage is None or _has_gone_on(each) for each in foreseen.topics):
             _show(foreseen, output)
             return
         _show_table(foreseen)
-        confirm(name, "have these topics deleted and filled anew")
+        is_mapped = all(each.stage is None or each.way is RecoveryWay.MAPPED for each in foreseen.topics)
+        confirm(name, f"have these topics {'go on with mapped offsets' if is_mapped else 'deleted and filled anew'}")
     _show(recoverer.recover(dry_run=dry_run), output)
 
 
@@ -105,9 +125,17 @@ def _show_table(found: Recovery) -> None:
         _tell("nothing was changed")
 
 
+def _has_gone_on(topic: TopicRecovery) -> bool:
+    return topic.way is RecoveryWay.MAPPED and topic.stage is RecoveryStage.DONE
+
+
 def _told(topic: TopicRecovery, *, is_dry_run: bool) -> str:
     if topic.stage is None:
         return f"{topic.topic}: the target has nothing that the source has not; it was left as it is"
+    if topic.way is RecoveryWay.MAPPED:
+        aside = f"; what only it has is set aside in {topic.quarantine}" if topic.quarantine else ""
+        verb = "would go on" if is_dry_run and not _has_gone_on(topic) else "goes on"
+        return f"{topic.topic}: {verb} behind its end with mapped offsets{aside}"
     if is_dry_run:
         begun = "" if topic.stage is RecoveryStage.SETTING_ASIDE else f" (begun before: {topic.stage})"
         return f"{topic.topic}: would be set aside, deleted and filled anew{begun}"

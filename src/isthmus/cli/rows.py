@@ -9,6 +9,7 @@ from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.output import Row
 from isthmus.cli.view import Shown, View
 from isthmus.model.elapsed import ago
+from isthmus.model.loop import LoopProgress
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.model.state import AGED_S
 
@@ -31,6 +32,14 @@ _COLUMNS: Final = (
     Column("problem", Cells.PROSE, gives_way=5),
 )
 
+TASK_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("task", Cells.NAME),
+    Column("state"),
+    Column("as_of", gives_way=2),
+    Column("problem", Cells.PROSE, gives_way=1),
+)
+
 
 def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
     """A row for each topic or each partition; links without any have one of their own. In the order of the view."""
@@ -45,6 +54,13 @@ def status_row(shown: Shown) -> Row:
         return {"link": link.link, **_shown(item), "aborted": aborted}
     lag = link.as_dict()["lag_records"]
     return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
+
+
+def task_row(link: str, task: LoopProgress) -> Row:
+    """The row of a task of a link, with its last error."""
+    as_of = ago(task.age_s) if task.age_s > AGED_S else _NOW
+    found = {"link": link, "task": task.loop, "state": str(task.state), "as_of": as_of}
+    return {**found, "problem": task.problem.message} if task.problem else found
 
 
 def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:

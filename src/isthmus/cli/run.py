@@ -89,9 +89,7 @@ def run(
         typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
     ] = None,
     tokens: TokensOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, as isthmus plan does.")] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
@@ -109,8 +107,7 @@ def run(
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
     """
-    link = chosen_link(name, link)
-    fabric = Fabric(linked(path, link))
+    fabric = Fabric(linked(path, link := chosen_link(name, link)))
     if dry_run:
         found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)

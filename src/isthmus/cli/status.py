@@ -14,7 +14,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from isthmus.cli.config import linked
+from isthmus.cli.config import answered, linked
 from isthmus.cli.grid import Grid
 from isthmus.cli.options import (
     ConfigOption,
@@ -25,11 +25,10 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.rows import progress_names, status_columns, status_rows
+from isthmus.cli.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
 from isthmus.cli.view import Sorting, View
 from isthmus.control.answers import StatusReader
 from isthmus.control.async_fabric import AsyncFabric
-from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
@@ -52,6 +51,9 @@ def status(
     partitions: Annotated[
         bool, typer.Option("--partitions", help="A row for each partition instead of each topic.")
     ] = False,
+    tasks: Annotated[
+        bool, typer.Option("--tasks", help="A row for each task of the links instead of each topic.")
+    ] = False,
     sort: Annotated[Sorting, typer.Option("--sort", help="By name, or what is urgent first.")] = Sorting.NAME,
     problems: Annotated[bool, typer.Option("--problems", help="Only what has a problem.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl-C.")] = False,
@@ -72,6 +74,11 @@ def status(
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
     is_lines = watch and _is_lines(output)
+    if tasks and (watch or partitions or topic):
+        raise ConfigError(
+            "--tasks goes with none of --watch, --partitions and --topic",
+            hint="Tasks are of links: isthmus status LINK --tasks. With --watch, -o json has them in loops.",
+        )
     configuration = linked(path, link)
     if watch:
         reader = AsyncFabric(configuration).reader(link)
@@ -85,17 +92,27 @@ def status(
         else:
             asyncio.run(_watch(reader, view, interval_s, partitions))
         return
-    links = view.of(Fabric(configuration).status(link=link))
-    if output.is_table:
+    links = view.of(answered(configuration, lambda fabric: fabric.status(link=link)))
+    if tasks:
+        _show_tasks(links, output, only_problems=problems)
+    elif output.is_table:
         rows = status_rows(links, by_partition=partitions, view=view)
         render(rows, output, columns=status_columns(rows, by_partition=partitions))
-        tell_problems(links)
-        _tell_controllers(links)
     else:
         names = progress_names(links, by_partition=partitions)
         render([progress.as_dict() for progress in links], output, names=names)
+    if output.is_table:
+        tell_problems(links)
+        _tell_controllers(links)
     if any(progress.is_unfinished for progress in links):
         raise typer.Exit(1)
+
+
+def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:
+    tasks = [(link.link, task) for link in links for task in link.loops if task.problem or not only_problems]
+    names = [f"{link}/{task.loop}" for link, task in tasks]
+    rows = [task_row(link, task) if output.is_table else {"link": link, **task.as_dict()} for link, task in tasks]
+    render(rows, output, columns=TASK_COLUMNS, names=names)
 
 
 def _is_lines(output: OutputFormat) -> bool:

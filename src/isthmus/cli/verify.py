@@ -46,6 +46,7 @@ _COLUMNS: Final = (
     Column("cleaned", Cells.NUMBER, gives_way=6),
     Column("left_out", Cells.NUMBER, gives_way=7),
     Column("aborted", gives_way=8),
+    Column("foreign", Cells.NUMBER, gives_way=10),
     Column("lag", Cells.NUMBER, gives_way=5),
     Column("findings", Cells.PROSE),
 )
@@ -168,6 +169,7 @@ def _row(link: str, topic: TopicVerdict) -> Row:
         "different": topic.different,
         "cleaned": topic.cleaned,
         "left_out": topic.left_out,
+        "foreign": topic.foreign,
         "lag": topic.lag,
         "findings": "; ".join(_findings(topic)),
     }

@@ -1,4 +1,7 @@
-"""A configuration opened by a program that has an event loop, and what can be done with it."""
+"""A configuration opened by a program that has an event loop, and what can be done with it.
+
+What a verb needs is loaded when it is called: a command calls one of them, and is over within a second.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.control.application import SparkApplication
-from isthmus.control.clusters.administration import AsyncAdministration
-from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.comparing import comparison
-from isthmus.control.doctor import examine
-from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.cutover import promote_together
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link
-from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
@@ -28,7 +23,6 @@ from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.names import LinkNames, live_names
 from isthmus.control.opening import opened
-from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 from isthmus.control.running.following import Following, Reread
 from isthmus.control.running.outcome import RunOutcome
@@ -36,17 +30,23 @@ from isthmus.control.running.starting import run_links
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.plan import Plan
 from isthmus.errors import ConfigError, IsthmusError
-from isthmus.model.configuration import Configuration, MetricsSettings
-from isthmus.model.findings import Finding
-from isthmus.model.link import Link
-from isthmus.model.namespace import NamespaceMap
-from isthmus.model.progress import LinkProgress
-from isthmus.model.promotion import Promotion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from isthmus.control.clusters.administration import AsyncAdministration
+    from isthmus.control.clusters.reassigning import AsyncReassigning
+    from isthmus.control.groups.links import AsyncGroups
+    from isthmus.control.links.declaring import AsyncDeclaredLinks
+    from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
+    from isthmus.control.operations import AsyncLinkOperations
     from isthmus.control.running.controller import OnProgress, Until
+    from isthmus.model.configuration import Configuration, MetricsSettings
+    from isthmus.model.findings import Finding
+    from isthmus.model.link import Link
+    from isthmus.model.namespace import NamespaceMap
+    from isthmus.model.progress import LinkProgress
+    from isthmus.model.promotion import Promotion
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
@@ -125,6 +125,8 @@ class AsyncFabric:
 
         :raises ConfigError: There is none of that alias.
         """
+        from isthmus.control.clusters.administration import AsyncAdministration
+
         chosen = self.configuration.cluster(alias)
         return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
 
@@ -133,10 +135,14 @@ class AsyncFabric:
 
         :raises ConfigError: There is none of that alias.
         """
+        from isthmus.control.clusters.reassigning import AsyncReassigning
+
         return AsyncReassigning(self.configuration.cluster(alias), self._pool)
 
     def link(self, name: str) -> AsyncLinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        from isthmus.control.operations import AsyncLinkOperations
+
         return AsyncLinkOperations(self.configuration, name)
 
     async def promote(
@@ -152,6 +158,8 @@ class AsyncFabric:
         dry_run: bool = False,
     ) -> dict[str, Promotion | IsthmusError]:
         """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        from isthmus.control.links.cutover import promote_together
+
         promoters = [
             self.link(name).promoter(
                 maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
@@ -163,16 +171,22 @@ class AsyncFabric:
     @property
     def declarations(self) -> AsyncDeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.control.links.declaring import AsyncDeclaredLinks
+
         return AsyncDeclaredLinks(self.configuration.written)
 
     @property
     def declared_trees(self) -> AsyncDeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
+
         return AsyncDeclaredTrees(self.configuration.written)
 
     @property
     def groups(self) -> AsyncGroups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
+        from isthmus.control.groups.links import AsyncGroups
+
         return AsyncGroups(self.links, self.configuration.ledger, self._pool)
 
     @property
@@ -199,6 +213,8 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
+        from isthmus.control.links.planning import planned
+
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
         links = await in_force(self._into(clusters, chosen), self._pool)
@@ -232,6 +248,8 @@ class AsyncFabric:
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""
+        from isthmus.control.doctor import examine
+
         return await examine(self.configuration)
 
     async def names(self) -> dict[str, LinkNames]:

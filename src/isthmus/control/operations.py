@@ -20,6 +20,7 @@ from isthmus.model.condition import WaitCondition
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.predecessor import Predecessor
+from isthmus.model.recovery import RecoveryWay
 from isthmus.wire.client import Client
 
 
@@ -60,6 +61,8 @@ class AsyncLinkOperations:
         self,
         topics: Collection[str] = (),
         *,
+        way: RecoveryWay | None = None,
+        sets_aside: bool = False,
         quiet_s: float = 2.0,
         timeout_s: float = 60.0,
         on_step: Callable[[str], None] = lambda _: None,
@@ -69,6 +72,8 @@ class AsyncLinkOperations:
             configuration=self.configuration,
             name=self.name,
             topics=tuple(topics),
+            way=way,
+            sets_aside=sets_aside,
             quiet_s=quiet_s,
             timeout_s=timeout_s,
             on_step=on_step,

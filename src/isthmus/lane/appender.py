@@ -197,7 +197,7 @@ class TargetAppender:
             # Lost or cancelled: what is on its way may be in the log or not.
             for flight in flying:
                 for parcel in flight.request.parcels:
-                    parcel.run.writer.abandon()
+                    parcel.run.writer.abandon(connection.muted_until)
             del self._flying[connection]
 
     def _fill(self, connection: Connection, *, is_first: bool) -> Request:

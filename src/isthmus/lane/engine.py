@@ -202,6 +202,7 @@ class Engine:
         for each in self._former.pop(run.lane.key, ()):
             self._let_go(each)
             run.writer.abandoned |= each.writer.abandoned
+            run.writer.held_until = max(run.writer.held_until, each.writer.held_until)
 
     def _let_go(self, run: LaneRun) -> None:
         """The lane is over: nothing of it is read, and what was read makes room once nothing of it is on its way."""

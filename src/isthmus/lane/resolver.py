@@ -241,10 +241,11 @@ class Resolver:
             if isinstance(answer, ClusterError):
                 run.fail(state, str(answer), answer.hint)
             elif answer in codes.AUTHORIZATION:
+                right = on_topic("READ", topic)
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
-                    f"the {side} does not allow us to look at {topic}-{partition}: READ on the topic is missing",
-                    grant(on_topic("READ", topic), routes.client.cluster.alias),
+                    f"the {side} does not allow us to look at {topic}-{partition}: {right} is missing",
+                    grant(right, routes.client.cluster.alias),
                 )
                 self.add(run, DENIED_RETRY_S)
                 return

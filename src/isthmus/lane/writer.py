@@ -116,8 +116,9 @@ class Writer:
     """The writing side of one lane.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way. `expiration_ms` is the
-    target's `producer.id.expiration.ms`, 0 where it is not known. With `is_mapped` the offsets are ordinals, and
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way, and `held_until` that a
+    broker over its quota may read it no sooner (by the monotonic clock). `expiration_ms` is the target's
+    `producer.id.expiration.ms`, 0 where it is not known. With `is_mapped` the offsets are ordinals, and
     records lie wherever the log ends when they come.
     """
 
@@ -128,6 +129,7 @@ class Writer:
         "_live_ms",
         "_live_until_ms",
         "abandoned",
+        "held_until",
         "position",
         "truncated_from",
         "unsequenced",
@@ -142,6 +144,7 @@ class Writer:
         self.position = -1
         self.unsequenced = 0
         self.abandoned = abandoned
+        self.held_until = 0.0
         self.truncated_from: int | None = None
 
     @property
@@ -208,10 +211,13 @@ class Writer:
         """The answer to what is in flight says that nothing was appended."""
         self._flying.clear()
 
-    def abandon(self) -> None:
-        """The answers to what is in flight will not be heard: it may be in the log, or arrive there later."""
+    def abandon(self, held_until: float = 0.0) -> None:
+        """The answers to what is in flight will not be heard: it may be in the log, or arrive there later; where the
+        broker had said that it reads nothing until then (KIP-219), as late as that.
+        """
         self._flying.clear()
         self.abandoned = True
+        self.held_until = max(self.held_until, held_until)
 
     def looked(self, look: LogLook, *, settled: bool) -> Placement:
         """Take a look at the log; `READY` sets `position` to its end.

@@ -21,6 +21,7 @@
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
+    parted/east-west/orders       a topic that goes on with mapped offsets since both sides had parted
     replay/east-west/orders/ID/x  from where on a topic holds what was replayed from quarantine
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     task-pause/east-west/configs  an operator paused a task of the link
@@ -64,6 +65,7 @@ from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import BeginningDocument as BeginningDocument
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
+from isthmus.ledger.recovery import PartedDocument as PartedDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
@@ -289,6 +291,7 @@ _OTHERS = (
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,
+    PartedDocument,
     ReplayDocument,
     FiltersDocument,
     SettingsDocument,

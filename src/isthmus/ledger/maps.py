@@ -30,6 +30,14 @@ class LaneMap:
         """Whether it tells no more of records that the target has deleted."""
         return trimmed_ordinal(self.segments) >= 0
 
+    def foreign(self, log: LogRange) -> int:
+        """How many offsets of the target's log, up to where the lane is, are in no range: what others wrote there, and
+        what had made both sides part.
+        """
+        end = max(min(self.cursor.target_offset, log.stable_end), log.start)
+        clipped = (min(one.target_end, end) - max(one.target_begin, log.start) for one in self.offsets.ranges)
+        return end - log.start - sum(max(length, 0) for length in clipped)
+
     def seen_by_source(self, log: LogRange) -> LogRange:
         """The log of the target as the map shows it to the source: from and up to which of the source's offsets.
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.recovery import DivergedPartition, HeldPosition
+from isthmus.model.recovery import DivergedPartition, HeldPosition, RecoveryWay
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 _NO_ID: Final = uuid.UUID(int=0)
@@ -46,6 +46,7 @@ class RecoveryDocument(DocumentOfLink):
     topic: TargetTopic
     source_topic: SourceTopic
     stage: str
+    way: RecoveryWay = RecoveryWay.REBUILD
     topic_id: uuid.UUID
     rebuilt_id: uuid.UUID = _NO_ID
     was_paused: bool = False
@@ -54,6 +55,26 @@ class RecoveryDocument(DocumentOfLink):
     partitions: tuple[DivergedPartition, ...] = ()
     positions: tuple[HeldPosition, ...] = ()
     quarantined: int = 0
+    by: str
+    at_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedDocument(DocumentOfLink):
+    """A topic that goes on with mapped offsets, whatever the link says of offsets: an operator had it so when both
+    sides had parted (`partitions`). It is about the topics with these ids, and over once one of them is another.
+    """
+
+    KIND: ClassVar[str] = "parted"
+
+    topic: TargetTopic
+    source_topic: SourceTopic
+    source_topic_id: uuid.UUID
+    target_topic_id: uuid.UUID
+    partitions: tuple[DivergedPartition, ...]
     by: str
     at_ms: int
 

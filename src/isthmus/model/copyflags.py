@@ -17,7 +17,6 @@ nothing: it counts as absent, and is replaced by the first copy.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -29,7 +28,8 @@ HEADER_BYTES_MAX: Final = 8
 _DISTRIBUTORS: Final = 0x20
 """The highest byte of a distributor's producer id. Brokers give ids from 0 on; those from 2^62 on are `lone` ones."""
 _LEVEL_BITS: Final = 8
-_NUMBER_BITS: Final = 48
+NUMBER_BITS: Final = 48
+"""What of a distributor's producer id is random."""
 
 
 def bit(level: int) -> int:
@@ -52,15 +52,14 @@ def copied(flags: int, level: int) -> int:
     return flags | bit(level)
 
 
-def distributor_producer_id(level: int) -> int:
-    """A new producer id for a distributor of this level (up to 64): the rest of it is random, 48 bits."""
-    number = secrets.randbits(_NUMBER_BITS)
-    return (_DISTRIBUTORS << (_LEVEL_BITS + _NUMBER_BITS)) | (level << _NUMBER_BITS) | number
+def distributor_producer_id(level: int, number: int) -> int:
+    """The producer id of a distributor of this level (up to 64). `number` is random, of `NUMBER_BITS` bits."""
+    return (_DISTRIBUTORS << (_LEVEL_BITS + NUMBER_BITS)) | (level << NUMBER_BITS) | number
 
 
 def level_of(producer_id: int) -> int:
     """The level of the distributor that has this producer id, 0 for any other producer."""
-    high = producer_id >> _NUMBER_BITS
+    high = producer_id >> NUMBER_BITS
     return high & 0xFF if high >> _LEVEL_BITS == _DISTRIBUTORS else 0
 
 

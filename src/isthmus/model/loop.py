@@ -27,6 +27,10 @@ class LoopState(enum.StrEnum):
     """Something could not be looked at, or not be changed; it is tried again."""
     NOT_CONFIGURED = "NOT_CONFIGURED"
     """The link is not to do it."""
+    STOPPED = "STOPPED"
+    """No controller is alive that would do it."""
+    UNKNOWN = "UNKNOWN"
+    """The ledger cannot be read, or the controller has not said yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

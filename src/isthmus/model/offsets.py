@@ -47,9 +47,10 @@ class Cursor:
     from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
     `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
     epoch of the source not below that of the last record read, -1 while unknown. A lane that `continues_another` was
-    begun where another program had stopped copying (`isthmus import --take-over`). `rewound` is how often the lane has
-    gone back, because the target had lost what it had acknowledged. Of a distributor that keeps copy flags in a header,
-    `flags_replaced` counts the records whose header said nothing, or that had several.
+    begun where another had stopped copying: another program (`isthmus import --take-over`), or a lane with the same
+    offsets (`isthmus link recover --way mapped`). `rewound` is how often the lane has gone back, because the target had
+    lost what it had acknowledged. Of a distributor that keeps copy flags in a header, `flags_replaced` counts the
+    records whose header said nothing, or that had several.
     """
 
     source_offset: int
@@ -75,6 +76,13 @@ class Cursor:
     def has_appended(self) -> bool:
         """Whether the lane has a record at the target."""
         return self.copied_records > 0
+
+    def told(self, reported: int) -> int:
+        """The source offset up to which everything was copied, by what was last reported (-1 for nothing): that may be
+        of the lane before, where this one continues another and has appended nothing yet.
+        """
+        is_own = self.has_appended or not self.continues_another
+        return max(self.source_offset, reported if is_own else -1)
 
     @property
     def has_copies(self) -> bool:

@@ -18,6 +18,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.semantics import SEMANTICS_LOOP
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.topic import Parted
 from isthmus.model.transactions import AbortedPolicy
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STARTING, LaneState.STOPPED)
@@ -103,7 +104,8 @@ class PartitionProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
     """One topic: `topic` at the target, made of `source_topic`; `name` is what users call it, "" for the same.
-    `upstream` are the clusters by which it came, the nearest first, where names say that.
+    `upstream` are the clusters by which it came, the nearest first, where names say that. `parted` says who had it go
+    on with mapped offsets since both sides had parted.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -116,6 +118,7 @@ class TopicProgress:
     state_age_s: float = 0.0
     name: str = ""
     upstream: tuple[str, ...] = ()
+    parted: Parted | None = None
 
     @property
     def lag_records(self) -> int:
@@ -168,6 +171,7 @@ class TopicProgress:
             "hops": len(self.upstream) or None,
             "upstream_clusters": list(self.upstream),
             "offsets": "mapped" if self.is_mapped else "same",
+            "parted": None if self.parted is None else self.parted.as_dict(),
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
             "target_end": _total(p.target_end for p in self.partitions),

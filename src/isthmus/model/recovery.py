@@ -16,6 +16,15 @@ QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
 _DIGEST_BYTES: Final = 8
 
 
+class RecoveryWay(enum.StrEnum):
+    """How a topic is brought back."""
+
+    REBUILD = "rebuild"
+    """It is deleted, created again and filled by the link: the same offsets, and nothing that only the target had."""
+    MAPPED = "mapped"
+    """It stays as it is, and the source's records go behind its end: other offsets from the last shared one on."""
+
+
 class RecoveryStage(enum.StrEnum):
     """How far the recovery of a topic came; whoever goes on begins here."""
 
@@ -47,12 +56,15 @@ class LogSpan(NamedTuple):
 
 
 class HeldPosition(NamedTuple):
-    """Where a consumer group stood before its topic was deleted."""
+    """Where a consumer group stood before its topic was deleted. `at_source` is what that is at the source, where a map
+    tells it; -1 where it is the same, as far as both sides are.
+    """
 
     group: str
     partition: int
     offset: int
     metadata: str = ""
+    at_source: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +87,11 @@ class DivergedPartition:
     def head(self) -> LogSpan:
         """What the target still has of what the source has deleted."""
         return LogSpan(self.target_begin, max(min(self.source_begin, self.tail.begin, self.target_end), 0))
+
+    @property
+    def goes_on_at(self) -> int:
+        """The first offset of the source that comes behind the target's end, where it goes on with mapped offsets."""
+        return max(self.shared, self.source_begin)
 
     @property
     def has_diverged(self) -> bool:
@@ -118,11 +135,15 @@ class RestoredPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecovery:
-    """What became of one topic, or would. `stage` is `None` where the target has nothing that the source has not."""
+    """What became of one topic, or would. `stage` is `None` where the target has nothing that the source has not.
+
+    `quarantined` counts what was set aside in `quarantine`, "" where nothing is.
+    """
 
     topic: TargetTopic
     source_topic: SourceTopic
     stage: RecoveryStage | None
+    way: RecoveryWay = RecoveryWay.REBUILD
     partitions: tuple[DivergedPartition, ...] = ()
     quarantine: str = ""
     quarantined: int = 0
@@ -134,6 +155,7 @@ class TopicRecovery:
             "topic": self.topic,
             "source_topic": self.source_topic,
             "stage": None if self.stage is None else str(self.stage),
+            "way": str(self.way),
             "quarantine": self.quarantine or None,
             "quarantined_records": self.quarantined,
             "partitions": plain(self.partitions),

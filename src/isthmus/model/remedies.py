@@ -86,8 +86,9 @@ def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
 def _ways(topic: str, lost: str, command: str) -> str:
     return (
         f"What only the target has: {lost}. {recover(topic)} sets that aside in a quarantine topic, deletes the target "
-        f"topic and has it filled anew. To keep it instead, exclude {topic} from the link (topics.exclude), which "
-        f"leaves the target topic as it is. By hand: {command}; then delete the target topic and run again."
+        "topic and has it filled anew; with --way mapped the topic keeps it, and the link goes on behind it. To have "
+        f"nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete the "
+        "target topic and run again."
     )
 
 

@@ -93,7 +93,8 @@ def added(
     left: `without_left` accepts that.
 
     :raises ConfigError: It is in the tree, or the neighbour is not, or that has no node of this level.
-    :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
+    :raises PlanRefused: No level is free for it, distributors that there are would have to begin anew, or it would get
+        what a producer wrote in another order.
     """
     if cluster in tree.clusters:
         raise ConfigError(f"{cluster} is in tree {tree.name} already", hint="Every cluster is one leaf.")
@@ -107,7 +108,7 @@ def added(
             "has been deleted by retention.",
         )
     if among is not None:
-        root = _with_part(tree, among, level, cluster)
+        root = _with_part(tree, choices, among, level, cluster)
     elif beside is None:
         limit = tree.header.level_max + 1
         root = TreeNode(_level(tree.root.level, limit, level, spent), (tree.root, cluster))
@@ -274,23 +275,46 @@ def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode 
     return node.replaced(child for child in children if child is not None)
 
 
-def _with_part(tree: Tree, among: str, level: int | None, cluster: str) -> TreeNode:
+def _with_part(
+    tree: Tree, choices: Mapping[str, TargetChoice], among: str, level: int | None, cluster: str
+) -> TreeNode:
     """The tree with one more part in a node above a cluster.
 
     :raises ConfigError: It has no node of this level above it.
+    :raises PlanRefused: What came into that node came by different clusters of it.
     """
     parent = _parent(tree.root, among)
     wanted = parent.level if level is None else level
+    levels = [each.level for each in tree.distributors if each.cluster == among]
+    if wanted not in levels:
+        told = ", ".join(map(str, dict.fromkeys(levels)))
+        raise ConfigError(f"{among} is in no node of level {wanted}", hint=f"The levels above it are {told}.")
 
     def grown(node: TreeNode) -> TreeNode:
         if node.level == wanted:
+            _check_one_way_in(tree, choices, node, cluster)
             return node.with_part(cluster)
         return node.replaced(
             grown(each) if isinstance(each, TreeNode) and among in each.leaves() else each for each in node.children
         )
 
-    levels = [each.level for each in tree.distributors if each.cluster == among]
-    if wanted not in levels:
-        told = ", ".join(map(str, dict.fromkeys(levels)))
-        raise ConfigError(f"{among} is in no node of level {wanted}", hint=f"The levels above it are {told}.")
     return grown(tree.root)
+
+
+def _check_one_way_in(tree: Tree, choices: Mapping[str, TargetChoice], node: TreeNode, cluster: str) -> None:
+    """Whether what each cluster outside a node wrote came into it by one cluster of it.
+
+    Each of them copies what came in by it to a new part, and none waits for another one: what came in by the second
+    could be there before what had come in by the first.
+
+    :raises PlanRefused: A distributor that copies into it has gone over to another leaf.
+    """
+    inside = {*node.leaves()}
+    for each in tree.distributors:
+        choice = choices.get(each.name)
+        if choice is not None and choice.former and each.cluster not in inside and inside <= {*each.leaves}:
+            raise PlanRefused(
+                f"{each.name} copied to {choice.former[-1]} before it went over to {choice.target}: {cluster} could "
+                f"get what was produced on {each.cluster} in another order",
+                hint=f"Add it beside one of {', '.join(node.leaves())}, which has all in order, or above all others.",
+            )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from isthmus.model.instant import written_instant
 from isthmus.model.naming import SourceTopic
 
 
@@ -87,10 +88,22 @@ class LeftInTier(NamedTuple):
         return self.offset_begin >= self.offset_end
 
 
+class Parted(NamedTuple):
+    """Who had a topic go on with mapped offsets after both sides had parted, and when (ms since the epoch)."""
+
+    by: str
+    at_ms: int
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Plain values under stable names."""
+        return {"by": self.by or None, "since": written_instant(self.at_ms)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
     """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
     are the same or mapped. `left` is what stays in the source's remote tier: those with the same offsets begin behind.
+    With `parted` offsets are mapped from where both sides parted, whatever the link says of offsets.
     """
 
     source_topic: SourceTopic
@@ -98,6 +111,7 @@ class TopicIds:
     target: uuid.UUID
     is_mapped: bool = False
     left: tuple[LeftInTier, ...] = ()
+    parted: Parted | None = None
 
 
 class Rebuilt(NamedTuple):

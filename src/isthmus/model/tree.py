@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, copied, is_to_copy, mask
@@ -140,15 +140,19 @@ def _parts(
     if not parts and not pair:
         return by_place.numbers, by_place.unnumbered
     numbers, two = (tuple(each) if isinstance(each, Sequence) else (each,) for each in (parts, pair))
-    known = [each for each in numbers if isinstance(each, int) and not isinstance(each, bool) and each > 0]
-    if len(known) != len(children) or len({*numbers}) != len(children):
+    known, chosen = ([each for each in said if _is_number(each)] for said in (numbers, two))
+    if not len(known) == len({*known}) == len(numbers) == len(children):
         raise ConfigError(
             f"parts {list(numbers)} do not number {len(children)} parts of a node",
             hint="Give each another whole number from 1, or leave parts out.",
         )
-    if two and (len({*two}) != _CHILDREN_MIN or not {*two} <= {*numbers}):
+    if two and not (len({*chosen}) == len(two) == _CHILDREN_MIN and {*chosen} <= {*known}):
         raise ConfigError(f"pair {list(two)} is not two of parts {list(numbers)}", hint="Leave pair out.")
-    return tuple(known), tuple(each for each in known if each in two)
+    return tuple(known), tuple(each for each in known if each in chosen)
+
+
+def _is_number(said: object) -> TypeGuard[int]:
+    return isinstance(said, int) and not isinstance(said, bool) and said > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, Stri
 from isthmus.control.answers import Filters
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
-from isthmus.model.recovery import SetAside
+from isthmus.model.recovery import RecoveryWay, SetAside
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 Text = Annotated[str, Field(max_length=300)]
@@ -229,9 +229,13 @@ class ReverseBody(Body):
 
 
 class RecoverBody(Body):
-    """Topics to bring back, those that have diverged where none is named."""
+    """Topics to bring back, those that have diverged where none is named, and how: null for the way in which it was
+    begun, or else rebuild. With `quarantine` what only the target has is set aside although it stays.
+    """
 
     topics: Annotated[list[_Topic], Field(max_length=1000)] = Field(default_factory=list)
+    way: RecoveryWay | None = None
+    quarantine: StrictBool = False
     quiet_s: _Seconds = 2.0
     timeout_s: _Seconds = 60.0
 

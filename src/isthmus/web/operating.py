@@ -73,7 +73,14 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
         async def work(on_step: OnStep) -> Json:
-            recoverer = chosen.recoverer(body.topics, quiet_s=body.quiet_s, timeout_s=body.timeout_s, on_step=on_step)
+            recoverer = chosen.recoverer(
+                body.topics,
+                way=body.way,
+                sets_aside=body.quarantine,
+                quiet_s=body.quiet_s,
+                timeout_s=body.timeout_s,
+                on_step=on_step,
+            )
             return (await recoverer.recover(dry_run=dry_run)).as_dict()
 
         said = {**plain(body), "dry_run": dry_run}

@@ -107,6 +107,11 @@ class Connection:
         since = max(self._heard_at, self._muted_until)
         return max(time.monotonic() - since, 0.0) if self._waiting else 0.0
 
+    @property
+    def muted_until(self) -> float:
+        """Until when, by the monotonic clock, the broker reads nothing that comes here, as it said (KIP-219)."""
+        return self._muted_until
+
     def version_of(self, request: Any) -> int:
         """The version `request` would be sent with.
 

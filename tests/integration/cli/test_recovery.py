@@ -9,6 +9,8 @@ import pytest
 
 from isthmus.local import LocalCluster
 from tests.integration.cli.test_run import Shell
+from tests.integration.control.recovering import log_of
+from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane import topics
 
@@ -49,3 +51,75 @@ def test_recover_and_replay(
     assert shell.run("quarantine", "replay", link, name, "--yes") == [
         {**counted, "written_records": 0, "present_records": 4}
     ]
+
+
+def test_go_on_mapped(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A command killed in the middle has changed nothing and is given again; a run killed in the middle of what comes
+    next is gone on with, each record once. What was done stays told, and is not done otherwise by accident.
+    """
+    shell = Shell(tmp_path, east, west, topic("mapped"))
+    name, link = f"{shell.stem}.a", shell.stem
+    filled(east, west, name, 10)
+    topics.produce(west, name, records(4, begin=100))
+    topics.produce(east, name, records(500, begin=10))
+    way = ("link", "recover", link, "--topic", name, "--way", "mapped")
+    shell.run("link", "recover", link, "--quarantine", "--yes", code=2)
+    shell.run("link", "recover", link, "--way", "beside", "--yes", code=2)
+    (foreseen,) = shell.run(*way, "--quarantine", "--dry-run")["topics"]
+    assert (foreseen["way"], foreseen["stage"], foreseen["partitions"][0]["last_shared"]) == (
+        "mapped",
+        "SETTING_ASIDE",
+        10,
+    )
+    with shell.start(*way, "--yes", "--quiet", "1m") as first:
+        assert first.stderr is not None
+        assert any("waiting until nobody writes" in line for line in first.stderr)
+        first.kill()
+    held = log_of(west, name)
+    (done,) = shell.run(*way, "--quarantine", "--yes", "--quiet", "500ms")["topics"]
+    assert (done["stage"], done["way"], done["quarantined_records"]) == ("DONE", "mapped", 4)
+    assert shell.run(*way, "--yes")["topics"] == [done]
+    shell.run("link", "recover", link, "--topic", name, "--yes", code=6)
+    (planned,) = shell.run("plan")["links"][0]["topics"]
+    assert (planned["mode"], planned["records_to_copy"], planned["refused_partitions"]) == ("mapped", 500, [])
+    assert planned["parted"]["by"]
+
+    # So slow that it is killed before it has copied all.
+    shell.links[0]["limits"] = {"bytes_per_s": 4096}
+    shell.configure()
+    with shell.start("run") as running:
+        begun = len(held)
+        while len(log_of(west, name)) == begun:
+            assert running.poll() is None
+        running.kill()
+    del shell.links[0]["limits"]
+    shell.configure()
+    shell.run("run", "--until", "caught-up")
+    found = log_of(west, name)
+    assert found[: len(held)] == held
+    assert [each.value for each in found[len(held) :]] == [b"%d" % n for n in range(10, 510)]
+    (status,) = shell.run("status")
+    (told,) = status["topics"]
+    assert (told["offsets"], told["lag_records"], told["parted"]) == ("mapped", 0, planned["parted"])
+
+
+def test_a_fresh_topic_beside(
+    tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """As docs/recovery.md has it: the topic that diverged stays as it is, and a link of another name fills a new one
+    with the source's offsets, onto which the group is carried.
+    """
+    shell = Shell(tmp_path, east, west, topic("fresh"))
+    name, fresh, link, group = f"{shell.stem}.a", f"beside-{shell.stem}", f"{shell.stem}-fresh", f"{shell.stem}-app"
+    filled(east, west, name, 10)
+    topics.produce(west, name, records(4, begin=100))
+    topics.produce(east, name, records(5, begin=10))
+    consumers.commit(east, {group: {(name, 0): 12}})
+    held = log_of(west, name)
+    shell.run("filters", shell.stem, "--exclude", name)
+    maps = ("--source", "east", "--target", "west", "--map-exact", f"{name}:{fresh}", "--group-map", group)
+    shell.run("link", "create", link, *maps)
+    shell.run("run", "--until", "caught-up")
+    assert log_of(west, name) == held
+    assert log_of(west, fresh) == log_of(east, name)
+    consumers.await_position(west, group, (fresh, 0), 12)

@@ -102,6 +102,8 @@ def test_plan_run_status(shell: Shell) -> None:
     (planned,) = plan["links"][0]["topics"]
     assert (planned["action"], planned["mode"], planned["records_to_copy"]) == ("create", "identity", 100)
     assert shell.run("run", "--dry-run") == plan
+    tasks = {task["loop"]: task["state"] for task in shell.run("status", shell.stem, "--tasks")}
+    assert (tasks["data"], tasks["topics"], tasks["configs"], tasks["verify"]) == (*["STOPPED"] * 3, "NOT_CONFIGURED")
     outcome = shell.run("run", "--until", "caught-up")
     assert (outcome["caught_up"], outcome["records"]) == (True, 100)
     assert outcome["links"][0]["topics"][0]["lag_records"] == 0

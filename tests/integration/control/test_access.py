@@ -283,7 +283,8 @@ def test_rules_are_shown_made_and_taken_back(
     assert "(principal=User:bob, host=*, operation=READ, permissionType=ALLOW)" in shown
     assert "operation=WRITE" not in shown
     (progress,) = fabric.status()
-    assert {loop.loop: loop.state for loop in progress.loops}["access"] is LoopState.ACTIVE
+    found = {loop.loop: (loop.state, loop.problem) for loop in progress.loops}
+    assert found["access"] == (LoopState.STOPPED, None), "it ended well, and nobody runs it now"
 
     asyncio.run(prepare(are_there=False))
     assert fabric.run(until="caught-up").exit_code == 0

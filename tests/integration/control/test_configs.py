@@ -105,8 +105,8 @@ def test_a_plan_shows_what_a_run_changes(
     assert not mirrored.keys() & {"flush.ms", "retention.ms", "compression.type"}
     assert not fabric.plan().has_changes
     (progress,) = fabric.status()
-    assert [(loop.loop, loop.state) for loop in progress.loops if loop.loop == "configs"] == [
-        ("configs", LoopState.ACTIVE)
+    assert [(loop.state, loop.problem) for loop in progress.loops if loop.loop == "configs"] == [
+        (LoopState.STOPPED, None)
     ]
 
 

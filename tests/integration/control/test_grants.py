@@ -42,7 +42,6 @@ from isthmus.model.findings import Finding, Level
 from isthmus.model.grants import Grant, grants_of
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
-from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
@@ -220,8 +219,7 @@ def test_they_are_enough(ran: Granted, spark: SparkSession) -> None:
     assert verdict.equal
     assert verdict.records >= 20
     (progress,) = fabric.status()
-    sound = (LoopState.ACTIVE, LoopState.NOT_CONFIGURED)
-    assert {loop.loop: loop.state for loop in progress.loops if loop.state not in sound} == {}
+    assert {loop.loop: loop.problem for loop in progress.loops if loop.problem is not None} == {}
     (groups,) = fabric.groups.sync()
     assert [(group.group, group.standing) for group in groups.groups] == [(GROUP, Standing.IN_STEP)]
     assert groups.notes == ()

@@ -73,7 +73,7 @@ def test_an_operation_is_stopped(served: Served, east: LocalCluster, name: str) 
 
 def test_a_link_is_recovered_replayed_and_drilled(served: Served) -> None:
     """As far as there is anything to recover: what is wrong is told as a problem of the operation."""
-    recovered = served.ended(served.begin("/v1/links/{link}:recover?dry_run=true"))
+    recovered = served.ended(served.begin("/v1/links/{link}:recover?dry_run=true", json={"way": "mapped"}))
     assert (recovered["state"], recovered["result"]["topics"]) == ("SUCCEEDED", [])
     replayed = served.ended(served.begin("/v1/links/{link}/quarantine:replay", json={"topic": served.topic}))
     assert (replayed["state"], replayed["problem"]["code"]) == ("FAILED", "ISTH-CONFIG")
@@ -83,6 +83,7 @@ def test_a_link_is_recovered_replayed_and_drilled(served: Served) -> None:
     assert (drilled["state"], drilled["result"]["group"]) == ("SUCCEEDED", f"{served.link}-group")
     assert drilled["result"]["skipped"] == 0
     assert served.ask("POST", "/v1/links/nothing:recover").status_code == 404
+    assert served.ask("POST", "/v1/links/{link}:recover", json={"way": "beside"}).status_code == 422
 
 
 def test_a_link_is_verified(served: Served, west: LocalCluster) -> None:

@@ -28,6 +28,7 @@ app.COMMANDS["act"] = app.Command("acting", "Act.")
 {prelude}
 app.main()
 """
+LOADED = "import atexit; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
 ACTING = """\
 import os, sys, time, typer
 from isthmus.cli.options import VerboseOption
@@ -266,8 +267,7 @@ print("done")
 
 def test_help_loads_nothing_that_commands_need(start: Start) -> None:
     """What takes time to load is loaded by the command that needs it: help is there at once."""
-    prelude = "import atexit; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
-    code, _, err = ended(start("--help", prelude=prelude))
+    code, _, err = ended(start("--help", prelude=LOADED))
     loaded = {name.partition(".")[0] for name in err.split()}
     ours = {name.split(".")[1] for name in err.split() if name.startswith("isthmus.")}
     assert code == 0
@@ -275,3 +275,15 @@ def test_help_loads_nothing_that_commands_need(start: Start) -> None:
         {"aiokafka", "asyncio", "fastapi", "kafka", "pyarrow", "pydantic", "pyspark", "textual", "yaml"}
     )
     assert ours.isdisjoint({"cluster", "control", "lane", "ledger", "spark", "web", "wire"})
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "doctor"])
+def test_a_look_loads_nothing_of_what_changes_things(start: Start, command: str) -> None:
+    """Looks are called often: what only other verbs of the fabric need is loaded by these."""
+    code, _, err = ended(start(command, "--help", prelude=LOADED))
+    loaded = set(err.split())
+    assert code == 0
+    assert "isthmus.control.async_fabric" in loaded
+    others = ("fabric", "operations", "links.promotion", "recovery.recovery", "takeover.execution")
+    assert loaded.isdisjoint({f"isthmus.control.{name}" for name in others})
+    assert "cryptography" not in loaded

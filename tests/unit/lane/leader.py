@@ -7,19 +7,21 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.routes import Leader, Routes
 from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
+from isthmus.wire.connection import Connection, Permission
 from tests.unit.lane.looks import NOWHERE
 
 PRODUCE, WRITE_TXN_MARKERS = 0, 27
 
 
 class Led:
-    """A connection to a leader. `asked` are the requests that came, `posted` the appends, which wait for an answer.
+    """A connection to a leader. `asked` are the requests that came, `posted` the appends, which wait for an answer, and
+    `permissions` what either was to ask before its bytes leave.
 
     Control records are taken as long as it answers; whether they are after that nobody knows. `stable` is the last
     stable offset it tells, `refusal` the error code with which it refuses control records.
@@ -29,10 +31,12 @@ class Led:
     closed = due_for_renewal = False
     next_correlation = 1
     silent_s = 0.0
+    muted_until = 0.0
 
     def __init__(self, *, answers: int = 1000, stable: int = 0, refusal: int = 0) -> None:
         self.asked: list[Any] = []
         self.posted: list[asyncio.Future[Any]] = []
+        self.permissions: list[Permission | None] = []
         self._answers = answers
         self._stable = stable
         self._refusal = refusal
@@ -42,19 +46,24 @@ class Led:
     def connection(self) -> Connection:
         return cast(Connection, self)
 
-    async def call(self, request: Any, **_: Any) -> Any:
+    async def call(self, request: Any, *, may_send: Permission | None = None, **_: Any) -> Any:
         self.asked.append(request)
+        self.permissions.append(may_send)
         if len(self.asked) > self._answers:
             raise Unreachable("gone", cluster="nowhere")
         if isinstance(request, ListOffsetsRequest):
             told = SimpleNamespace(partition_index=0, error_code=0, offset=self._stable)
             return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[told])])
+        if isinstance(request, DeleteRecordsRequest):
+            deleted = SimpleNamespace(error_code=0)
+            return SimpleNamespace(topics=[SimpleNamespace(partitions=[deleted])])
         # The first is a question only: whether they are taken at all.
         code = self._refusal if len(self.asked) > 1 else 0
         taken = [SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=code)])])]
         return SimpleNamespace(markers=taken * len({marker.producer_id for marker in request.markers}))
 
-    def post_frame(self, *_: Any, **__: Any) -> asyncio.Future[Any]:
+    def post_frame(self, *_: Any, may_send: Permission | None = None, **__: Any) -> asyncio.Future[Any]:
+        self.permissions.append(may_send)
         self.posted.append(asyncio.get_running_loop().create_future())
         return self.posted[-1]
 

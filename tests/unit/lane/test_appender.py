@@ -76,7 +76,7 @@ def appended(
 
 
 def test_what_is_acknowledged_is_told() -> None:
-    """The lane moves on by what its leader took."""
+    """The lane moves on by what its leader took. Whether it may be sent is asked again when it leaves."""
     run, engine, led = ready(), Part(), Led()
 
     def well(future: asyncio.Future[Answers]) -> None:
@@ -84,6 +84,7 @@ def test_what_is_acknowledged_is_told() -> None:
 
     appended(run, engine, led, well)
     assert engine.told == [(run, AppendVerdict.ADVANCED)]
+    assert led.permissions == [engine.may_send]
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (5, False, False)
 
 
@@ -94,6 +95,20 @@ def test_an_append_without_an_answer_may_be_in_the_log() -> None:
     assert len(led.posted) == 1
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (0, False, True)
     assert run.state is LaneState.TARGET_UNAVAILABLE
+
+
+def test_an_append_that_a_broker_over_its_quota_holds_back_comes_in_later() -> None:
+    """As late as it said that it reads on: until then nobody knows where the log ends."""
+    run, engine, led = ready(), Part(), Led()
+
+    def muted(future: asyncio.Future[Answers]) -> None:
+        led.muted_until = 1000.0
+        future.set_exception(Unreachable("gone", cluster="nowhere"))
+
+    appended(run, engine, led, muted)
+    assert (run.writer.abandoned, run.writer.held_until) == (True, 1000.0)
+    run.writer.abandon(900.0)
+    assert run.writer.held_until == 1000.0
 
 
 def test_an_append_is_abandoned_with_its_appender() -> None:

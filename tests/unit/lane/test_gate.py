@@ -50,9 +50,9 @@ def test_what_nobody_reads_there_waits_for_nothing() -> None:
     """Aborted data, control records, what was copied before, and what other distributors brought."""
     run = lane_of(gated=VALUES, level=2)
     run.read_offset = 1
-    brought = batch(3, 9)._replace(producer_id=distributor_producer_id(1))
+    brought = batch(3, 9)._replace(producer_id=distributor_producer_id(1, 5))
     control = batch(4, 9)._replace(attributes=CONTROL)
     pieces = [*plain(batch(0, 9)), Piece(batch(1, 9), False, True), *plain(brought, control)]
     assert passed(run, pieces, 1) == [0, 1, 3, 4]
     with pytest.raises(SchemaMissing, match="schema 9"):
-        passed(run, plain(batch(5, 9)._replace(producer_id=distributor_producer_id(3))), 1)
+        passed(run, plain(batch(5, 9)._replace(producer_id=distributor_producer_id(3, 5))), 1)

@@ -24,8 +24,10 @@ from isthmus.ledger.documents import (
     LinkDocument,
     MapDocument,
     NamespaceDocument,
+    PartedDocument,
     PauseDocument,
     ProgressDocument,
+    RecoveryDocument,
     TaskDocument,
     TaskPauseDocument,
     TopicDocument,
@@ -42,6 +44,7 @@ from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneSta
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.recovery import DivergedPartition, HeldPosition, RecoveryStage, RecoveryWay
 from isthmus.model.registers import Register
 from isthmus.model.rights import Resource
 from isthmus.model.translation import MappedRange
@@ -76,6 +79,7 @@ RULE = Rule(
     operation="READ",
     permission=PermissionType.DENY,
 )
+DIVERGED = DivergedPartition(partition=3, source_begin=0, source_end=20, target_begin=0, target_end=14, shared=10)
 DOCUMENTS: dict[str, Document] = {
     "link/l": LinkDocument(
         link="l", source_cluster_id="S", target_cluster_id="T", producer_id=1 << 40, marker_producer_id=2
@@ -100,6 +104,29 @@ DOCUMENTS: dict[str, Document] = {
         link="l",
         cluster="T",
         registers=(Register(name="mode", value='"async"', version=2, at_ms=5, by="anna@host", where="S"),),
+    ),
+    "recovery/l/orders": RecoveryDocument(
+        link="l",
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        stage=RecoveryStage.REBUILDING,
+        way=RecoveryWay.REBUILD,
+        topic_id=uuid.UUID(int=2),
+        configs=(("cleanup.policy", "compact"),),
+        partitions=(DIVERGED,),
+        positions=(HeldPosition("billing", 3, 7, "note", 5),),
+        by="anna@host",
+        at_ms=5,
+    ),
+    "parted/l/orders": PartedDocument(
+        link="l",
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=2),
+        partitions=(DIVERGED,),
+        by="anna@host",
+        at_ms=5,
     ),
     "pause/l": PauseDocument(link="l", since_ms=5),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),

@@ -90,6 +90,8 @@ def test_what_ends_too_soon_is_none(cut: int) -> None:
 def test_other_versions_are_none() -> None:
     """A version that is not known is refused, as Kafka's own readers do."""
     key, value = Heartbeat("A", "B", 1).record
-
     with pytest.raises(ValueError, match="version 1"):
         heartbeat_of(KeyedRecord(key, b"\0\1" + value[2:]))
+    key, value = Checkpoint(CheckpointKey("g1", "t1", 2), 100, 200).record
+    with pytest.raises(ValueError, match="version 1"):
+        checkpoint_of(KeyedRecord(key, b"\0\1" + value[2:]))

@@ -32,6 +32,7 @@ def test_a_foreign_tail() -> None:
     assert found.has_diverged
     assert (found.head, found.tail) == (LogSpan(2, 5), LogSpan(10, 13))
     assert found.as_dict()["only_at_target"] == 6
+    assert found.goes_on_at == 10
 
 
 def test_a_gap() -> None:
@@ -39,6 +40,7 @@ def test_a_gap() -> None:
     found = partition((15, 20), (3, 10), 10)
     assert found.has_diverged
     assert (found.head, found.tail) == (LogSpan(3, 10), LogSpan(10, 10))
+    assert found.goes_on_at == 15
     assert not partition((15, 20), (0, 0), 0).has_diverged
 
 

@@ -118,6 +118,20 @@ def test_nobody_has_for_a_newcomer_what_has_left() -> None:
         added(smaller.after, NONE, "x", beside=None, spent=smaller.spent)
 
 
+def test_what_came_into_a_node_by_two_ways_has_no_order_for_one_more_part() -> None:
+    """Each of its clusters copies what came in by it, and none waits for another; a neighbour has all in order."""
+    before = tree([["a", "b"], ["c", "d"]])
+    choices = {"t.c.2": TargetChoice(target="b", wanted="b", former=("a",))}
+    with pytest.raises(PlanRefused, match=r"t\.c\.2 copied to a before it went over to b: x could get"):
+        added(before, choices, "x", among="a")
+    assert added(before, choices, "x", among="c").after.clusters == ("a", "b", "c", "d", "x"), "what c itself wrote"
+    spread = tree({"level": 4, "clusters": [["a", "b"], ["c", "d"]]})
+    within = {"t.c.4": TargetChoice(target="b", wanted="b", former=("a",))}
+    assert added(spread, within, "x", among="a", level=4).after.clusters == ("a", "b", "c", "d", "x")
+    pinned = {"t.c.2": TargetChoice(target="b", wanted="b")}
+    assert added(before, pinned, "x", among="a").after.clusters == ("a", "b", "x", "c", "d")
+
+
 def test_who_goes_over_has_to_arrive_first() -> None:
     """Where a distributor copies to is not known for certain before."""
     choices = {"t.a.2": TargetChoice(target="c", wanted="d")}

@@ -61,6 +61,8 @@ def test_five_clusters_of_an_unbalanced_tree() -> None:
         ({"parts": [0, 1]}, "do not number"),
         ({"parts": "ab"}, "do not number"),
         ({"parts": 7}, "do not number"),
+        ({"parts": [1, 2, [3]]}, "do not number"),
+        ({"parts": [1, 2], "pair": [[1], {}]}, "pair .* is not two of parts"),
         ({"parts": [1, 3], "pair": [1, 2]}, "pair .* is not two of parts"),
         ({"pair": [1]}, "do not number"),
     ],

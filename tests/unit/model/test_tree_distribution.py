@@ -55,6 +55,7 @@ class World:
     way: str = "header"
     cursors: dict[str, int] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
+    formers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     going: dict[str, GoingOver] = field(default_factory=dict)
     producer_ids: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: frozenset[int] = frozenset()
@@ -80,7 +81,7 @@ class World:
         """The next records of a distributor's cluster: those that are to be copied are appended at its target."""
         log, cursor = self.logs[each.cluster], self.cursors.get(each.name, 0)
         key = each.name, each.target
-        producer_id = self.producer_ids.setdefault(key, distributor_producer_id(each.level))
+        producer_id = self.producer_ids.setdefault(key, distributor_producer_id(each.level, len(self.producer_ids)))
         for offset in range(cursor, min(cursor + count, len(log)) if each.name not in self.going else cursor):
             message = log[offset]
             if self.is_to_copy(message, each.level):
@@ -136,6 +137,7 @@ class World:
     def switch(self, each: Distributor, target: str) -> None:
         """Have a distributor go on with another leaf; where it was is written down with it."""
         self.begins[each.name] = self.cursors.get(each.name, 0)
+        self.formers[each.name] = (*self.formers.get(each.name, ()), each.target)
         chosen = {**self.tree.switched, (each.cluster, each.level, each.leaves): target}
         self.tree = replace(self.tree, switched=chosen)
 
@@ -177,9 +179,11 @@ class World:
     def choices(self) -> dict[str, TargetChoice]:
         """What has been chosen for distributors, as the ledgers of their clusters have it."""
         return {
-            each.name: TargetChoice(target=each.target, wanted=self.going[each.name].wanted)
-            if each.name in self.going
-            else TargetChoice(target=each.target, wanted=each.target)
+            each.name: TargetChoice(
+                target=each.target,
+                wanted=self.going[each.name].wanted if each.name in self.going else each.target,
+                former=self.formers.get(each.name, ()),
+            )
             for each in self.tree.distributors
             if each.name in self.going or (each.cluster, each.level, each.leaves) in self.tree.switched
         }

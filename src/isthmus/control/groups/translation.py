@@ -66,7 +66,7 @@ def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: L
         if not maps.is_mapped(key[0]):
             found.offsets[at] = position
             continue
-        if settings.way != "mapped":
+        if settings.way != "mapped" and not maps.is_parted(key[0]):
             found.untold[at] = Standing.OFFSETS_DIFFER
             continue
         lane = maps.of(key)

@@ -89,14 +89,15 @@ class Audit:
         self._suspected = {key: each for key, each in suspected.items() if told[key].report.position < each.end}
 
     def review(self, lanes: Iterable[Lane], told: Mapping[LaneKey, LaneWord]) -> None:
-        """Take back what lanes have explained since: they are at the end that was seen, or their topic is another."""
+        """Take back what lanes have explained since: they are at the end that was seen, others may write
+        there by now, or their topic is another."""
         running = {lane.key: lane for lane in lanes}
         for key, find in list(self.found.items()):
             lane, known = running.get(key), told.get(key)
             is_sound = (
                 known is not None and known.report.state is LaneState.ACTIVE and known.report.position >= find.end
             )
-            if is_sound or lane is None or lane.target_topic_id != find.topic_id:
+            if is_sound or lane is None or lane.is_mapped or lane.target_topic_id != find.topic_id:
                 del self.found[key]
 
     def doubted(self, lane: Lane) -> Lane:

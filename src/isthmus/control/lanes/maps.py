@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from isthmus.errors import ConfigError
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.documents import Document, MapDocument, PartedDocument
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
@@ -91,17 +91,27 @@ class LinkMaps:
         self._documents = documents
         self._segments: dict[LaneKey, list[MapDocument]] = {}
         self._topics: frozenset[TargetTopic] = frozenset()
+        self._parted: frozenset[str] = frozenset()
         self._made: dict[LaneKey, tuple[list[MapDocument], LaneMap | None]] = {}
 
     def look(self) -> None:
         """Take what the ledger says now."""
         self._segments = map_segments(self._link, self._documents)
         self._topics = mapped_topics(self._link, self._documents)
+        self._parted = frozenset(
+            each.topic
+            for each in self._documents.values()
+            if isinstance(each, PartedDocument) and each.link == self._link
+        )
         self._made = {key: made for key, made in self._made.items() if key in self._segments}
 
     def is_mapped(self, topic: str) -> bool:
         """Whether the records of a target topic have other offsets than at the source."""
         return topic in self._topics
+
+    def is_parted(self, topic: str) -> bool:
+        """Whether a topic that was to have the same offsets has others from where both sides parted."""
+        return topic in self._parted and topic in self._topics
 
     def is_before(self, key: PartitionKey, position: int) -> bool:
         """Whether a position of a target partition is one that another program copied, and its map does not know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
@@ -11,7 +12,7 @@ from isthmus.errors import PlanRefused, Unreachable
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
-from isthmus.model.copyflags import distributor_producer_id, level_of
+from isthmus.model.copyflags import NUMBER_BITS, distributor_producer_id, level_of
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
@@ -74,10 +75,11 @@ async def producer_identity(
         _check_level(link, known)
         return known
     await _check_beginning(link, source_id)
-    identity = ProducerIdentity(
-        producer_id=distributor_producer_id(link.level) if link.level else await allocate_producer(target),
-        marker_producer_id=await allocate_producer(target),
-    )
+    if link.level:
+        producer_id = distributor_producer_id(link.level, secrets.randbits(NUMBER_BITS))
+    else:
+        producer_id = await allocate_producer(target)
+    identity = ProducerIdentity(producer_id=producer_id, marker_producer_id=await allocate_producer(target))
     await ledger.write(
         LinkDocument(
             link=ledger.link,

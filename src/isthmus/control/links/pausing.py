@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import now_ms, recollect
@@ -17,6 +18,7 @@ from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pauses
+from isthmus.model.plain import plain_fields
 from isthmus.wire.client import Client
 
 
@@ -38,9 +40,9 @@ class Named:
     namespace: str | None = None
     task: str | None = None
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {"topic": self.topic, "namespace": self.namespace, "task": self.task}
+        return plain_fields(self)
 
 
 def task_names() -> list[str]:

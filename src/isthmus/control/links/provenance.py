@@ -15,7 +15,7 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
-from isthmus.model.plain import plain
+from isthmus.model.plain import plain_fields
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
@@ -78,10 +78,7 @@ class Provenance:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {
-            "origins": plain(self.origins),
-            "away": plain(self.away),
-        }
+        return plain_fields(self)
 
 
 async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:

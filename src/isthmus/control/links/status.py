@@ -19,7 +19,8 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
-from isthmus.control.loops.all import with_unwanted
+from isthmus.control.links.parted import going_on
+from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
@@ -141,7 +142,7 @@ class _Reading:
         """The source offset up to which everything was copied, -1 while that is not known."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
-            return max(self.cursors.get(lane, _NOWHERE).source_offset, -1 if report is None else report.position)
+            return self.cursors.get(lane, _NOWHERE).told(-1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
@@ -167,7 +168,7 @@ class _Reading:
         if self.ledger_problem is not None:
             self.target.problem = self.ledger_problem
             return
-        # Each of these goes through all documents: once a look, not once a partition.
+        # Each goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
         self.cursors = lane_cursors(self.link.name, self.known.documents)
@@ -252,14 +253,13 @@ class StatusReader:
             with contextlib.suppress(ClusterError):
                 self._aborted[link.name] = (await treated(link, target)).policy
         before, seen = self._before.get(link.name), self._seen[link.name]
-        topics = []
+        topics, parted = [], going_on(link.name, known.documents)
         for name, keys in reading.partitions().items():
             seen.update((key, _ends(reading, key, seen.get(key))) for key in keys)
             partitions = [_partition(reading, before, key, seen[key]) for key in keys]
-            topics.append(_topic(reading, name, partitions))
+            topics.append(replace(_topic(reading, name, partitions), parted=parted.get(name)))
         self._before[link.name] = reading
-        moment_ms = now_ms()
-        problem = reading.source.problem or reading.target.problem
+        moment_ms, problem = now_ms(), reading.source.problem or reading.target.problem
         return LinkProgress(
             link=link.name,
             source=link.source.alias,
@@ -272,7 +272,7 @@ class StatusReader:
             controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
-            loops=with_unwanted(link, reading.known.loops(moment_ms)),
+            loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
             aborted=self._aborted.get(link.name),
             problem=problem,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from isthmus.control.loops.access import AccessLoop
@@ -21,8 +22,18 @@ from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.control.loops.semantics import SemanticsLoop
 from isthmus.errors import ClusterError
 from isthmus.model.link import Link
-from isthmus.model.loop import GROUPS_TASK, Change, LoopProgress, LoopState
+from isthmus.model.loop import (
+    DATA_TASK,
+    GROUPS_TASK,
+    TOPICS_TASK,
+    VERIFY_TASK,
+    Change,
+    LoopProgress,
+    LoopState,
+)
+from isthmus.model.pauses import Pauses
 from isthmus.model.problem import problem_of
+from isthmus.model.state import ControllerState
 
 LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     ConfigsLoop,
@@ -41,13 +52,31 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
 )
 
 
-def with_unwanted(link: Link, told: Collection[LoopProgress]) -> tuple[LoopProgress, ...]:
-    """What was told of loops, by name, and those that the link is not to run, which nobody need have told."""
-    names = [make().name for make in LOOPS if make().interval_s(link) is None]
-    names += [] if link.groups.is_configured else [GROUPS_TASK]
-    found = {name: LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED) for name in names}
-    found |= {loop.loop: loop for loop in told}
+def tasks_of(
+    link: Link, told: Collection[LoopProgress], *, controller: ControllerState, paused: Pauses
+) -> tuple[LoopProgress, ...]:
+    """Every task of a link, by name: as its controller told it, and without one that is alive as nobody runs it.
+
+    Of a ledger that cannot be read nothing counts as told.
+    """
+    found = {} if controller is ControllerState.UNKNOWN else {loop.loop: loop for loop in told}
+    wanted = {loop.name: loop.interval_s(link) is not None for loop in (make() for make in LOOPS)}
+    wanted |= {DATA_TASK: True, TOPICS_TASK: True, GROUPS_TASK: link.groups.is_configured}
+    for name in {*wanted, *found} - {VERIFY_TASK}:
+        if controller is not ControllerState.ALIVE or name not in found:
+            is_wanted = wanted.get(name, True)
+            found[name] = _unheard(found.get(name), name, controller, is_wanted).paused_by(is_paused=paused.stops(name))
+    found.setdefault(VERIFY_TASK, LoopProgress(loop=VERIFY_TASK, state=LoopState.UNKNOWN))
     return tuple(found[name] for name in sorted(found))
+
+
+def _unheard(told: LoopProgress | None, name: str, controller: ControllerState, is_wanted: bool) -> LoopProgress:
+    """A task that nobody has told of, or somebody who is gone: the last error stays."""
+    if not is_wanted:
+        return LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED)
+    is_gone = controller in (ControllerState.NONE, ControllerState.SILENT)
+    state = LoopState.STOPPED if is_gone else LoopState.UNKNOWN
+    return LoopProgress(loop=name, state=state) if told is None else replace(told, state=state)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.control.topics.creation import DEMANDED, WITHOUT_MEANING
+from isthmus.control.topics.creation import DEMANDED, WITHOUT_MEANING, is_of_tier
 from isthmus.control.topics.preflight import batch_bytes_max
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.loop import Change
@@ -20,6 +20,7 @@ from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 
 CONFIGS_LOOP: Final = "configs"
 _HIDDEN: Final = "(hidden)"
+_USUAL: Final = ConfigSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class _Comparison:
     def change(self, name: str) -> PropertyChange | None:
         """What becomes of one configuration, `None` where it is as it should be, or nobody's business here."""
         ours, theirs = self.target.configs.get(name), self.source.configs.get(name)
+        if ours is not None and is_of_tier(name) and self.settings.exclude == _USUAL.exclude:
+            return self._tiered(name, ours)
         if self._is_left_alone(name) or (ours is not None and ours.is_read_only):
             return None
         if theirs is not None and theirs.is_sensitive:
@@ -105,6 +108,17 @@ class _Comparison:
         problem = Problem(
             f"the target topic stays at {name}={ours.value}: records come with the codecs and the timestamps they have",
             "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
+        )
+        return self._made(name, ours.value, wanted, problem, is_by_design=True)
+
+    def _tiered(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+        """Told where nobody has said what becomes of it, as MirrorMaker 2 would set it."""
+        wanted = self.own.get(name)
+        if wanted is None or wanted == ours.value or self.settings.keeps(SourceTopic(self.source.name), name):
+            return None
+        problem = Problem(
+            f"the target topic stays at {name}={ours.value}: a remote tier is each cluster's own business",
+            "Nothing needs to be done. To have it set, or to be told no more, write configs.exclude of the link.",
         )
         return self._made(name, ours.value, wanted, problem, is_by_design=True)
 

@@ -21,6 +21,8 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
+FAREWELL_S: Final = 5.0
+"""So long a ledger that may be away is waited for when a claim is given up. After that its silence says as much."""
 _ROLE: Final = "recovery"
 
 
@@ -29,11 +31,12 @@ class RecoveryClaim:
     that names the other one once somebody else has taken it.
     """
 
-    def __init__(self, target: Client, link: str, ledger: LedgerSettings) -> None:
+    def __init__(self, target: Client, link: str, ledger: LedgerSettings, *, farewell_s: float = FAREWELL_S) -> None:
         self._target, self._link, self._ledger = target, link, ledger
         self._writer = FencedWriter(target, link, role=_ROLE)
         self._writing = asyncio.Lock()
         self._beat = 0
+        self._farewell_s = farewell_s
 
     async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none; durable when this returns.
@@ -90,10 +93,14 @@ class RecoveryClaim:
             with contextlib.suppress(ClusterError, PlanRefused):
                 await self.write(self._claim())
 
-    async def _close(self) -> None:
-        with contextlib.suppress(ClusterError, PlanRefused):
-            await self.write(Deletion(f"{RecoveryClaimDocument.KIND}/{self._link}"))
-        self._writer.close()
+    async def give_up(self) -> None:
+        """Let others recover the link. Where the ledger cannot be told, they take it over after a while."""
+        try:
+            with contextlib.suppress(ClusterError, PlanRefused, TimeoutError):
+                async with asyncio.timeout(self._farewell_s):
+                    await self.write(Deletion(f"{RecoveryClaimDocument.KIND}/{self._link}"))
+        finally:
+            self._writer.close()
 
 
 @asynccontextmanager
@@ -111,4 +118,4 @@ async def claimed(target: Client, link: str, ledger: LedgerSettings) -> AsyncIte
     finally:
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
-        await claim._close()
+        await claim.give_up()

@@ -13,17 +13,19 @@ from isthmus.control.links.memory import rebuilt_topics, remembered
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.claiming import claimed
-from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
+from isthmus.control.recovery.parting import require_mappable
+from isthmus.control.recovery.quiet import OnStep
+from isthmus.control.recovery.recovery import TopicRecoverer
 from isthmus.control.topics.foresight import Foreseen, foresee
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.ledger.documents import Document, RecoveryDocument, TopicDocument
+from isthmus.ledger.documents import Document, PartedDocument, RecoveryDocument, TopicDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
-from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
+from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
 from isthmus.wire.client import Client
 
 
@@ -31,23 +33,28 @@ from isthmus.wire.client import Client
 class LinkRecoverer:
     """Recovers topics of one link, those named (as at the source or as at the target) or all that have diverged.
 
-    The source leads: what only the target has goes into quarantine. `configuration` has the declared links too.
-    `quiet_s` is for how long nobody may have written to the target, `timeout_s` how long any wait may take.
+    The source leads: what only the target has goes into quarantine where the topic is rebuilt; where it goes on mapped
+    it stays, and goes there as well with `sets_aside`. `way` is how, `None` for that in which a topic was begun, or
+    else `RecoveryWay.REBUILD`. `configuration` has the declared links too. `quiet_s` is for how long nobody may have
+    written to the target, `timeout_s` how long any wait may take.
     """
 
     configuration: Configuration
     name: str
     topics: Collection[str] = ()
+    way: RecoveryWay | None = None
+    sets_aside: bool = False
     quiet_s: float = 2.0
     timeout_s: float = 60.0
     on_step: OnStep = lambda _: None
 
     async def recover(self, *, dry_run: bool = False) -> Recovery:
-        """Bring the topics back to what the source holds. With `dry_run` only what was found is told.
+        """Bring the topics back to what the source holds, or have them go on behind what only the target has. With
+        `dry_run` only what was found is told.
 
         :raises ConfigError: There is no such link, or it does not mirror one of the topics.
         :raises GateNotMet: Somebody is at work at the target, lanes do not end, or a topic is not refilled in time.
-        :raises PlanRefused: Somebody else recovers the link, or offsets of a topic are mapped.
+        :raises PlanRefused: Somebody else recovers the link, offsets of a topic are mapped, or cannot be.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
         link = self.configuration.link(self.name)
@@ -62,6 +69,8 @@ class LinkRecoverer:
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
             for topic, source_topic in sorted((await self._chosen(link, pool)).items()):
+                if self.way is RecoveryWay.MAPPED:
+                    await require_mappable(link, pool, self.configuration.clusters, topic, source_topic)
                 recoverer = self._recoverer(link, source, target, topic, source_topic)
                 found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
         return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
@@ -79,6 +88,8 @@ class LinkRecoverer:
             quiet_s=self.quiet_s,
             timeout_s=self.timeout_s,
             on_step=self.on_step,
+            way=self.way,
+            sets_aside=self.sets_aside,
         )
 
     async def _chosen(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
@@ -88,7 +99,7 @@ class LinkRecoverer:
         if self.topics:
             chosen = dict(self._named(link))
             for topic in chosen:
-                problem = not_its_own(topic, link, documents.values())
+                problem = not_its_own(topic, link, documents.values(), self.way)
                 if problem is not None:
                     raise PlanRefused(problem.message, hint=problem.hint)
             return chosen
@@ -101,7 +112,7 @@ class LinkRecoverer:
             elif isinstance(document, TopicDocument) and _has_ended(document, former):
                 chosen[document.target_topic] = document.source_topic
         for topic in list(chosen):
-            problem = not_its_own(topic, link, documents.values())
+            problem = not_its_own(topic, link, documents.values(), self.way)
             if problem is not None or link.topics.target_of(chosen[topic]) != topic:
                 del chosen[topic]
             if problem is not None:
@@ -120,8 +131,13 @@ class LinkRecoverer:
             yield topic, source_topic
 
 
-def not_its_own(topic: TargetTopic, link: Link, documents: Iterable[Document]) -> Problem | None:
-    """Why a target topic is not the link's alone, so that it is not deleted, if it is not."""
+def not_its_own(
+    topic: TargetTopic, link: Link, documents: Iterable[Document], way: RecoveryWay | None = None
+) -> Problem | None:
+    """Why a target topic is not the link's alone, so that it is not deleted, if it is not; and what does not go on with
+    the source's offsets cannot part from them.
+    """
+    documents = tuple(documents)
     of_topic = [each for each in documents if isinstance(each, TopicDocument) and each.target_topic == topic]
     others = [each.link for each in of_topic if each.link != link.name]
     if others:
@@ -131,6 +147,16 @@ def not_its_own(topic: TargetTopic, link: Link, documents: Iterable[Document]) -
             f"--at {link.target.alias}.",
         )
     own = next((each for each in of_topic if each.link == link.name), None)
+    if own is not None and _goes_on(own, documents):
+        begun = _begun_way(topic, link, documents) if way is None else way
+        return (
+            None
+            if begun is not None
+            else Problem(
+                f"topic {topic} goes on with mapped offsets since both sides had parted",
+                "--way rebuild sets aside what only the target has, and has it filled anew with the source's offsets.",
+            )
+        )
     policy = link.topics.offsets
     if policy is OffsetPolicy.MAPPED or (own is None and policy is OffsetPolicy.AUTO) or (own and own.is_mapped):
         return Problem(
@@ -140,6 +166,18 @@ def not_its_own(topic: TargetTopic, link: Link, documents: Iterable[Document]) -
             f"To copy {topic} anew, give it another name at the target (topics.naming): it keeps what it holds.",
         )
     return None
+
+
+def _goes_on(own: TopicDocument, documents: Iterable[Document]) -> bool:
+    """Whether an operator had a topic go on mapped, as it is now."""
+    parted = (each for each in documents if isinstance(each, PartedDocument) and each.link == own.link)
+    return any((each.topic, each.target_topic_id) == (own.target_topic, own.target_topic_id) for each in parted)
+
+
+def _begun_way(topic: TargetTopic, link: Link, documents: Iterable[Document]) -> RecoveryWay | None:
+    """The way in which a recovery was begun that is not done."""
+    found = (each for each in documents if isinstance(each, RecoveryDocument) and each.link == link.name)
+    return next((each.way for each in found if each.topic == topic and each.stage != RecoveryStage.DONE), None)
 
 
 def _diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:

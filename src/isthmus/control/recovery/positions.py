@@ -67,12 +67,14 @@ async def await_forgotten(target: Client, topic: str, groups: Collection[str]) -
 
 
 def foreseen(held: Sequence[HeldPosition], partitions: Sequence[DivergedPartition]) -> tuple[RestoredPosition, ...]:
-    """Where the groups will stand: where they stood, at most at the last shared offset."""
+    """Where the groups will stand: where they stood, at most at the last shared offset; or where a map has it."""
     shared = {each.partition: each.shared for each in partitions}
     return tuple(_foreseen(each, shared.get(each.partition, each.offset)) for each in held)
 
 
 def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
+    if each.at_source >= 0:
+        return RestoredPosition(group=each.group, partition=each.partition, before=each.offset, after=each.at_source)
     is_beyond = each.offset > shared
     return RestoredPosition(
         group=each.group,

@@ -9,42 +9,62 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.host import operator
-from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
+from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
 from isthmus.control.recovery.quarantine import Quarantine
+from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
-from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import LinkDocument, PauseDocument, RecoveryDocument
-from isthmus.ledger.records import Deletion
+from isthmus.errors import GateNotMet, PlanRefused
+from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.maps import lane_maps
+from isthmus.ledger.records import Deletion, in_batches
 from isthmus.model.configuration import LedgerSettings
+from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.recovery import RecoveryStage, RestoredPosition, TopicRecovery, quarantine_of
+from isthmus.model.recovery import (
+    DivergedPartition,
+    HeldPosition,
+    RecoveryStage,
+    RecoveryWay,
+    RestoredPosition,
+    TopicRecovery,
+    quarantine_of,
+)
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
-OnStep = Callable[[str], None]
-LOOK_S: Final = 0.3
-GONE_S: Final = 60.0
-"""Tasks of a controller that was not heard for so long have ended: they give up without it after seconds."""
 _NAMED_MAX: Final = 3
 _IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
+class _Diverged(NamedTuple):
+    """A topic that has diverged, while nobody writes to it: what the ledger knew and knows of it, and both logs."""
+
+    known: LinkMemory
+    document: RecoveryDocument
+    both: BothTopics
+    there: TopicDescription
+    partitions: tuple[DivergedPartition, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecoverer:
-    """Recovers one topic of a link. `quiet_s` is for how long nobody may have written to the target."""
+    """Recovers one topic of a link. `quiet_s` is for how long nobody may have written to the target.
+
+    `way` is how, `None` for that in which it was begun. With `sets_aside` what only the target has goes into quarantine
+    where the topic is not deleted, too.
+    """
 
     link: Link
     source: Client
@@ -55,83 +75,131 @@ class TopicRecoverer:
     quiet_s: float
     timeout_s: float
     on_step: OnStep
+    way: RecoveryWay | None = None
+    sets_aside: bool = False
 
     async def foresee(self) -> TopicRecovery:
         """What would be done. Nothing is changed.
 
+        :raises PlanRefused: The topic is being rebuilt, and is to go on mapped.
         :raises ClusterError: A cluster does not answer.
         """
-        document = await self._document()
-        both = await self._both()
-        if document is not None and _is_under_way(document, both.target):
+        known = await recollect(self.link.name, self.target)
+        both, way = await self._both(), self._chosen(known)
+        if (document := self._begun_before(known, both, way)) is not None:
             return self._told(document)
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
-            return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None, partitions=partitions)
-        held = await positions.held_positions(self.target, self.topic)
+            return self._unchanged(partitions)
+        held = await self._held(both)
         return TopicRecovery(
             topic=self.topic,
             source_topic=self.source_topic,
             stage=RecoveryStage.SETTING_ASIDE,
+            way=way,
             partitions=partitions,
-            quarantine=quarantine_of(self.topic),
-            positions=positions.foreseen(held, partitions),
+            quarantine=quarantine_of(self.topic) if way is RecoveryWay.REBUILD or self.sets_aside else "",
+            positions=positions.foreseen(held, partitions) if way is RecoveryWay.REBUILD else (),
         )
 
     async def recover(self, claim: RecoveryClaim) -> TopicRecovery:
         """Do all that is left to do.
 
         :raises GateNotMet: Somebody is at work at the target, lanes do not end, or nobody refills the topic in time.
-        :raises PlanRefused: Somebody else recovers the link by now.
+        :raises PlanRefused: Somebody else recovers the link, or the topic is being rebuilt and shall go on mapped.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
-        document = await self._document()
-        both = await self._both()
-        if document is None or not _is_under_way(document, both.target):
-            if both.target is None:
-                return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None)
-            document = await self._set_aside(claim, both.target)
-            if document is None:
-                return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None)
+        known = await recollect(self.link.name, self.target)
+        both, way = await self._both(), self._chosen(known)
+        document = self._begun_before(known, both, way)
+        if document is None:
+            found = None if both.target is None else await self._diverged(claim, both.target, way)
+            if found is None:
+                return self._unchanged()
+            if way is RecoveryWay.MAPPED:
+                return await self._go_on(claim, found)
+            document = await self._set_aside(claim, found)
+        if document.way is RecoveryWay.MAPPED:
+            before = self._document(known)
+            if before is not None and before.stage != RecoveryStage.DONE:
+                await claim.write(document, *self._resumption(document))
+            return self._told(document)
         if document.stage == RecoveryStage.REBUILDING:
             document = await self._rebuild(claim, document)
         return await self._refilled(claim, document)
 
+    def _chosen(self, known: LinkMemory) -> RecoveryWay:
+        """The way asked for, or else that in which it was begun."""
+        document = self._document(known)
+        if self.way is not None or document is None or document.stage == RecoveryStage.DONE:
+            return self.way or RecoveryWay.REBUILD
+        return document.way
+
+    def _begun_before(self, known: LinkMemory, both: BothTopics, way: RecoveryWay) -> RecoveryDocument | None:
+        """What the ledger has of a recovery that came so far that it, not the target's logs, says how to go on."""
+        document = self._document(known)
+        parted = known.documents.get(f"{PartedDocument.KIND}/{self.link.name}/{self.topic}")
+        if isinstance(parted, PartedDocument) and way is RecoveryWay.MAPPED and self._is_parted(known, both):
+            # A rebuilding that was begun since and has deleted nothing is given up.
+            was_mapped = document is not None and document.way is RecoveryWay.MAPPED
+            return RecoveryDocument(
+                link=self.link.name,
+                topic=self.topic,
+                source_topic=self.source_topic,
+                stage=RecoveryStage.DONE,
+                way=RecoveryWay.MAPPED,
+                topic_id=parted.target_topic_id,
+                was_paused=document is not None and document.was_paused,
+                partitions=parted.partitions,
+                quarantined=document.quarantined if document is not None and was_mapped else 0,
+                by=parted.by,
+                at_ms=parted.at_ms,
+            )
+        if document is None or not _is_under_way(document, both.target):
+            return None
+        if way is RecoveryWay.MAPPED:
+            raise PlanRefused(
+                f"{self.topic} is being rebuilt, and the topic that had diverged is given up",
+                hint="Give the command without --way: it goes on where it was interrupted.",
+            )
+        return document
+
+    def _is_parted(self, known: LinkMemory, both: BothTopics) -> bool:
+        return both.target is not None and is_parted(known, both.source, both.target)
+
     # While the topic is there that has diverged
 
-    async def _set_aside(self, claim: RecoveryClaim, there: TopicDescription) -> RecoveryDocument | None:
-        """Bring all that only the target has into the quarantine; `None` where both sides are alike."""
+    async def _diverged(self, claim: RecoveryClaim, there: TopicDescription, way: RecoveryWay) -> _Diverged | None:
+        """The topic paused and compared, once nobody writes to it; `None` where both sides are alike."""
         known = await recollect(self.link.name, self.target)
-        document = self._begun(known, there)
+        document = self._begun(known, there, way)
         self.on_step(f"{self.topic}: pausing")
         pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=now_ms())
         await claim.write(document, pause)
-        logs = await self._quiet(there)
+        logs = await self._quiet.await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
             await claim.write(Deletion(document.key), *self._resumption(document))
             return None
-        held = await positions.held_positions(self.target, self.topic)
+        return _Diverged(known, document, both, there, partitions)
+
+    async def _set_aside(self, claim: RecoveryClaim, found: _Diverged) -> RecoveryDocument:
+        """Bring all that only the target has into the quarantine, and remember what is needed to build it anew."""
+        held = await self._held(found.both)
         await positions.require_nobody(self.target, {each.group for each in held})
-        self.on_step(f"{self.topic}: setting aside what only {self.target.cluster.alias} has")
-        quarantine = self._quarantine(known, there)
-        taken = 0
-        for each in partitions:
-            if each.head.begin < each.head.end or each.tail.begin < each.tail.end:
-                await quarantine.open(there.partition_count, self.ledger.replication_factor)
-                taken += await quarantine.take(each)
+        taken = await self._quarantined(found)
         self.on_step(f"{self.topic}: remembering where groups stand")
-        held = await positions.held_positions(self.target, self.topic)
+        held = await self._held(found.both)
         await positions.require_nobody(self.target, {each.group for each in held})
-        await self._require_unmoved(logs)
+        await self._quiet.require_unmoved(found.both.target_logs)
         document = replace(
-            document,
+            found.document,
             stage=RecoveryStage.REBUILDING,
-            replication_factor=there.replication_factor,
-            configs=rebuilding.configs_of(both, there),
-            partitions=partitions,
+            replication_factor=found.there.replication_factor,
+            configs=rebuilding.configs_of(found.both, found.there),
+            partitions=found.partitions,
             positions=held,
             quarantined=taken,
             at_ms=now_ms(),
@@ -139,19 +207,56 @@ class TopicRecoverer:
         await claim.write(document)
         return document
 
-    def _begun(self, known: LinkMemory, there: TopicDescription) -> RecoveryDocument:
-        before = known.documents.get(f"{RecoveryDocument.KIND}/{self.link.name}/{self.topic}")
-        if (
-            isinstance(before, RecoveryDocument)
-            and before.topic_id == there.topic_id
-            and before.stage != RecoveryStage.DONE
-        ):
-            return replace(before, stage=RecoveryStage.SETTING_ASIDE, by=operator(), at_ms=now_ms())
+    async def _quarantined(self, found: _Diverged) -> int:
+        """Bring all that only the target has into the quarantine; how many records that are."""
+        self.on_step(f"{self.topic}: setting aside what only {self.target.cluster.alias} has")
+        quarantine = self._quarantine(found.known, found.there)
+        taken = 0
+        for each in found.partitions:
+            if each.head.begin < each.head.end or each.tail.begin < each.tail.end:
+                await quarantine.open(found.there.partition_count, self.ledger.replication_factor)
+                taken += await quarantine.take(each)
+        return taken
+
+    async def _held(self, both: BothTopics) -> tuple[HeldPosition, ...]:
+        """Where groups stand at the target, with where that is at the source if a map tells."""
+        held = await positions.held_positions(self.target, self.topic)
+        known = await recollect(self.link.name, self.target)
+        if not self._is_parted(known, both):
+            return held
+        maps = lane_maps(self.link.name, known.documents)
+        return tuple(told_by_map(each, maps.get(LaneKey(self.topic, each.partition))) for each in held)
+
+    async def _go_on(self, claim: RecoveryClaim, found: _Diverged) -> TopicRecovery:
+        """Have the link go on behind the target's end. The ledger has it all at once: before, nothing has changed."""
+        taken = await self._quarantined(found) if self.sets_aside else 0
+        self.on_step(f"{self.topic}: going on behind its end with mapped offsets")
+        document = replace(
+            found.document, stage=RecoveryStage.DONE, partitions=found.partitions, quarantined=taken, at_ms=now_ms()
+        )
+        parting = Parting(
+            link=self.link,
+            target=self.target,
+            known=await recollect(self.link.name, self.target),
+            both=found.both,
+            there=found.there,
+            document=document,
+        )
+        # All at once, if partitions are not too many for that. Lanes hear that they are others before they may run.
+        for batch in in_batches([*await parting.changes(), document, *self._resumption(document)]):
+            await claim.write(*batch)
+        return self._told(document)
+
+    def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
+        before = self._document(known)
+        if before is not None and before.topic_id == there.topic_id and before.stage != RecoveryStage.DONE:
+            return replace(before, stage=RecoveryStage.SETTING_ASIDE, way=way, by=operator(), at_ms=now_ms())
         return RecoveryDocument(
             link=self.link.name,
             topic=self.topic,
             source_topic=self.source_topic,
             stage=RecoveryStage.SETTING_ASIDE,
+            way=way,
             topic_id=there.topic_id,
             was_paused=self.topic in known.paused.topics,
             by=operator(),
@@ -170,75 +275,14 @@ class TopicRecoverer:
             own_producers=own,
         )
 
-    async def _quiet(self, there: TopicDescription) -> Mapping[int, LogRange]:
-        """The target's logs, once no lane holds them and nobody has written to them for a while."""
-        self.on_step(f"{self.topic}: waiting until nobody writes to it")
-        deadline = time.monotonic() + max(self.timeout_s, self.quiet_s)
-        before, quiet_from = await self._logs(there), time.monotonic()
-        while True:
-            known = await recollect(self.link.name, self.target)
-            held, logs = self._is_held(known), await self._logs(there)
-            if logs != before or held:
-                quiet_from = time.monotonic()
-            is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
-            if not is_open and not held and time.monotonic() - quiet_from >= self.quiet_s:
-                return logs
-            if time.monotonic() > deadline:
-                # In a log that grows the end is read a moment after the stable one.
-                raise self._not_quiet(known, held=held, is_open=is_open if logs == before else [])
-            before = logs
-            await asyncio.sleep(LOOK_S)
-
-    def _is_held(self, known: LinkMemory) -> bool:
-        """Whether a lane of the link may still write to it."""
-        silent_s = known.heard_age_s(now_ms())
-        if known.controller_state(now_ms()) is not ControllerState.ALIVE and silent_s is not None and silent_s > GONE_S:
-            return False
-        return is_writing(known, lambda topic: topic == self.topic)
-
-    def _not_quiet(self, known: LinkMemory, *, held: bool, is_open: list[int]) -> GateNotMet:
-        alias = self.target.cluster.alias
-        if held:
-            is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
-            return GateNotMet(
-                f"link {self.link.name} has not let go of {self.topic} within {self.timeout_s:g} s",
-                hint="isthmus status says what its controller does; then give the command again."
-                if is_alive
-                else f"Its controller was killed: give the command again in {GONE_S:g} s.",
-            )
-        if is_open:
-            return GateNotMet(
-                f"a transaction is open in {self.topic}-{is_open[0]} of {alias}",
-                hint=f"isthmus cluster topics {alias} names it; end its producer, and give the command again.",
-            )
-        return self._moved()
-
-    def _moved(self) -> GateNotMet:
-        return GateNotMet(
-            f"somebody writes to {self.topic} of {self.target.cluster.alias}",
-            hint="Stop the producers there, or keep them out (isthmus namespace update --enforce, or deny WRITE); then "
-            "give the command again. Nothing was deleted.",
-        )
-
-    async def _require_unmoved(self, before: Mapping[int, LogRange]) -> None:
-        found = await log_ranges(self.target, [(self.topic, partition) for partition in before])
-        for error in found.errors.values():
-            raise error
-        if any(log.end != before[partition].end for (_, partition), log in found.values.items()):
-            raise self._moved()
-
-    async def _logs(self, there: TopicDescription) -> dict[int, LogRange]:
-        found = await log_ranges(self.target, [(self.topic, number) for number in range(there.partition_count)])
-        for error in found.errors.values():
-            raise error
-        return {partition: log for (_, partition), log in found.values.items()}
-
     # From its deletion on
 
     async def _rebuild(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument:
         both = await self._both()
         if both.target is not None and both.target.topic_id == document.topic_id:
-            await self._require_unmoved({each.partition: _ended_at(each.target_end) for each in document.partitions})
+            await self._quiet.require_unmoved(
+                {each.partition: _ended_at(each.target_end) for each in document.partitions}
+            )
             self.on_step(f"{self.topic}: deleting")
             await rebuilding.delete(self.target, self.topic, document.topic_id)
         groups = {each.group for each in document.positions}
@@ -252,7 +296,8 @@ class TopicRecoverer:
         )
         rebuilt_id = await rebuilding.create(self.target, new)
         document = replace(document, stage=RecoveryStage.REFILLING, rebuilt_id=rebuilt_id, at_ms=now_ms())
-        await claim.write(document, *self._resumption(document))
+        former = parted_traces(await recollect(self.link.name, self.target), self.topic)
+        await claim.write(document, *self._resumption(document), *former)
         return document
 
     def _resumption(self, document: RecoveryDocument) -> list[Deletion]:
@@ -306,8 +351,21 @@ class TopicRecoverer:
     async def _both(self) -> BothTopics:
         return await both_topics(self.source, self.target, self.source_topic, self.topic)
 
-    async def _document(self) -> RecoveryDocument | None:
-        known = await recollect(self.link.name, self.target)
+    @property
+    def _quiet(self) -> QuietTopic:
+        return QuietTopic(
+            link=self.link,
+            target=self.target,
+            topic=self.topic,
+            quiet_s=self.quiet_s,
+            timeout_s=self.timeout_s,
+            on_step=self.on_step,
+        )
+
+    def _unchanged(self, partitions: tuple[DivergedPartition, ...] = ()) -> TopicRecovery:
+        return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None, partitions=partitions)
+
+    def _document(self, known: LinkMemory) -> RecoveryDocument | None:
         found = known.documents.get(f"{RecoveryDocument.KIND}/{self.link.name}/{self.topic}")
         return found if isinstance(found, RecoveryDocument) else None
 
@@ -316,6 +374,7 @@ class TopicRecoverer:
             topic=self.topic,
             source_topic=self.source_topic,
             stage=RecoveryStage(document.stage),
+            way=document.way,
             partitions=document.partitions,
             quarantine=quarantine_of(self.topic) if document.quarantined else "",
             quarantined=document.quarantined,

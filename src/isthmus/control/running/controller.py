@@ -97,17 +97,19 @@ class Controller:
             beside = [asyncio.create_task(work) for work in works]
             arrivals: dict[str, Arrival] = {}
             try:
-                arrivals = await self._until_done()
-                self.stop()
-                await self._until_ended()
+                try:
+                    arrivals = await self._until_done()
+                    self.stop()
+                    await self._until_ended()
+                finally:
+                    for task in beside:
+                        task.cancel()
+                    await asyncio.gather(*beside, return_exceptions=True)
             except asyncio.CancelledError:
                 if not self._is_hurried:
                     raise
                 # A second signal, which the outcome tells of as of the first.
             finally:
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
                 await self._links.aclose()
         return RunOutcome(
             links=self._progress(),

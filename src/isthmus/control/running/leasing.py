@@ -60,10 +60,14 @@ class LeasedLanes:
         """The lanes that are to run now."""
         paused = self._link.paused
         former = {ids.former for ids in self._link.rebuilt.values()}
+        # What was planned before a topic was to go on mapped would look for its place at the same offsets.
+        parted = {ids.target for ids in self._link.parted.values()}
         lanes = (
             lane
             for lane in self._wanted()
-            if not paused.covers(lane.target_topic) and lane.target_topic_id not in former
+            if not paused.covers(lane.target_topic)
+            and lane.target_topic_id not in former
+            and (lane.is_mapped or lane.target_topic_id not in parted)
         )
         return [self._audit.doubted(lane) for lane in lanes]
 

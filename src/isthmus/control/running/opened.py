@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isthmus.control.links.memory import pauses, rebuilt_topics
+from isthmus.control.links.parted import parted_topics
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import Pauses
 from isthmus.model.timings import Timings
-from isthmus.model.topic import Rebuilt
+from isthmus.model.topic import Rebuilt, TopicIds
 from isthmus.spark.lease import LinkContext
 from isthmus.wire.client import Client
 
@@ -38,3 +39,8 @@ class OpenLink:
     def rebuilt(self) -> Mapping[TargetTopic, Rebuilt]:
         """The topics that were deleted and created again on purpose."""
         return rebuilt_topics(self.name, self.ledger.documents)
+
+    @property
+    def parted(self) -> Mapping[TargetTopic, TopicIds]:
+        """The topics that go on with mapped offsets since both sides had parted."""
+        return parted_topics(self.name, self.ledger.documents)

@@ -18,6 +18,7 @@ from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import LedgerMemory, now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.switching import check_choice
+from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
 from isthmus.control.running.following import LinkChange
 from isthmus.control.running.opened import OpenLink
@@ -254,6 +255,7 @@ class LinkRun:
         at_work = session if self._is_at_work else None
         controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
         reports = {} if session is None else session.reports()
+        told = () if session is None else session.loops
         paused = NO_PAUSES if session is None else session.paused
         plan = None if session is None else session.plan
         known = LinkEvidence(
@@ -283,7 +285,7 @@ class LinkRun:
             controller=ControllerProgress(state=controller),
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
-            loops=() if session is None else session.loops,
+            loops=tasks_of(self.link, told, controller=controller, paused=paused),
             namespaces=self.link.namespaces,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,

@@ -27,6 +27,7 @@ from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
     Document,
     FiltersDocument,
+    PartedDocument,
     PauseDocument,
     ProgressDocument,
     RecoveryDocument,
@@ -46,6 +47,7 @@ from isthmus.spark.progress import RunProgress
 
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
 _SAID: Final = (FiltersDocument.KIND, SettingsDocument.KIND)
+_RECOVERED: Final = (RecoveryDocument.KIND, PartedDocument.KIND)
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -152,7 +154,7 @@ class Session:
         while True:
             try:
                 await self._renew_settings()
-                self._topics.accept(self._open.rebuilt)
+                self._topics.accept(self._open.rebuilt, self._open.parted)
                 await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 await self._lanes.audit_when_due()
                 await self._write_reports()
@@ -188,7 +190,7 @@ class Session:
         elif kind_of(key) in _SAID:
             self._settings.reread()
             self._stirred.set()
-        elif isinstance(document, RecoveryDocument):
+        elif kind_of(key) in _RECOVERED:
             self._stirred.set()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
             # Groups shall not be carried onto what is no mirror any more.

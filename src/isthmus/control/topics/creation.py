@@ -48,7 +48,7 @@ _NEVER_COPIED: Final = (
         "unclean.leader.election.enable",
     }
 )
-_NEVER_COPIED_PREFIXES: Final = ("remote.", "local.retention.")
+_TIER_PREFIXES: Final = ("remote.", "local.retention.")
 _TAKEN_OVER_ONCE: Final = "min.insync.replicas"
 """What acknowledgements mean at the target rests on it, so it is copied although it may differ from then on."""
 _TIMESTAMP_LIMITS: Final = (
@@ -139,12 +139,17 @@ def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:
     return target.start > 0 and (target.end > target.start or target.end >= source.stable_end)
 
 
+def is_of_tier(name: str) -> bool:
+    """Whether a configuration is about a remote tier, which is each cluster's own."""
+    return name.startswith(_TIER_PREFIXES)
+
+
 def _policy(source: TopicDescription) -> str:
     return source.value("cleanup.policy") or "delete"
 
 
 def _is_copied(source: TopicDescription, name: str, settings: ConfigSettings) -> bool:
-    if name in _NEVER_COPIED or name.startswith(_NEVER_COPIED_PREFIXES):
+    if name in _NEVER_COPIED or is_of_tier(name):
         return False
     if settings.keeps(SourceTopic(source.name), name):
         return False

@@ -23,11 +23,12 @@ from isthmus.control.links.identity import known_identity
 from isthmus.control.links.livesettings import settings_of
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
+from isthmus.control.links.parted import parted_topics
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
-from isthmus.control.topics.planning import at_start, plan_link
+from isthmus.control.topics.planning import at_start, plan_link, with_parted
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.identity.judgement import (
     Judgement,
@@ -93,6 +94,7 @@ async def foresee(
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
     recorded = at_start(observed, recorded_topics(link.name, documents))
+    recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:
         return Foreseen(observed=observed, plan=replace(plan, filters=filters, settings=settings), documents=documents)

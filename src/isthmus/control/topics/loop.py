@@ -15,7 +15,7 @@ from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
-from isthmus.control.topics.planning import at_start, plan_link
+from isthmus.control.topics.planning import at_start, plan_link, with_parted
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.lane import Lane, LaneState
@@ -98,6 +98,7 @@ class TopicLoop:
         self._begin = begin
         self._has_claimed = has_claimed
         self._refused_s = refused_s
+        self._parted: dict[TargetTopic, TopicIds] = {}
         self._begun: set[TargetTopic] = set()
         self._creates = True
         self._names = NamedTopics()
@@ -121,8 +122,14 @@ class TopicLoop:
         self._suspected.clear()
         self._unmatched = ()
 
-    def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt]) -> None:
-        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that."""
+    def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt], parted: Mapping[TargetTopic, TopicIds]) -> None:
+        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that.
+        And go on with mapped offsets in those that are `parted`.
+        """
+        for name in parted.keys() | self._parted.keys():
+            if parted.get(name) != self._parted.get(name):
+                self._shapes.pop(name, None)
+        self._parted = dict(parted)
         for name, ids in rebuilt.items():
             recorded = self._recorded.get(name)
             if recorded is not None and recorded.target == ids.former:
@@ -236,7 +243,7 @@ class TopicLoop:
             if name not in counts:
                 del self._recorded[name]
         self._begun |= first
-        plan = plan_link(observed, self._claims, self._recorded)
+        plan = plan_link(observed, self._claims, with_parted(observed, self._recorded, self._parted))
         # Links choose their topics one after the other, and create them side by side.
         self._has_claimed.set()
         return plan

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from isthmus.control.topics.preflight import TopicDecision, TopicPair, is_compacted
+from isthmus.model.instant import written_instant
 from isthmus.model.lane import LaneState
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
-from isthmus.model.topic import TopicIds
+from isthmus.model.topic import Parted, TopicIds
 from isthmus.model.wording import counted
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -38,6 +39,8 @@ def choose(
 ) -> Choice:
     """The offsets of one topic; `same` is what becomes of it with those of the source."""
     policy = settings.offsets
+    if recorded is not None and recorded.parted is not None:
+        return Choice(is_mapped=True, reason=_parted(recorded.parted))
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
@@ -62,6 +65,15 @@ def choose(
         f"under another name (topics.naming), or after its target topic was deleted{held}.",
     )
     return Choice(is_mapped, refusal=refusal)
+
+
+def _parted(parted: Parted) -> Problem:
+    by = f" by {parted.by}" if parted.by else ""
+    return Problem(
+        f"offsets are mapped behind the place where both sides had parted: recovered so{by} on "
+        f"{written_instant(parted.at_ms)}",
+        "isthmus link recover LINK --topic TOPIC --way rebuild has the source's offsets again.",
+    )
 
 
 def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], TopicDecision]) -> Problem | None:

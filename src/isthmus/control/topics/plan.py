@@ -17,7 +17,7 @@ from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
-from isthmus.model.topic import LeftInTier
+from isthmus.model.topic import LeftInTier, Parted
 
 
 class Action(enum.StrEnum):
@@ -39,7 +39,8 @@ class TopicPlan:
     creation plan again. A target that `is_filling` still has the configuration it was created with
     for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
     for the broker's default. `local_starts` are where partitions of a tiered topic begin on the
-    disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the tier.
+    disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the tier. `parted` says
+    who had it go on with mapped offsets since both sides had parted.
     """
 
     topic: TargetTopic
@@ -56,6 +57,7 @@ class TopicPlan:
     local_starts: Mapping[int, int] = field(default_factory=dict)
     left: tuple[LeftInTier, ...] = ()
     is_mapped: bool = False
+    parted: Parted | None = None
     lanes: tuple[Lane, ...] = ()
 
     @property
@@ -114,6 +116,7 @@ class TopicPlan:
             "source_topic": self.source_topic,
             "action": str(self.action),
             "mode": str(self.mode),
+            "parted": None if self.parted is None else self.parted.as_dict(),
             "partitions": self.partition_count,
             "states": [str(state) for state in self.states],
             "records_to_copy": self.lag_records,

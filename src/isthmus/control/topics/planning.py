@@ -61,6 +61,20 @@ def at_start(observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds]) -
     }
 
 
+def with_parted(
+    observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds], parted: Mapping[TargetTopic, TopicIds]
+) -> dict[TargetTopic, TopicIds]:
+    """The recorded ids with those of topics that go on mapped since both sides had parted, as far as they are still the
+    topics that are there: deleted at the target such a topic begins anew, as the link says.
+    """
+    gone_on = {
+        name: replace(ids, left=recorded[name].left if name in recorded else ())
+        for name, ids in parted.items()
+        if name in observed.pairs and _is_target(observed.pairs[name].target, ids)
+    }
+    return {**recorded, **gone_on}
+
+
 def _is_target(target: TopicDescription | None, ids: TopicIds) -> bool:
     return target is not None and not _differ(ids.target, target.topic_id)
 
@@ -136,7 +150,8 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
         decision = same()
     if choice.reason is not None:
         decision = replace(decision, notes=(choice.reason, *decision.notes))
-    return replace(_decided(observed, pair, decision), left=left)
+    parted = None if recorded is None else recorded.parted
+    return replace(_decided(observed, pair, decision), left=left, parted=parted)
 
 
 def _refused(

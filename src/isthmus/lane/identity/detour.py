@@ -237,7 +237,7 @@ class Detour:
                 may_send=self._engine.may_send,
             )
         except ClusterError:
-            run.writer.abandon()
+            run.writer.abandon(connection.muted_until)
             raise
         answer = answers[produce.answer_key(append, version)]
         return answer.error_code, answer.error_message, answer.base_offset

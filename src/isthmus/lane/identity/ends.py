@@ -33,7 +33,9 @@ class Ends:
     def looked(self, run: LaneRun, seen: LogLook) -> float | None:
         """The seconds after which to look again; `None` if the log has shown where it ends."""
         now = time.monotonic()
-        settled = now - self._looked_at.get(run, now) >= self._settle_s
+        looked_at, held_until = self._looked_at.get(run, now), run.writer.held_until
+        # What a broker over its quota holds back comes in when it reads on, however long we had waited by then.
+        settled = now - looked_at >= self._settle_s and looked_at >= held_until
         before, was_abandoned = run.writer.position, run.writer.abandoned
         run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
         place = run.writer.looked(seen, settled=settled)
@@ -43,7 +45,7 @@ class Ends:
             return None
         if place is Placement.SETTLE:
             self._looked_at[run] = now
-            return self._settle_s
+            return max(self._settle_s, held_until - now)
         return RETRY_S / 2
 
     def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:

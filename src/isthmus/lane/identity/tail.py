@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isthmus.cluster.tail import UNTOLD, Found, NoBatch, batches_at
-from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.errors import ClusterError
 from isthmus.lane.identity.judgement import (
     Judgement,
     Sight,
@@ -101,7 +101,7 @@ class Tails:
         """What the end of the target's log tells by itself, or the batch that has to be compared."""
         sight = look.sight
         if isinstance(found, ClusterError):
-            return Judged(sight, _unread(look.lane.target_topic, found, LaneState.TARGET_UNAVAILABLE))
+            return Judged(sight, unanswered(found, LaneState.TARGET_UNAVAILABLE))
         sight = replace(sight, target_start=max(found.log_start, 0))
         try:
             weight = weigh(sight, look.check, self._ours, found.batch)
@@ -114,7 +114,7 @@ class Tails:
     def _compared(self, look: TailLook, batch: Batch, found: Found) -> Judged:
         """What the end of the target's log amounts to, held against what the source says."""
         if isinstance(found, ClusterError):
-            return Judged(look.sight, _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE))
+            return Judged(look.sight, unanswered(found, LaneState.SOURCE_UNAVAILABLE))
         return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch, is_aborted=found.is_aborted))
 
 
@@ -138,12 +138,6 @@ def _at_target(look: TailLook) -> Want:
 
 def _at_source(look: TailLook) -> Want:
     return Want(look.lane.source_topic_id, look.sight.position - 1, -1, -1)
-
-
-def _unread(topic: str, error: ClusterError, state: LaneState) -> Judgement:
-    if isinstance(error, NotAuthorized):
-        error = NotAuthorized(error.message, cluster=error.cluster, hint=f"Grant READ on topic {topic}.")
-    return unanswered(error, state)
 
 
 async def _batches(

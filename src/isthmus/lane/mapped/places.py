@@ -207,12 +207,12 @@ class Places:
             run.fail(LaneState.DIVERGED, problem.message, problem.hint)
             self._searches.pop(run, None)
             return None
-        now = time.monotonic()
-        if run.writer.abandoned and (
-            found.ordinal_end != search.ordinal_end or now - search.looked_at < self._settle_s
-        ):
+        now, held_until = time.monotonic(), run.writer.held_until
+        # What a broker over its quota holds back comes in when it reads on.
+        is_settled = now - search.looked_at >= self._settle_s and search.looked_at >= held_until
+        if run.writer.abandoned and (found.ordinal_end != search.ordinal_end or not is_settled):
             search.ordinal_end, search.looked_at = found.ordinal_end, now
-            return self._settle_s
+            return max(self._settle_s, held_until - now)
         recount = await self._recount(run, cursor, found, limit)
         if recount is None:
             return self._beyond(run, search, limit, cursor)

@@ -120,6 +120,7 @@ def _partition(
         left_out=_count(found, LEFT_OUT)
         + sum(one.left_out for one in totals if one.is_equal or extent.lane is not None),
         lag=extent.lag,
+        foreign=extent.foreign,
         findings=tuple(_placed(extent, finding) for kind in DiscrepancyKind for finding in _first(kind, findings)),
     )
 

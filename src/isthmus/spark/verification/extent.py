@@ -20,7 +20,8 @@ class ComparedRange:
     The target's log ends at `target_end`: before `offset_end` where it lags behind, after it where it holds more than
     the source. `lag` counts the source's offsets from `offset_end` on that are left out because lag is allowed.
 
-    With the `lane` of a mapped partition all of these are the source's offsets: the target is what its map says of it.
+    With the `lane` of a mapped partition all of these are the source's offsets: the target is what its map says of it,
+    and `foreign` counts the target's offsets that are in no range of it.
     """
 
     source_topic: str
@@ -30,6 +31,7 @@ class ComparedRange:
     offset_end: int
     target_end: int
     lag: int = 0
+    foreign: int = 0
     # Two maps of one partition are of one lane; and comparing them costs as much as they are long.
     lane: LaneMap | None = field(default=None, compare=False, repr=False)
 

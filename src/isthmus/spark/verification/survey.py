@@ -68,7 +68,7 @@ async def survey(
     until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
     maps = await read_maps(target, link)
     lanes = maps.lanes_of(topics, source_logs)
-    target_logs = await _target_logs(target, at_target, topics, lanes)
+    target_logs, foreign = await _target_logs(target, at_target, topics, lanes)
     ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
     # The target may be right by now: what it is found to have is compared, as far as the source has it too.
     newer = await _logs(source, ahead)
@@ -86,6 +86,7 @@ async def survey(
             allow_lag=bounds.allow_lag,
             lane=lanes.get((s, p)),
         )
+        found = replace(found, foreign=foreign.get((s, p), 0))
         extents.append(await _aligned(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
@@ -95,18 +96,21 @@ async def survey(
 
 async def _target_logs(
     target: Client, at_target: Metadata, topics: Mapping[str, str], lanes: Mapping[PartitionKey, LaneMap]
-) -> dict[PartitionKey, LogRange]:
-    """The logs of the target by the partitions of the source, those of mapped ones as the source sees them."""
+) -> tuple[dict[PartitionKey, LogRange], dict[PartitionKey, int]]:
+    """The logs of the target by the partitions of the source, those of mapped ones as the source sees them, and how
+    much of these is of others.
+    """
     names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
     mapped = {topic for topic, _ in lanes}
     found: dict[PartitionKey, LogRange] = {}
+    foreign: dict[PartitionKey, int] = {}
     for (target_topic, partition), log in (await _logs(target, _partitions(at_target))).items():
         key = names[target_topic], partition
         if key in lanes:
-            found[key] = lanes[key].seen_by_source(log)
+            found[key], foreign[key] = lanes[key].seen_by_source(log), lanes[key].foreign(log)
         elif key[0] not in mapped:
             found[key] = log
-    return found
+    return found, foreign
 
 
 async def log_starts(source: Client, target: Client, extents: Collection[ComparedRange]) -> dict[ComparedRange, int]:

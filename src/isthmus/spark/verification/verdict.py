@@ -52,8 +52,9 @@ class PartitionVerdict:
     `records` and `size_bytes` are the source's in that range. `lag` counts the offsets from its end to the source's
     last stable offset that were left out because lag is allowed. `cleaned` counts records that only one side has since
     each side's log cleaner works on its own: a later record of the same key makes them obsolete. `left_out` counts
-    aborted records that the target lacks and may lack. `findings` are the first of each kind; the counts are of all
-    records.
+    aborted records that the target lacks and may lack. `foreign` counts offsets of a mapped partition at the target
+    that its map does not know: what others wrote there, which is not judged. `findings` are the first of each kind; the
+    counts are of all records.
     """
 
     partition: int
@@ -67,6 +68,7 @@ class PartitionVerdict:
     cleaned: int = 0
     left_out: int = 0
     lag: int = 0
+    foreign: int = 0
     findings: tuple[Discrepancy, ...] = ()
 
     @property
@@ -110,6 +112,10 @@ class TopicVerdict:
     @property
     def left_out(self) -> int:
         return sum(partition.left_out for partition in self.partitions)
+
+    @property
+    def foreign(self) -> int:
+        return sum(partition.foreign for partition in self.partitions)
 
     @property
     def missing(self) -> int:

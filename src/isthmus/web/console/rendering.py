@@ -70,7 +70,7 @@ def _clock(at_ms: float) -> str:
 _TONES: Final = {
     "good": {"ACTIVE", "IN_STEP", "SUCCEEDED", "ALIVE", "RUNNING"},
     "calm": {"PAUSED", "HELD", "STOPPED", "STARTING", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE", "IDLE"},
-    "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "RESOLVING", "DEGRADED"},
+    "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "RESOLVING", "DEGRADED", "UNKNOWN"},
 }
 
 

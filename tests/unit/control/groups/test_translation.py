@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Final
 
@@ -12,11 +13,11 @@ from isthmus.control.groups.observation import GroupsView
 from isthmus.control.groups.plan import GroupPlan, commit_of, plan_groups
 from isthmus.control.groups.translation import Translation, by_offset
 from isthmus.control.lanes.maps import LinkMaps
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.documents import Document, MapDocument, PartedDocument
 from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, Way
 from tests.unit.control.groups.test_plan import KEY, view
@@ -25,7 +26,7 @@ SAME: Final = ("same", 0)
 UNKNOWN: Final = ("orders", 1)
 
 
-def maps(*ranges: MappedRange, copied_to: int) -> LinkMaps:
+def maps(*ranges: MappedRange, copied_to: int, also: Document | None = None) -> LinkMaps:
     """The maps of a link that has copied "orders" 0 up to there, and of its partition 1 nothing."""
     one = MapDocument(
         link="east-west",
@@ -36,7 +37,7 @@ def maps(*ranges: MappedRange, copied_to: int) -> LinkMaps:
         ranges=ranges,
         cursor=Cursor(copied_to, sum(each.length for each in ranges), ranges[-1].target_end),
     )
-    documents: dict[str, Document] = {one.key: one}
+    documents: dict[str, Document] = {each.key: each for each in (one, also) if each is not None}
     found = LinkMaps("east-west", documents)
     found.look()
     return found
@@ -57,6 +58,23 @@ def test_other_offsets_are_never_taken_for_the_same() -> None:
     found = by_offset(GroupSettings(way="identity"), [(KEY, 7), (UNKNOWN, 0), (SAME, 3)], SOME)
     assert found.offsets == {(SAME, 3): 3}
     assert found.untold == {(KEY, 7): Standing.OFFSETS_DIFFER, (UNKNOWN, 0): Standing.OFFSETS_DIFFER}
+
+
+def test_what_went_on_after_a_divergence_goes_by_its_map() -> None:
+    """With way identity too: the link's groups are meant for topics that are as this one was."""
+    document = PartedDocument(
+        link="east-west",
+        topic=TargetTopic(KEY[0]),
+        source_topic=SourceTopic(KEY[0]),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=2),
+        partitions=(),
+        by="kate",
+        at_ms=5,
+    )
+    known = maps(MappedRange(0, 0, 5), MappedRange(5, 40, 5), copied_to=10, also=document)
+    found = by_offset(GroupSettings(way="identity"), [(KEY, 3), (KEY, 7), (SAME, 3)], known)
+    assert found.offsets == {(KEY, 3): 3, (KEY, 7): 42, (SAME, 3): 3}
 
 
 def test_mapped_positions() -> None:

@@ -52,12 +52,17 @@ def find(audit: Audit, *, end: int, position: int, beat: int = 1) -> None:
 
 
 def test_others_may_write_where_offsets_are_mapped() -> None:
-    """However far a log is ahead of what its lane says: that speaks of the source."""
+    """However far a log is ahead of what its lane says: that speaks of the source. What was found before a topic
+    went on mapped is over.
+    """
     audit, lane = Audit(WEST), replace(LANE, is_mapped=True)
     for beat in range(5):
         audit.look([lane], {KEY: LogRange(0, 900, 900)}, told(10, beat), beat)
     assert not audit.found
     assert audit.doubted(lane) is lane
+    find(audit, end=900, position=10)
+    audit.review([lane], told(10, 9))
+    assert not audit.found
 
 
 def test_a_log_that_stays_ahead_of_its_lane_was_written_to() -> None:

@@ -118,6 +118,23 @@ def test_what_lanes_depend_on_stays(mode: Any) -> None:
     assert problems(topic(), target, settings) == changes(topic(), target, settings) == {}
 
 
+def test_what_is_of_a_tier_is_told_where_nobody_said_what_becomes_of_it() -> None:
+    """MirrorMaker 2 would set it. By exclusions of the link it is set, or left alone without a word."""
+    brokers = {**BROKER, "remote.storage.enable": "false"}
+    source, target = topic({"remote.storage.enable": "true"}), topic(brokers=brokers)
+    (told,) = problems(source, target).values()
+    assert (told.setting, told.before, told.after, told.is_by_design) == (
+        "remote.storage.enable",
+        "false",
+        "true",
+        True,
+    )
+    assert property_changes(source, target, ConfigSettings(exclude=patterns("remote.*"))) == ()
+    assert changes(source, target, ConfigSettings(exclude=())) == {"remote.storage.enable": "true"}
+    kept = KeptConfigs(topics=TopicPattern.parse("orders"), properties=patterns("remote.*"))
+    assert property_changes(source, target, ConfigSettings(keep=(kept,))) == ()
+
+
 def test_a_policy_by_default_is_held_against_other_defaults() -> None:
     """The target keeps the policy it was created with where its brokers would have another one."""
     brokers = {**BROKER, "cleanup.policy": "compact"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.control.links.verified import document_of
-from isthmus.control.loops.all import with_unwanted
+from isthmus.control.loops.all import tasks_of
 from isthmus.control.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.ledger.documents import VerificationDocument
@@ -15,9 +15,10 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.pauses import PausedTask, Pauses
+from isthmus.model.pauses import NO_PAUSES, PausedTask, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
+from isthmus.model.state import ControllerState
 from isthmus.spark.verification.verdict import TopicVerdict, Verdict
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:9092",)) for alias in ("east", "west"))
@@ -88,13 +89,58 @@ def test_the_last_verification_is_a_task_of_its_own() -> None:
 
 
 def test_every_task_is_told_before_anything_ran() -> None:
-    """What a link is not to do needs no controller that says so, and nothing is told twice."""
+    """Nobody runs what the link is to do, what it is not to do needs no controller that says so."""
+    found = found_states(verify_loop(None), controller=ControllerState.NONE)
+    assert found["data"] == found["topics"] == found["configs"] == (LoopState.STOPPED, None)
+    assert found["groups"] == found["schemas"] == found["verify"] == (LoopState.NOT_CONFIGURED, None)
+
+
+def test_what_the_controller_says_counts_while_it_is_alive() -> None:
+    """Of what it has not said yet nothing is known."""
     told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_loop(None))
-    loops = with_unwanted(LINK, told)
-    found = {loop.loop: loop.state for loop in loops}
-    assert len(found) == len(loops)
-    assert found["access"] is LoopState.IN_ERROR
-    assert found["groups"] is found["schemas"] is found["verify"] is LoopState.NOT_CONFIGURED
+    found = found_states(*told, controller=ControllerState.ALIVE)
+    assert found["access"] == (LoopState.IN_ERROR, WHY)
+    assert found["data"] == found["configs"] == (LoopState.UNKNOWN, None)
+    assert found["groups"] == (LoopState.NOT_CONFIGURED, None)
+
+
+@pytest.mark.parametrize("controller", [ControllerState.NONE, ControllerState.SILENT])
+def test_nothing_is_active_without_a_controller(controller: ControllerState) -> None:
+    """Its last error stays, and what `isthmus verify` found is no matter of a controller."""
+    verified = LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=7.0)
+    told = [LoopProgress(loop=name, state=LoopState.ACTIVE, age_s=99.0) for name in ("data", "groups")]
+    failed = LoopProgress(loop="configs", state=LoopState.IN_ERROR, problem=WHY, age_s=99.0)
+    found = tasks_of(LINK, (*told, failed, verified), controller=controller, paused=NO_PAUSES)
+    by_name = {task.loop: task for task in found}
+    assert by_name["data"] == LoopProgress(loop="data", state=LoopState.STOPPED, age_s=99.0)
+    assert by_name["configs"] == LoopProgress(loop="configs", state=LoopState.STOPPED, problem=WHY, age_s=99.0)
+    assert by_name["groups"].state is LoopState.NOT_CONFIGURED, "the link carries none any more"
+    assert by_name["verify"] is verified
+
+
+def test_a_pause_holds_without_a_controller() -> None:
+    """It is an operator's word in the ledger."""
+    whole, one = Pauses.of([None]), Pauses.of([PausedTask("configs")])
+    assert found_states(controller=ControllerState.NONE, paused=whole)["data"] == (LoopState.PAUSED, None)
+    found = found_states(controller=ControllerState.NONE, paused=one)
+    assert (found["configs"][0], found["data"][0]) == (LoopState.PAUSED, LoopState.STOPPED)
+
+
+def test_of_a_ledger_that_cannot_be_read_nothing_is_known() -> None:
+    """Not even what was verified; what the link is not to do its configuration says."""
+    found = found_states(verify_loop(None), controller=ControllerState.UNKNOWN)
+    assert found["data"] == found["verify"] == (LoopState.UNKNOWN, None)
+    assert found["groups"] == (LoopState.NOT_CONFIGURED, None)
+
+
+def found_states(
+    *told: LoopProgress, controller: ControllerState, paused: Pauses = NO_PAUSES
+) -> dict[str, tuple[LoopState, Problem | None]]:
+    """State and problem of each task, by its name; none is there twice."""
+    tasks = tasks_of(LINK, told, controller=controller, paused=paused)
+    found = {task.loop: (task.state, task.problem) for task in tasks}
+    assert len(found) == len(tasks)
+    return found
 
 
 def test_a_task_is_paused_by_itself() -> None:

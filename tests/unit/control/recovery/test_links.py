@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from isthmus.control.recovery.links import not_its_own
-from isthmus.ledger.documents import TopicDocument
+from isthmus.ledger.documents import Document, PartedDocument, RecoveryDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.recovery import RecoveryStage, RecoveryWay
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 ORDERS = TargetTopic("orders")
@@ -34,6 +35,33 @@ def begun(link: str = LINK.name, *, is_mapped: bool = False) -> TopicDocument:
         target_topic_id=uuid.UUID(int=2),
         state="ACTIVE",
         is_mapped=is_mapped,
+    )
+
+
+def parted(target_id: int = 2) -> PartedDocument:
+    """What the ledger says of the topic once it goes on with mapped offsets."""
+    return PartedDocument(
+        link=LINK.name,
+        topic=ORDERS,
+        source_topic=SourceTopic("orders"),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=target_id),
+        partitions=(),
+        by="kate",
+        at_ms=5,
+    )
+
+
+def recovery(stage: RecoveryStage, way: RecoveryWay) -> RecoveryDocument:
+    return RecoveryDocument(
+        link=LINK.name,
+        topic=ORDERS,
+        source_topic=SourceTopic("orders"),
+        stage=stage,
+        way=way,
+        topic_id=uuid.UUID(int=2),
+        by="kate",
+        at_ms=5,
     )
 
 
@@ -62,3 +90,18 @@ def test_what_others_may_have_written_is_not_deleted(link: Link, documents: list
     problem = not_its_own(ORDERS, link, documents)
     assert problem is not None
     assert told in problem.message
+
+
+def test_what_goes_on_mapped_is_rebuilt_where_that_is_said() -> None:
+    """It is the link's own, but nobody takes back by accident what an operator had it do: the way has to be named, or
+    to be that in which a recovery was begun. Another topic of that name is another matter.
+    """
+    documents: list[Document] = [begun(is_mapped=True), parted()]
+    problem = not_its_own(ORDERS, LINK, documents)
+    assert problem is not None
+    assert "--way rebuild" in problem.hint
+    assert not_its_own(ORDERS, LINK, [*documents, recovery(RecoveryStage.DONE, RecoveryWay.MAPPED)]) == problem
+    assert not_its_own(ORDERS, LINK, [*documents, recovery(RecoveryStage.REBUILDING, RecoveryWay.REBUILD)]) is None
+    for way in RecoveryWay:
+        assert not_its_own(ORDERS, LINK, documents, way) is None
+        assert not_its_own(ORDERS, LINK, [begun(is_mapped=True), parted(3)], way) is not None

@@ -10,7 +10,7 @@ import pytest
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.plan import Action, TopicPlan
-from isthmus.control.topics.planning import plan_link
+from isthmus.control.topics.planning import plan_link, with_parted
 from isthmus.control.topics.preflight import TopicMode, TopicPair
 from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import LaneState
@@ -18,7 +18,7 @@ from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
-from isthmus.model.topic import LeftInTier, TopicIds
+from isthmus.model.topic import LeftInTier, Parted, TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
 from tests.unit.control.topics.test_planning import LINK, observed, topic
@@ -120,6 +120,22 @@ def test_what_a_remote_tier_holds_can_be_left_there() -> None:
     for offsets in (SAME, AUTO, MAPPED):
         (lane,) = planned(pair(target={}), offsets, remote=RemotePolicy.LEAVE).lanes
         assert (lane.is_mapped, lane.start, lane.begin_offset) == (offsets is MAPPED, EARLIEST, -1)
+
+
+@pytest.mark.parametrize("offsets", [SAME, AUTO, MAPPED])
+def test_what_has_parted_is_mapped_whatever_is_asked_for(offsets: OffsetPolicy) -> None:
+    """As long as the topic at the target is the one that went on: another one gets what is asked for."""
+    found = pair(target={}, end=20)
+    assert found.target is not None
+    ids = TopicIds(source_topic=SOURCE_ORDERS, source=found.source.topic_id, target=found.target.topic_id)
+    parted = {ORDERS: replace(ids, is_mapped=True, parted=Parted("kate", 1_700_000_000_000))}
+    link = replace(LINK, topics=replace(LINK.topics, offsets=offsets))
+    seen = replace(observed(found), link=link)
+    (plan,) = plan_link(seen, Claims(), with_parted(seen, {ORDERS: replace(ids, left=LEFT)}, parted)).topics
+    assert (plan.mode, plan.left, plan.parted) == (TopicMode.MAPPED, LEFT, parted[ORDERS].parted)
+    assert any("by kate" in note.message and "--way rebuild" in note.hint for note in plan.notes)
+    other = {ORDERS: replace(parted[ORDERS], target=uuid.uuid4())}
+    assert with_parted(seen, {}, other) == {}
 
 
 @pytest.mark.parametrize("offsets", [SAME, AUTO])

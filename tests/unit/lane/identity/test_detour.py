@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import Unreachable
+from isthmus.lane.identity.aborts import LoneTransaction
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Prefix, Refused
-from isthmus.model.lane import LaneState
+from isthmus.model.lane import Gap, LaneState
 from tests.unit.lane.engines import Part
 from tests.unit.lane.leader import Led, OneLeader, with_leader
 from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import PLAIN, one, stored
+from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(8)]
+ABORTED = 7
 
 
-def taken(run: LaneRun, engine: Part, led: Led | None = None) -> None:
-    """Let the detour take the lane as far as it may."""
+def taken(run: LaneRun, engine: Part, led: Led | None = None, *, has_coordinator: bool = False) -> None:
+    """Let the detour take the lane as far as it may. It knows the transaction of `ABORTED`, which a coordinator knows
+    too and is open, or which we write alone.
+    """
     run.phase = Phase.FLOWING
 
     async def work(routes: OneLeader) -> None:
-        await Detour(engine, routes).take(run)
+        detour = Detour(engine, routes)
+        known: Transaction | LoneTransaction = LoneTransaction(transactional_id="ours", producer_id=9)
+        if has_coordinator:
+            known = Transaction(routes.client, "ours")
+            known.is_open = True
+        detour._aborts._known[run, ABORTED] = known
+        await detour.take(run)
 
     with_leader(led or Led(), work)
 
@@ -111,8 +124,8 @@ def test_nothing_is_taken_where_writing_is_forbidden() -> None:
 class Gone(Led):
     """A leader that takes appends and answers none."""
 
-    def post_frame(self, *_: Any, **__: Any) -> asyncio.Future[Any]:
-        answer = super().post_frame()
+    def post_frame(self, *given: Any, **more: Any) -> asyncio.Future[Any]:
+        answer = super().post_frame(*given, **more)
         answer.set_exception(Unreachable("gone", cluster="nowhere"))
         return answer
 
@@ -124,3 +137,96 @@ def test_a_filler_without_an_answer_may_be_in_the_log() -> None:
     with pytest.raises(Unreachable):
         taken(run, Part(), Gone())
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (0, False, True)
+
+
+def with_piece(piece: Piece) -> LaneRun:
+    """A lane that stands where the piece begins."""
+    run = lane_of(position=piece.batch.base_offset)
+    run.read_from(piece.batch.base_offset)
+    run.offer(iter([piece]))
+    return run
+
+
+def with_marker() -> LaneRun:
+    """A lane at the end of a committed transaction."""
+    return with_piece(Piece(one(marker(5, ABORTED, commit=True)), is_plain=False, is_aborted=False))
+
+
+def with_end() -> LaneRun:
+    """A lane at the end of an aborted transaction."""
+    return with_piece(Piece(one(marker(5, ABORTED, commit=False)), is_plain=False, is_aborted=False))
+
+
+def with_aborted_data() -> LaneRun:
+    """A lane at records of an aborted transaction."""
+    batch = one(stored(5, RECORDS, producer_id=ABORTED, transactional=True))
+    return with_piece(Piece(batch, is_plain=False, is_aborted=True))
+
+
+def with_gap() -> LaneRun:
+    """A lane at offsets that the source has deleted, which it goes past."""
+    run = lane_of(position=5, continues_after_gap=True)
+    run.gaps.append(Gap(5, 12))
+    return run
+
+
+def with_prefix(position: int) -> LaneRun:
+    """A lane whose source has deleted its first ten records."""
+    run = lane_of(position=position)
+    run.prefix = Prefix(10, is_stored=position > 0)
+    return run
+
+
+def with_fillers_to_write() -> LaneRun:
+    """None of the fillers is there yet."""
+    return with_prefix(0)
+
+
+def with_fillers_to_delete() -> LaneRun:
+    """All of the fillers are there."""
+    return with_prefix(10)
+
+
+@pytest.mark.parametrize(
+    ("lane", "allowed", "has_coordinator"),
+    [
+        (with_marker, [True, False], False),
+        (with_end, [True, False], True),
+        (with_gap, [True, True, False], False),
+        (with_fillers_to_write, [True, True, False], False),
+        (with_fillers_to_delete, [True, True, False], False),
+        (with_aborted_data, [True, False], False),
+    ],
+)
+def test_permission_is_asked_for_after_whatever_was_waited_for(
+    lane: Callable[[], LaneRun], allowed: list[bool], has_coordinator: bool
+) -> None:
+    """One that lapsed while a leader was looked up lets nothing leave, and nothing is in doubt afterwards."""
+    run, led = lane(), Gone()
+    position = run.writer.position
+    with pytest.raises(Refused):
+        taken(run, Part(allowed), led, has_coordinator=has_coordinator)
+    # At most the question was asked whether control records are taken: of a partition that no topic has.
+    assert [topic.partition_indexes for request in led.asked for topic in request.markers[0].topics] in (
+        [],
+        [[2**31 - 1]],
+    )
+    assert led.posted == []
+    assert (run.writer.position, run.writer.in_flight, run.writer.abandoned, run.ending) == (
+        position,
+        False,
+        False,
+        set(),
+    )
+
+
+@pytest.mark.parametrize(
+    "lane", [with_marker, with_gap, with_fillers_to_write, with_fillers_to_delete, with_aborted_data]
+)
+def test_permission_is_asked_for_again_when_bytes_leave(lane: Callable[[], LaneRun]) -> None:
+    """A process may be paused before they do: every request takes the engine's own question along."""
+    run, led, engine = lane(), Gone(), Part()
+    with contextlib.suppress(Unreachable):
+        taken(run, engine, led)
+    assert led.permissions == [engine.may_send] * len(led.permissions)
+    assert len(led.asked) + len(led.posted) == len(led.permissions) > 0

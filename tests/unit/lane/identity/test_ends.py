@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -79,6 +80,30 @@ def test_the_settling_time_counts_from_the_last_look_that_asked_for_it() -> None
     asyncio.run(found(work, settle_s=60.0))
 
 
+def test_the_settling_time_begins_when_a_broker_over_its_quota_reads_on() -> None:
+    """However long it was waited before that: what it held back comes in only then."""
+    run = LaneRun(LANE, Writer(abandoned=False))
+
+    def work(ends: Ends) -> None:
+        look(run, ends, 5)
+        reads_on = time.monotonic() + 1000.0
+        run.writer.abandon(reads_on)
+        pause_s = ends.looked(run, LogLook(5, 5, None))
+        assert pause_s is not None
+        assert 900.0 < pause_s <= 1000.0
+        ends._looked_at[run] -= 900.0
+        assert ends.looked(run, LogLook(5, 5, None)) is not None
+        assert run.writer.abandoned, "the settling time is over, and it still reads nothing"
+        run.writer.held_until = time.monotonic() - 70.0
+        ends._looked_at[run] = run.writer.held_until - 1.0
+        assert ends.looked(run, LogLook(5, 5, None)) == 60.0, "nobody has looked since it read on"
+        ends._looked_at[run] = run.writer.held_until + 1.0
+        look(run, ends, 5)
+        assert not run.writer.abandoned
+
+    asyncio.run(found(work, settle_s=60.0))
+
+
 def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() -> None:
     """Its mark was true when it was made; what arrived since is compared with the source."""
 
@@ -89,6 +114,19 @@ def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() ->
             ends.looked(run, LogLook(100, 100, None))
             if abandoned:
                 look(run, ends, 100)
+            assert run.tail_check is check
+
+    asyncio.run(found(work))
+
+
+def test_nobody_vouches_for_the_end_of_a_lane_that_is_doubted() -> None:
+    """Whoever saw that somebody else may have written has it compared with the source, whatever the owner left."""
+
+    def work(ends: Ends) -> None:
+        for doubts, check in ((0, TailCheck.PRODUCER), (1, TailCheck.CONTENT)):
+            run = lane_of(doubts=doubts)
+            run.left = LaneMark(*run.lane.key, 100, 7)
+            look(run, ends, 100)
             assert run.tail_check is check
 
     asyncio.run(found(work))

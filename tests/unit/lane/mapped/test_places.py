@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import replace
@@ -210,6 +211,24 @@ def test_nothing_is_believed_before_it_is_replicated() -> None:
         assert scene.place == (0, 0)
 
     with_scene(work, None)
+
+
+def test_what_a_broker_over_its_quota_holds_back_is_waited_for() -> None:
+    """It comes in when the broker reads on, not sooner: no look before that settles anything."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1)]
+        scene.run.writer.abandon(time.monotonic() + 1000.0)
+        for _ in range(3):
+            pause_s = await scene.look(15)
+            assert pause_s is not None
+            assert pause_s > 900.0
+        scene.run.writer.held_until = time.monotonic()
+        assert await scene.look(15) is not None, "nobody has looked since it read on"
+        assert await scene.look(15) is None
+        assert scene.place == (5, 5)
+
+    with_scene(work, Cursor(5, 5, 15))
 
 
 def test_an_abandoned_request_is_waited_for() -> None:

@@ -213,7 +213,7 @@ def test_records_that_are_alike_are_rather_copied_twice_than_never() -> None:
 def test_what_was_distributed_below_is_left_out() -> None:
     """Batches of distributors of the own level or a lower one take no ordinal; those of higher ones are copied."""
     transit = Transit(Cursor(0, 0, 0))
-    producers = (distributor_producer_id(1), 7, distributor_producer_id(2), distributor_producer_id(3), -1)
+    producers = (distributor_producer_id(1, 5), 7, distributor_producer_id(2, 5), distributor_producer_id(3, 5), -1)
     taken = [
         transit.take(Piece(batch(2 * n, 2)._replace(producer_id=producer), True, False), bytes_max=BYTES_MAX, level=2)
         for n, producer in enumerate(producers)

@@ -1,0 +1,109 @@
+"""A topic of the target that nobody writes to: waited for, and looked at once more before it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.leaving import is_writing
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.errors import GateNotMet
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
+from isthmus.model.state import ControllerState
+from isthmus.model.topic import TopicDescription
+from isthmus.wire.client import Client
+
+OnStep = Callable[[str], None]
+LOOK_S: Final = 0.3
+GONE_S: Final = 60.0
+"""Tasks of a controller that was not heard for so long have ended: they give up without it after seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietTopic:
+    """A topic of a link at its target. `quiet_s` is for how long nobody may have written to it."""
+
+    link: Link
+    target: Client
+    topic: TargetTopic
+    quiet_s: float
+    timeout_s: float
+    on_step: OnStep
+
+    async def await_it(self, there: TopicDescription) -> Mapping[int, LogRange]:
+        """The target's logs, once no lane holds them and nobody has written to them for a while.
+
+        :raises GateNotMet: Somebody writes to it, has a transaction open there, or a lane does not let go.
+        :raises ClusterError: The target does not answer.
+        """
+        self.on_step(f"{self.topic}: waiting until nobody writes to it")
+        deadline = time.monotonic() + max(self.timeout_s, self.quiet_s)
+        before, quiet_from = await self._logs(there), time.monotonic()
+        while True:
+            known = await recollect(self.link.name, self.target)
+            held, logs = self._is_held(known), await self._logs(there)
+            if logs != before or held:
+                quiet_from = time.monotonic()
+            is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
+            if not is_open and not held and time.monotonic() - quiet_from >= self.quiet_s:
+                return logs
+            if time.monotonic() > deadline:
+                # In a log that grows the end is read a moment after the stable one.
+                raise self._not_quiet(known, held=held, is_open=is_open if logs == before else [])
+            before = logs
+            await asyncio.sleep(LOOK_S)
+
+    def _is_held(self, known: LinkMemory) -> bool:
+        """Whether a lane of the link may still write to it."""
+        silent_s = known.heard_age_s(now_ms())
+        if known.controller_state(now_ms()) is not ControllerState.ALIVE and silent_s is not None and silent_s > GONE_S:
+            return False
+        return is_writing(known, lambda topic: topic == self.topic)
+
+    def _not_quiet(self, known: LinkMemory, *, held: bool, is_open: list[int]) -> GateNotMet:
+        alias = self.target.cluster.alias
+        if held:
+            is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
+            return GateNotMet(
+                f"link {self.link.name} has not let go of {self.topic} within {self.timeout_s:g} s",
+                hint="isthmus status says what its controller does; then give the command again."
+                if is_alive
+                else f"Its controller was killed: give the command again in {GONE_S:g} s.",
+            )
+        if is_open:
+            return GateNotMet(
+                f"a transaction is open in {self.topic}-{is_open[0]} of {alias}",
+                hint=f"isthmus cluster topics {alias} names it; end its producer, and give the command again.",
+            )
+        return self._moved()
+
+    def _moved(self) -> GateNotMet:
+        return GateNotMet(
+            f"somebody writes to {self.topic} of {self.target.cluster.alias}",
+            hint="Stop the producers there, or keep them out (isthmus namespace update --enforce, or deny WRITE); then "
+            "give the command again. Nothing was deleted.",
+        )
+
+    async def require_unmoved(self, before: Mapping[int, LogRange]) -> None:
+        """See that the logs still end where they did.
+
+        :raises GateNotMet: Somebody has written.
+        :raises ClusterError: The target does not answer.
+        """
+        found = await log_ranges(self.target, [(self.topic, partition) for partition in before])
+        for error in found.errors.values():
+            raise error
+        if any(log.end != before[partition].end for (_, partition), log in found.values.items()):
+            raise self._moved()
+
+    async def _logs(self, there: TopicDescription) -> dict[int, LogRange]:
+        found = await log_ranges(self.target, [(self.topic, number) for number in range(there.partition_count)])
+        for error in found.errors.values():
+            raise error
+        return {partition: log for (_, partition), log in found.values.items()}

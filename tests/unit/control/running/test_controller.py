@@ -1,0 +1,61 @@
+"""How a run of links ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from isthmus.control.running.controller import Controller
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.workers import Workers
+from isthmus.model.configuration import Configuration, SparkSettings
+
+
+class _NoWorkers(Workers):
+    """Without Spark."""
+
+    def start(self) -> None:
+        pass
+
+    async def recount(self) -> None:
+        pass
+
+
+class _Slow(Controller):
+    """What goes on beside the links takes for ever to end, unless it is told so again."""
+
+    is_at_work = False
+
+    def __init__(self) -> None:
+        workers = _NoWorkers(SparkSettings(), links=())
+        super().__init__(Configuration(clusters=(), links=()), (), workers, until=lambda _: self.is_at_work)
+        self.is_ending = asyncio.Event()
+        self.has_ended = asyncio.Event()
+
+    async def _recover(self) -> None:
+        self.is_at_work = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_ending.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.has_ended.set()
+
+
+def test_a_second_signal_ends_what_goes_on_beside_links() -> None:
+    """The outcome tells of the signal, and nothing is left at work."""
+
+    async def scenario() -> tuple[RunOutcome, bool]:
+        controller = _Slow()
+        running = asyncio.create_task(controller.run())
+        await controller.is_ending.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        outcome = await running
+        return outcome, controller.has_ended.is_set()
+
+    outcome, has_ended = asyncio.run(scenario())
+    assert (outcome.signal, has_ended) == (signal.SIGINT, True)
