@@ -1,7 +1,4 @@
-"""A configuration opened by a program that has an event loop, and what can be done with it.
-
-What a verb needs is loaded when it is called: a command calls one of them, and is over within a second.
-"""
+"""A configuration opened by an event loop, and what can be done with it. A verb loads what it needs when called."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Connection:
         self._has_answered = False
         self._writing = False
         self._heard_at = time.monotonic()
-        self._muted_until = 0.0
+        self.muted_until = 0.0  # by the monotonic clock: until then the broker reads nothing of this (KIP-219)
         self._loop.add_reader(self._sock, self._on_readable)
 
     @property
@@ -104,13 +104,8 @@ class Connection:
     @property
     def silent_s(self) -> float:
         """For how many seconds an answer has been owed and not a byte has come; 0 when none is owed."""
-        since = max(self._heard_at, self._muted_until)
+        since = max(self._heard_at, self.muted_until)
         return max(time.monotonic() - since, 0.0) if self._waiting else 0.0
-
-    @property
-    def muted_until(self) -> float:
-        """Until when, by the monotonic clock, the broker reads nothing that comes here, as it said (KIP-219)."""
-        return self._muted_until
 
     def version_of(self, request: Any) -> int:
         """The version `request` would be sent with.
@@ -224,7 +219,7 @@ class Connection:
         )
 
     def _due_at(self, owed: _Waiting) -> float:
-        return max(owed.posted_at, self._left_at, self._heard_at, self._muted_until) + owed.timeout_s
+        return max(owed.posted_at, self._left_at, self._heard_at, self.muted_until) + owed.timeout_s
 
     def close(self, error: ClusterError | None = None) -> None:
         """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""
@@ -269,7 +264,7 @@ class Connection:
         # and take effect after all, although the connection was reset long ago. Here it can be taken back.
         if self._unmuting is not None:
             self._unmuting.cancel()
-        self._muted_until = time.monotonic() + throttle_ms / 1000
+        self.muted_until = time.monotonic() + throttle_ms / 1000
         self._unmuting = self._loop.call_later(throttle_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:

@@ -84,11 +84,9 @@ def test_a_follower_goes_on_behind_what_others_wrote(
             await run.until(lambda: run.state_of(name) is LaneState.FOREIGN_WRITE)
             foreseen = await mapped().recover(dry_run=True)
             assert [p.shared for p in foreseen.topics[0].partitions] == [20, 7]
-            steps: list[str] = []
             for step in range(30):
-                steps.clear()
                 try:
-                    found = await mapped(on_step=interrupted_at(step, steps)).recover()
+                    found = await mapped(on_step=interrupted_at(step, [])).recover()
                 except Interrupted:
                     continue
                 break
@@ -121,29 +119,37 @@ def test_a_follower_goes_on_behind_what_others_wrote(
     with pytest.raises(PlanRefused, match="goes on with mapped offsets") as refused:
         asyncio.run(recoverer().recover())
     assert "--way rebuild" in refused.value.hint
-    fabric = Fabric(only, spark=spark)
-    verdict = fabric.verify()[link]
+    _check_shown(fabric := Fabric(only, spark=spark), foreign=place - 1 - 20)
+    built, now = asyncio.run(_rebuilt(only, spark, recoverer(way=RecoveryWay.REBUILD), (east, west)))
+    assert [(each.group, each.before, each.after) for each in built.topics[0].positions] == [(group, place, 27)]
+    assert now != before
+    for partition in range(2):
+        assert log_of(west, name, partition) == log_of(east, name, partition)
+    (planned,) = fabric.plan().links[0].topics
+    assert (planned.mode, planned.parted) == ("identity", None)
+
+
+def _check_shown(fabric: Fabric, *, foreign: int) -> None:
+    """That a verification, a status and a plan of the one topic say that it goes on mapped."""
+    (verdict,) = fabric.verify().values()
     assert verdict.equal, verdict
-    assert verdict.topics[0].foreign == place - 1 - 20
+    assert verdict.topics[0].foreign == foreign
     (status,) = fabric.status()
     assert status.topics[0].parted is not None
     assert status.topics[0].lag_records == 0
     (planned,) = fabric.plan().links[0].topics
     assert (planned.mode, planned.parted) == ("mapped", status.topics[0].parted)
 
-    async def rebuilding() -> Recovery:
-        async with running(only, spark) as run:
-            recovered = await recoverer(way=RecoveryWay.REBUILD).recover()
-            await run.until(lambda: _same_end(east, west, name))
-            return recovered
 
-    built = asyncio.run(rebuilding())
-    assert [(each.group, each.before, each.after) for each in built.topics[0].positions] == [(group, place, 27)]
-    assert asyncio.run(topic_id(west, name)) != before
-    for partition in range(2):
-        assert log_of(west, name, partition) == log_of(east, name, partition)
-    (planned,) = fabric.plan().links[0].topics
-    assert (planned.mode, planned.parted) == ("identity", None)
+async def _rebuilt(
+    only: Configuration, spark: SparkSession, recoverer: LinkRecoverer, sides: tuple[LocalCluster, LocalCluster]
+) -> tuple[Recovery, str]:
+    """What a rebuilding while the link runs came to, and the id of the topic once its partitions end alike."""
+    (east, west), (name,) = sides, tuple(recoverer.topics)
+    async with running(only, spark) as run:
+        recovered = await recoverer.recover()
+        await run.until(lambda: _same_end(east, west, name))
+        return recovered, await topic_id(west, name)
 
 
 async def _same_end(east: LocalCluster, west: LocalCluster, name: str) -> bool:

@@ -146,14 +146,15 @@ def test_a_killed_process_loses_and_doubles_nothing(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Distributors of a tree that is in no file: declared while the process runs that is killed later, while everybody
-    produces, they go on where they were, on three clusters of one node, until it is deleted.
+    produces, they go on where they were, on three clusters of one node. They follow when it gets another topic, and
+    one more part, until it is deleted.
     """
-    name = topic("killed")
+    name, later = topic("killed"), topic("later")
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file, tree = tmp_path / "isthmus.yaml", tmp_path / "tree.yaml"
-    whole = file_of(used, list(used), name)
+    whole = file_of(four, list(used), name)
     tree.write_text(json.dumps(whole.pop("trees")[0]))
     file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
     load = Load(used, name, file)
@@ -176,6 +177,17 @@ def test_a_killed_process_loses_and_doubles_nothing(
         load.end()
         load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
         assert load.call("tree", "list") == [load.call("tree", "describe", name)] == [created]
+        changed = ("tree", "update", name, "--set", f"topics={json.dumps([name, later])}")
+        assert load.call(*changed, "--dry-run") != created == load.call("tree", "describe", name)
+        load.call(*changed)
+        topics.create(four["west"], later, partitions=PARTITIONS)
+        produce(four["west"], "west", later, range(10), "none")
+        load.wait_for(lambda: has_all(used, later, {"west": 10}))
+        # One more part of the node: all others go on under their names.
+        load.call("tree", "add", name, "south", "--among", "west")
+        load.wait_for(lambda: has_all(four, later, {"west": 10}) and has_all(four, name, load.written))
+        produce(four["south"], "south", later, range(10), "none")
+        load.wait_for(lambda: has_all(four, later, {"west": 10, "south": 10}))
         # With the file of somebody who has a tree of that name it is that one that counts.
         other = tmp_path / "other.yaml"
         other.write_text(json.dumps(file_of(used, ["east", "west"], name)))
@@ -183,12 +195,15 @@ def test_a_killed_process_loses_and_doubles_nothing(
         assert f"tree {name} of the file is run in place of the declared one" in " ".join(found.stderr.split())
         load.call("tree", "delete", name, "--yes")
         assert load.call("tree", "list") == []
-        load.wait_for(lambda: " ".join(told.read_text().split()).count("is gone from the configuration, and ends") == 6)
+        load.wait_for(
+            lambda: " ".join(told.read_text().split()).count("is gone from the configuration, and ends") == 12
+        )
     finally:
         load.end()
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
-    check(used, name, load.written)
+    check(four, name, load.written)
+    check(four, later, {"west": 10, "south": 10})
 
 
 def test_distributors_go_over_to_other_leaves_under_load(

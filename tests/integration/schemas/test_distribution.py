@@ -22,6 +22,7 @@ from isthmus.control.fabric import Schemas
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.control.topics.plan import LinkPlan
+from isthmus.errors import RegistryUnreachable
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
 from tests.registry import RegistryServer, registry_server
@@ -183,7 +184,7 @@ def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:
 
 
 def test_a_run_keeps_registries_alike() -> None:
-    """A link's loop registers what comes; a registry that is away is a problem of the loop, and of nothing else."""
+    """A link's loop registers what comes; one that is away is the loop's own error."""
     with registry_server() as east, registry_server() as west:
         link = config.parse(configuration_of(east.url, west.url)).link("east-west")
         nobody: Any = None
@@ -203,6 +204,8 @@ def test_a_run_keeps_registries_alike() -> None:
         assert left == []
         assert held(west) == held(east)
         assert asyncio.run(passed()) == ([], [])
+    with pytest.raises(RegistryUnreachable, match=r"east .* does not answer"):
+        asyncio.run(passed())
 
 
 def test_who_has_no_registries_is_told(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ DECLARING: tuple[tuple[Role, str, str, dict[str, object], int], ...] = (
     (Role.ADMIN, "PATCH", "/u", {"settings": {"groups": ["x"]}}, 503),
     (Role.OPERATOR, "DELETE", "/u", {}, 403),
     (Role.ADMIN, "DELETE", "/u", {}, 503),
-    (Role.ADMIN, "GET", "/u", {}, 503),
+    (Role.ADMIN, "GET", "/u", {}, 404),
     (Role.ADMIN, "GET", "/t", {}, 200),
 )
 
