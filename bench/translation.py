@@ -22,8 +22,8 @@ from typing import Final
 from bench.mirrormaker import properties
 from bench.pouring import Pour, pour
 from isthmus import config
+from isthmus.cluster.contents import stored_records
 from isthmus.control.fabric import Fabric
-from isthmus.control.loops.appending import stored_records
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.model.configuration import Configuration

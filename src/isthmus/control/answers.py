@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from isthmus.control.clusters.namespace import NamespaceReport
     from isthmus.control.clusters.namespaces import AsyncNamespaces
     from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
+    from isthmus.control.clusters.sealing import KEY_BYTES
     from isthmus.control.groups.drill import GroupDrill
     from isthmus.control.groups.plan import GroupPlan, GroupsPlan
-    from isthmus.control.groups.sealing import KEY_BYTES
     from isthmus.control.links.declared import DeclaredLink, DeclaredTree
     from isthmus.control.links.filtering import FILTERS, Filters, patterns
     from isthmus.control.links.livesettings import LiveSettings
@@ -42,7 +42,7 @@ _HOMES: Final = {
     "GroupDrill": "isthmus.control.groups.drill",
     "GroupPlan": "isthmus.control.groups.plan",
     "GroupsPlan": "isthmus.control.groups.plan",
-    "KEY_BYTES": "isthmus.control.groups.sealing",
+    "KEY_BYTES": "isthmus.control.clusters.sealing",
     "DeclaredLink": "isthmus.control.links.declared",
     "DeclaredTree": "isthmus.control.links.declared",
     "FILTERS": "isthmus.control.links.filtering",

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.control.loops.appending import TopicAppender, stored_records
+from isthmus.cluster.contents import stored_records
+from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.internal_topics import InternalTopics
 from isthmus.control.loops.loop import LinkView

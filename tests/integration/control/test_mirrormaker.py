@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from isthmus import config
+from isthmus.cluster.contents import stored_records
 from isthmus.control.fabric import Fabric
-from isthmus.control.loops.appending import stored_records
 from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration

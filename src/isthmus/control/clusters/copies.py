@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
-from isthmus.control.groups.sealing import is_sealed, unseal
-from isthmus.control.loops.appending import raw_records
+from isthmus.cluster.contents import raw_records
+from isthmus.control.clusters.sealing import is_sealed, unseal
 from isthmus.errors import ConfigError
 from isthmus.model.group import Committed
 from isthmus.model.instant import written_instant

@@ -10,6 +10,7 @@ from functools import partial
 
 from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.clusters.closed import closed
+from isthmus.control.clusters.sealing import group_key
 from isthmus.control.groups.away import remembered_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
@@ -19,7 +20,6 @@ from isthmus.control.groups.notes import notes_of
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.review import Review
 from isthmus.control.groups.reviewing import review_of
-from isthmus.control.groups.sealing import group_key
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import remembered

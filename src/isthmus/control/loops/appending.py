@@ -1,14 +1,12 @@
-"""Records appended to a partition, each once and in their order, and all that a topic's only partition holds read."""
+"""Records appended to a partition, each once and in their order."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.producer import allocate_producer
@@ -19,8 +17,7 @@ from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.metadata import NO_TOPIC_ID
-from isthmus.wire.offsets import READ_UNCOMMITTED
-from isthmus.wire.records import encoded, records_in
+from isthmus.wire.records import encoded
 
 PARTITION: Final = 0
 _BATCH_BYTES: Final = 256 << 10
@@ -199,34 +196,3 @@ def _parts(records: Sequence[KeyedRecord]) -> Iterator[list[KeyedRecord]]:
         size += len(record.key) + len(record.value)
     if part:
         yield part
-
-
-async def stored_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[KeyedRecord]:
-    """What a topic's only partition holds up to its present end, in order; the last `offsets_max` offsets of it.
-
-    Records without a key or a value are left out.
-
-    :raises ClusterError: It cannot be read, or there is none.
-    """
-    async for record in raw_records(client, topic, offsets_max=offsets_max):
-        if record.key is not None and record.value is not None:
-            yield KeyedRecord(bytes(record.key), bytes(record.value))
-
-
-async def raw_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[Any]:
-    """The same records as they are decoded: tombstones too, with timestamps and headers.
-
-    :raises ClusterError: It cannot be read, or there is none.
-    """
-    key = (topic, PARTITION)
-    found = await log_ranges(client, [key])
-    for error in found.errors.values():
-        raise error
-    log = found.values[key]
-    begin = log.start if offsets_max is None else max(log.start, log.end - offsets_max)
-    reader = LogReader(client, isolation=READ_UNCOMMITTED)
-    async for batches in reader.read(OffsetRange(topic, PARTITION, begin, log.end)):
-        for stored in batches:
-            for record in () if stored.batch.is_control else records_in(stored.batch):
-                if begin <= record.offset < log.end:
-                    yield record

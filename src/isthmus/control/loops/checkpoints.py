@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from isthmus.cluster.contents import stored_records
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.groups.translation import TargetPosition, Translation, by_offset
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
-from isthmus.control.loops.appending import CurrentAppender, stored_records
+from isthmus.control.loops.appending import CurrentAppender
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, NotAuthorized

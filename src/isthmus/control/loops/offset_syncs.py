@@ -7,10 +7,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from isthmus.cluster.contents import stored_records
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
-from isthmus.control.loops.appending import CurrentAppender, stored_records
+from isthmus.control.loops.appending import CurrentAppender
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, NotAuthorized

@@ -11,7 +11,7 @@ from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.commits.records import CommitKey, commit_key_bytes, commit_value_bytes
 from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.clusters.copies import no_key, read_copy
-from isthmus.control.groups.sealing import group_key, seal
+from isthmus.control.clusters.sealing import group_key, seal
 from isthmus.control.links.memory import now_ms
 from isthmus.control.loops.appending import CurrentAppender
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing

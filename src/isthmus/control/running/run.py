@@ -11,7 +11,6 @@ from functools import partial
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.lanes.progress import LanesView, topics_of
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
@@ -21,6 +20,7 @@ from isthmus.control.links.switching import check_choice
 from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
 from isthmus.control.running.following import LinkChange
+from isthmus.control.running.lanesview import LanesView, topics_of
 from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.session import Session
 from isthmus.control.running.succession import Succession, WhenOccupied

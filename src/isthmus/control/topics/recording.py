@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from isthmus.control.lanes.endings import ended_partitions
 from isthmus.control.links.memory import recorded_topics
+from isthmus.control.topics.endings import ended_partitions
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.ledger.documents import Document, TopicDocument
 from isthmus.model.lane import LaneKey, LaneReport, LaneState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from isthmus.control.lanes.progress import LanesView, topics_of
+from isthmus.control.running.lanesview import LanesView, topics_of
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision

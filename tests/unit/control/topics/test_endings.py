@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.lanes.endings import ended_partitions
+from isthmus.control.topics.endings import ended_partitions
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.ledger.documents import EndedPartition

@@ -1,0 +1,46 @@
+"""All that a topic's only partition holds, read up to its present end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.model.mirrormaker_records import KeyedRecord
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import READ_UNCOMMITTED
+from isthmus.wire.records import records_in
+
+_PARTITION: Final = 0
+
+
+async def stored_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[KeyedRecord]:
+    """What a topic's only partition holds up to its present end, in order; the last `offsets_max` offsets of it.
+
+    Records without a key or a value are left out.
+
+    :raises ClusterError: It cannot be read, or there is none.
+    """
+    async for record in raw_records(client, topic, offsets_max=offsets_max):
+        if record.key is not None and record.value is not None:
+            yield KeyedRecord(bytes(record.key), bytes(record.value))
+
+
+async def raw_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[Any]:
+    """The same records as they are decoded: tombstones too, with timestamps and headers.
+
+    :raises ClusterError: It cannot be read, or there is none.
+    """
+    key = (topic, _PARTITION)
+    found = await log_ranges(client, [key])
+    for error in found.errors.values():
+        raise error
+    log = found.values[key]
+    begin = log.start if offsets_max is None else max(log.start, log.end - offsets_max)
+    reader = LogReader(client, isolation=READ_UNCOMMITTED)
+    async for batches in reader.read(OffsetRange(topic, _PARTITION, begin, log.end)):
+        for stored in batches:
+            for record in () if stored.batch.is_control else records_in(stored.batch):
+                if begin <= record.offset < log.end:
+                    yield record
