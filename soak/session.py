@@ -41,6 +41,7 @@ _QUIET_S: Final = 240.0
 """When nothing has been copied for so long, nothing more is waited for."""
 _ENDED_S: Final = 1800.0
 _CARRIED_S: Final = 120.0
+_ALIKE_S: Final = 240.0
 _STILL_S: Final = 40.0
 _SHOWN_S: Final = 300.0
 _STOP_S: Final = 60.0
@@ -250,8 +251,9 @@ def _quieten(stage: _Stage) -> None:
         scene.history.tell("phase", name="restless", problem=str(error))
     if stage.status_spy is not None:
         with suppress(TimeoutError):
+            scene.until(lambda: _agree(stage), "topics are alike", term_s=_ALIKE_S)
+        with suppress(TimeoutError):
             scene.until(stage.status_spy.look, "the status is shown", term_s=_SHOWN_S)
-            scene.until(lambda: _agree(stage), "topics are alike", term_s=_CARRIED_S)
             # What a controller says of groups it says every few seconds; whether it is true, the judge finds out.
             scene.until(lambda: _stand_in_step(stage), "groups are called IN_STEP", term_s=_CARRIED_S)
 

@@ -10,6 +10,8 @@ from soak.judge.timeline import Machine
 
 SETTLED_S: Final = 60.0
 """So long after everything is whole, and after a mirror was started, all that had been in the way is over."""
+_BUSY: Final = 3.0
+"""Who is so short of processors may be silent for ten seconds although all is well, and is rightly called so."""
 _STEPS: Final = {"started": 1, "rival started": 1, "ended": -1, "rival ended": -1}
 _FROZEN: Final = "driver-frozen"
 CUTOVER: Final = "cutover"
@@ -38,7 +40,8 @@ class Calm:
         ):
             return False
         since = float(max([healed, *(at for at in self._unsettled if at <= end)]))
-        return begin - since > SETTLED_S * self._machine.stretch(since, end)
+        stretch = self._machine.stretch(since, end)
+        return self._machine.stretch(begin, end) <= _BUSY and begin - since > SETTLED_S * stretch
 
 
 def absences(events: Sequence[Event]) -> list[tuple[float, float]]:

@@ -63,8 +63,11 @@ def differences(here: Shape, there: Shape) -> list[str]:
             if int(there.effective(name) or 0) >= int(here.effective(name) or 0):
                 continue
             ours, theirs = here.effective(name), there.effective(name)
+        elif here.own(name) is not None:
+            # What the target's brokers have by default needs not be said once more.
+            ours, theirs = here.own(name), there.effective(name)
         else:
-            ours, theirs = here.own(name), there.own(name)
+            ours, theirs = None, there.own(name)
         if ours != theirs:
             found.append(f"{name}: {ours} at the source, {theirs} at the target")
     return found

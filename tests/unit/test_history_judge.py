@@ -199,6 +199,8 @@ def test_a_state_that_passes_has_passed_when_all_is_whole(state: str) -> None:
     assert truth(*flow(100), HEALED, status(90, state, state_age=30.0))[1:] == [], "as of then"
     assert truth(*flow(100), HEALED, suffered("foreign write"), status(90, state)) == []
     assert truth(*flow(100, load=4.0), HEALED, status(90, state)) == [], "a minute is two then"
+    busy = flow(400, load=8.0)
+    assert truth(*busy, HEALED, status(390, state)) == [], "it is short of processors"
     assert truth(*flow(100), HEALED, status(90, "STARTING")) == [], "leases hand lanes over all the time"
     started = {"kind": "mirror", "at": 50.0, "did": "started"}
     assert truth(*flow(100), HEALED, started, status(90, state)) == [], "it began a while ago only"

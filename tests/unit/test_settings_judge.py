@@ -24,11 +24,14 @@ def shape(partitions: int = 3, **own: str) -> Shape:
         (shape(min_insync_replicas="2"), shape(unclean_leader_election_enable="true")),
         (shape(compression_type="lz4"), shape(message_timestamp_after_max_ms="9")),
         (shape(), shape(cleanup_policy="delete")),
+        (shape(retention_ms="604800000"), shape()),
         (shape(), shape(max_message_bytes="9000000")),
     ],
 )
 def test_settings_that_follow_are_alike(here: Shape, there: Shape) -> None:
-    """Also where they are each cluster's own, said once more, or where the target takes larger batches."""
+    """Also where they are each cluster's own, said once more, or there by default, or where the target takes larger
+    batches.
+    """
     assert list(i19_convergence({"t": here}, {"t": there}, Sufferings([]))) == []
 
 

@@ -38,7 +38,8 @@ def provenance(
 ) -> None:
     """Show which offsets of a topic came from which cluster by which link, and what ended that.
 
-    What lies behind the last offset shown was written on the cluster itself. Exits with 1 if a cluster does not answer.
+    Offsets that no line covers were written on the cluster itself, or by what its ledger no longer remembers. Exits
+    with 1 if a cluster does not answer.
     """
     told = Fabric(configured(path)).provenance(topic)
     found, problems = told.origins, told.away

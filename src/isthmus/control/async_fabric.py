@@ -238,9 +238,8 @@ class AsyncFabric:
         :raises PlanRefused: Somebody changed them since they were as they are `known`.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        chosen = self.configuration.link(link)
+        chosen, ledger = self.configuration.link(link), self.configuration.ledger
         target = self._pool.client(chosen.target)
-        ledger = self.configuration.ledger
         return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run, by=by)
 
     async def doctor(self) -> list[Finding]:
@@ -293,8 +292,7 @@ class AsyncFabric:
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
-        Where the configuration, or `metrics` in its place, says so it listens for whoever asks how it does: see
-        docs/metrics.md.
+        Where the configuration, or `metrics` in its place, says so it tells whoever asks how it does: docs/metrics.md.
 
         :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
             take over and to stand by at once.
@@ -378,11 +376,10 @@ class AsyncFabric:
 
         Records of topics with other offsets at the target are compared with those that the link's map names.
 
-        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
-        timestamps to begin and to end at. Records the target does not have yet are missing,
-        unless `allow_lag`. What all topics of a link came to is kept in its ledger, for `status`.
-        Aborted records that it lacks are counted as left out, unless the link
-        is configured to copy them: then they are missing.
+        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the timestamps to begin and to
+        end at. Records the target does not have yet are missing, unless `allow_lag`. What all topics of a link came to
+        is kept in its ledger, for `status`. Aborted records that it lacks are counted as left out, unless the link is
+        configured to copy them: then they are missing.
 
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read; the function raises that too.

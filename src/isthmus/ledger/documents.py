@@ -17,6 +17,7 @@
     allowance/flights.ams.2       how far it may go before more is stated; at its source
     tree-declaration/flights/@ID  what operators declared of a tree, as the cluster with this id knows it
     tree/flights                  the clusters of a tree that became another one than was written or declared
+    beginning/east-west/orders    where its partitions ended when the link began to write to them
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
@@ -61,6 +62,7 @@ from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.loops import LoopDocument as LoopDocument
 from isthmus.ledger.loops import VerificationDocument as VerificationDocument
 from isthmus.ledger.poison import pass_over
+from isthmus.ledger.provenance import BeginningDocument as BeginningDocument
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.recovery import PartedDocument as PartedDocument
@@ -285,6 +287,7 @@ _OTHERS = (
     DeclarationDocument,
     KnownClusterDocument,
     KnownNamesDocument,
+    BeginningDocument,
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,

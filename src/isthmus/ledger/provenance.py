@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from isthmus.ledger.document import DocumentOfLink
+from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 _NO_ID: Final = uuid.UUID(int=0)
+Begins = dict[int, int]
+"""Offsets by partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +21,8 @@ class ProvenanceDocument(DocumentOfLink):
     """Offsets `[offset_begin, offset_end)` of a partition came from a cluster by a link, which then let go of it.
 
     `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
-    have, -1 where that is not known. What lies behind `offset_end` was written here, or came by another link. What the
-    source's offsets `[left_begin, left_end)` held was left in its remote tier.
+    have, -1 where that is not known. What lies before or behind was written here, or came by another link, or by this
+    one at another time. What the source's offsets `[left_begin, left_end)` held was left in its remote tier.
     """
 
     KIND: ClassVar[str] = "provenance"
@@ -41,3 +44,32 @@ class ProvenanceDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (str(LaneKey(self.topic, self.partition)), str(self.offset_end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginningDocument(DocumentOfLink):
+    """Where the partitions of a target topic ended when the link began to write to them: what is from there on came by
+    it. Written before the first lane of each runs, and anew when the link has let go of the topic in between.
+
+    `begins` are pairs of partition and offset; -1 where that could not be told. It `is_over` once the link let go.
+    """
+
+    KIND: ClassVar[str] = "beginning"
+
+    topic: TargetTopic
+    topic_id: uuid.UUID = _NO_ID
+    begins: tuple[tuple[int, int], ...] = ()
+    is_over: bool = False
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+    def is_about(self, topic_id: uuid.UUID) -> bool:
+        """Whether it is about the topic with this id, and the link has not let go of it."""
+        return not self.is_over and topic_id == self.topic_id
+
+
+def beginning_of(link: str, topic: TargetTopic, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Begins:
+    """Where a link began to write to the partitions of a topic, as far as its ledger tells."""
+    found = documents.get(BeginningDocument(link=link, topic=topic).key)
+    return dict(found.begins) if isinstance(found, BeginningDocument) and found.is_about(topic_id) else {}

@@ -24,6 +24,7 @@ MODE: Final = "mode"
 SETTINGS: Final = "settings/"
 ATTACHED: Final = "attached/"
 """What the registers begin with that say whether two namespaces are attached."""
+_SHOWN_MAX: Final = 80
 _FAITHFUL: Final[Mapping[str, str]] = {RESERVED: "true", DELETED: "false", MODE: '"sync"', ATTACHED: "true"}
 """By register the value that keeps more consistency than any other."""
 
@@ -49,7 +50,8 @@ class Register:
     @property
     def as_news(self) -> str:
         """That it was said, by whom and when, for whoever did not know."""
-        return f"{self.by} set {self.name} to {self.value} at {written_instant(self.at_ms)}"
+        value = f" to {self.value}" if len(self.value) <= _SHOWN_MAX else ""
+        return f"{self.by} set {self.name}{value} at {written_instant(self.at_ms)}"
 
     @property
     def rank(self) -> tuple[int, bool, int, str, str, str]:

@@ -375,12 +375,16 @@ def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: Local
 
 
 def test_a_downgraded_cluster_is_told(both: Configuration, name: str) -> None:
-    """A link goes by the releases that were there when it was declared, until an operator accepts less."""
+    """A link goes by what its clusters could keep when it was declared, until an operator accepts less."""
     links = Fabric(both).declarations
     links.create(name, source="east", target="west", maps=[NamespaceMap.parse(f"{name}.a-:{name}.x-")])
     known = links.describe(name).declaration
     west = known.target.cluster_id
-    newer = {**known.semantics[west], "kafka": "9.0"}
+    kept = known.semantics[west]
+    assert (kept["topic_ids"], kept["markers"]) == (True, True)
+    assert kept["features"].keys() == {"metadata.version", "transaction.version"}
+    levels = kept["features"] | {"transaction.version": 99}
+    newer = {**kept, "kafka": "9.0", "features": levels}
 
     link = open_fabric(both, declared=True).configuration.link(name)
 
@@ -397,6 +401,7 @@ def test_a_downgraded_cluster_is_told(both: Configuration, name: str) -> None:
     asyncio.run(AsyncDeclaredLinks(both).change(name, lambda _: {f"{SEMANTICS}{west}": newer}))
     (message,) = asyncio.run(told())
     assert message.startswith(f"west was downgraded since link {name} was declared: it was Kafka 9.0, and is ")
+    assert "; its transaction.version was 99, and is " in message
     accepted = links.update(name, accept_semantics=True).declaration
     assert accepted.semantics[west] == known.semantics[west]
     assert asyncio.run(told()) == []

@@ -15,6 +15,7 @@ from isthmus.ledger import poison
 from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.documents import (
     SCHEMA_VERSION,
+    BeginningDocument,
     ControllerDocument,
     DeclarationDocument,
     Document,
@@ -94,6 +95,9 @@ DOCUMENTS: dict[str, Document] = {
     ),
     "gap/l/orders-3/120": GapDocument(
         link="l", topic=TargetTopic("orders"), partition=3, offset_begin=120, offset_end=130
+    ),
+    "beginning/l/orders": BeginningDocument(
+        link="l", topic=TargetTopic("orders"), topic_id=uuid.UUID(int=2), begins=((0, 120), (1, -1))
     ),
     f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
     "declaration/l/@T": DeclarationDocument(

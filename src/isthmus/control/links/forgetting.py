@@ -11,6 +11,7 @@ from isthmus.control.links.filtering import operated
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import (
+    BeginningDocument,
     Document,
     GapDocument,
     MapDocument,
@@ -29,7 +30,7 @@ from isthmus.model.plain import plain_fields
 from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 
-_OF_TOPIC: Final = (GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
+_OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+from typing import Any, Final
+
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus import __version__
 from isthmus.cluster.brokers import broker_releases, describe_cluster
+from isthmus.cluster.features import features
 from isthmus.control.doctor import DIVERGENCE, examine
-from isthmus.errors import PlanRefused
+from isthmus.errors import PlanRefused, UnsupportedByBroker
 from isthmus.ledger.documents import SCHEMA_VERSION
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
 from isthmus.model.releases import hull
+from isthmus.model.semantics import DECIDING, FEATURES, KAFKA, MARKERS, SCHEMA, TOPIC_IDS
 from isthmus.wire.client import Client
+
+_TOPIC_IDS_FROM: Final = 10
+"""The version of Metadata that tells the ids of topics (KIP-516)."""
+_NONE: Final = (0, -1)
 
 
 async def handshake(configuration: Configuration, what: str) -> None:
@@ -35,7 +45,21 @@ async def handshake(configuration: Configuration, what: str) -> None:
 
 
 async def semantics_of(client: Client) -> dict[str, Any]:
-    """What a cluster can keep, and which Isthmus found it."""
+    """What a cluster can keep, and which Isthmus found it: see `model.semantics`.
+
+    :raises ClusterError: A broker does not answer.
+    """
     brokers = (await describe_cluster(client)).brokers
     releases = await asyncio.gather(*(broker_releases(client, node_id) for node_id in brokers))
-    return {"kafka": str(hull(releases)), "isthmus": __version__, "schema_version": SCHEMA_VERSION}
+    offered = [(await client.connection(node_id)).api_versions for node_id in brokers]
+    levels = None
+    with contextlib.suppress(UnsupportedByBroker):
+        levels = await features(client)
+    return {
+        KAFKA: str(hull(releases)),
+        FEATURES: {each.name: each.level for each in levels or () if each.name in DECIDING},
+        TOPIC_IDS: all(each.get(MetadataRequest.API_KEY, _NONE)[1] >= _TOPIC_IDS_FROM for each in offered),
+        MARKERS: all(WriteTxnMarkersRequest.API_KEY in each for each in offered),
+        "isthmus": __version__,
+        SCHEMA: SCHEMA_VERSION,
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
@@ -10,10 +12,18 @@ from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError
-from isthmus.ledger.documents import Document, LeaseDocument, LinkDocument, ProvenanceDocument, TopicDocument
+from isthmus.ledger.documents import (
+    BeginningDocument,
+    Document,
+    LeaseDocument,
+    LinkDocument,
+    ProvenanceDocument,
+    TopicDocument,
+)
 from isthmus.ledger.handover import has_ended
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.ledger.maps import lane_maps
+from isthmus.ledger.provenance import beginning_of
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -171,6 +181,40 @@ def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
 
 
+def endings(found: Promotion, known: LinkMemory) -> list[BeginningDocument]:
+    """That the link has let go of its topics: what follows again begins where they end by then."""
+    topics = {each.topic: known.topics.get(each.topic) for each in found.partitions if each.partition >= 0}
+    return [
+        BeginningDocument(
+            link=found.link,
+            topic=topic,
+            topic_id=NO_TOPIC_ID if document is None else document.target_topic_id,
+            is_over=True,
+        )
+        for topic, document in topics.items()
+    ]
+
+
+def begins_at(
+    link: str, topic: TargetTopic, partition: int, topic_id: uuid.UUID, documents: Mapping[str, Document]
+) -> int:
+    """Where a link began to write to a partition. What an older release began it did not write down: then behind what
+    the link let go of before.
+    """
+    begin = beginning_of(link, topic, topic_id, documents).get(partition, -1)
+    if begin >= 0:
+        return begin
+    return max(
+        (
+            each.offset_end
+            for each in documents.values()
+            if isinstance(each, ProvenanceDocument)
+            and (each.link, each.topic, each.partition, each.topic_id) == (link, topic, partition, topic_id)
+        ),
+        default=0,
+    )
+
+
 def left_in_tier(topic: TopicDocument, documents: Mapping[str, Document]) -> tuple[LeftInTier, ...]:
     """What of a topic was left in its source's remote tier. Where mapped partitions began their maps tell."""
     if not topic.is_mapped or not topic.left:
@@ -188,16 +232,19 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
     document = known.topics.get(each.topic)
     stretches = () if document is None else left_in_tier(document, known.documents)
     left = [one for one in stretches if one.partition == each.partition]
-    return ProvenanceDocument(
+    topic_id = NO_TOPIC_ID if document is None else document.target_topic_id
+    end = max(each.target_end, 0)
+    begin = begins_at(found.link, each.topic, each.partition, topic_id, known.documents)
+    written = ProvenanceDocument(
         link=found.link,
         topic=each.topic,
         partition=each.partition,
-        topic_id=NO_TOPIC_ID if document is None else document.target_topic_id,
+        topic_id=topic_id,
         source_cluster=source_cluster,
         source_topic=each.source_topic,
         is_mapped=each.is_mapped,
-        offset_begin=max(each.target_begin, 0),
-        offset_end=max(each.target_end, 0),
+        offset_begin=min(max(each.target_begin, begin), end),
+        offset_end=end,
         missing_records=each.missing_records,
         left_begin=left[0].offset_begin if left else 0,
         left_end=left[0].offset_end if left else 0,
@@ -205,3 +252,8 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         by=operator(),
         at_ms=now_ms(),
     )
+    before = known.documents.get(written.key)
+    if isinstance(before, ProvenanceDocument) and before.topic_id == topic_id:
+        # Nothing has come since the link let go of it last: it is still the same range.
+        return replace(written, offset_begin=min(written.offset_begin, before.offset_begin))
+    return written

@@ -20,7 +20,7 @@ from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.leaving import left_partitions, provenance, source_logs, writing_lanes
+from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.links.writers import named, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
@@ -336,6 +336,7 @@ class Promoter:
             changes: list[LedgerChange] = [
                 one for one in provenance(found, known) if not _is_written(one, known.documents)
             ]
+            changes += endings(found, known)
             if found.verb != "detach":
                 # It is no copy any more: nobody who leads from here is taken for going in a circle.
                 changes += [

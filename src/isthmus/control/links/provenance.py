@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.cluster.brokers import describe_cluster
-from isthmus.control.links.leaving import left_in_tier
+from isthmus.control.links.leaving import begins_at, left_in_tier
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
+from isthmus.ledger.documents import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
 from isthmus.model.plain import plain_fields
@@ -21,6 +21,7 @@ from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
+_ALL: Final = -1
 LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
 
@@ -29,10 +30,10 @@ LEFT: Final = "left in the source's tier"
 class Origin:
     """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
-    `offset_end` is -1 where that link follows still, and `partition` where it is about all of them. `verb` is what
-    ended it, "follows" while nothing has; "left in the source's tier" says that these offsets of the source were not
-    copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and created
-    since.
+    `offset_end` is -1 where that link follows still, and `partition` where it is about all of them, from their first
+    offset on. `verb` is what ended it, "follows" while nothing has; "left in the source's tier" says that these offsets
+    of the source were not copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was
+    deleted and created since.
     """
 
     cluster: str
@@ -127,22 +128,42 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
             yield _left(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
     for known in documents.values():
-        if isinstance(known, TopicDocument) and known.target_topic == topic and known.link not in let_go:
-            origin = Origin(
-                cluster=alias,
-                topic=topic,
-                partition=-1,
-                offset_begin=0,
-                offset_end=-1,
-                source_cluster=sources.get(known.link, ""),
-                source_topic=known.source_topic,
-                link=known.link,
-                verb="follows",
-            )
-            yield origin
+        if isinstance(known, TopicDocument) and known.target_topic == topic:
+            begins = _followed(known, topic_id, documents, is_let_go=known.link in let_go)
+            rows = [
+                Origin(
+                    cluster=alias,
+                    topic=topic,
+                    partition=partition,
+                    offset_begin=begin,
+                    offset_end=-1,
+                    source_cluster=sources.get(known.link, ""),
+                    source_topic=known.source_topic,
+                    link=known.link,
+                    verb="follows",
+                )
+                for partition, begin in begins.items()
+            ]
+            yield from rows
             for stretch in left_in_tier(known, documents):
-                if not stretch.is_empty:
-                    yield _left(origin, stretch)
+                if rows and not stretch.is_empty:
+                    yield _left(rows[0], stretch)
+
+
+def _followed(
+    known: TopicDocument, topic_id: uuid.UUID, documents: Mapping[str, Document], *, is_let_go: bool
+) -> dict[int, int]:
+    """Where the partitions begin that come by a link now: -1 for all of them, and none if it follows no more."""
+    link, topic = known.link, known.target_topic
+    beginning = documents.get(BeginningDocument(link=link, topic=topic).key)
+    if not isinstance(beginning, BeginningDocument):
+        # By a release that did not write down where it began.
+        return {} if is_let_go else {_ALL: 0}
+    if beginning.is_over:
+        return {}
+    partitions = [partition for partition, _ in beginning.begins] if beginning.is_about(topic_id) else []
+    begins = {each: begins_at(link, topic, each, topic_id, documents) for each in partitions}
+    return begins if any(begins.values()) else {_ALL: 0}
 
 
 def _left(origin: Origin, stretch: LeftInTier) -> Origin:

@@ -20,7 +20,7 @@ _INTERVAL_S: Final = 30.0
 
 
 class SemanticsLoop:
-    """Looks at the releases of both clusters, and changes nothing: what to make of a downgrade is for an operator."""
+    """Looks at what both clusters can keep, and changes nothing: what to make of a downgrade is for an operator."""
 
     name = SEMANTICS_LOOP
 
@@ -58,5 +58,5 @@ class SemanticsLoop:
             f"Upgrade it again, or accept that: isthmus link update {link.name} --accept-semantics.",
         )
         return Change(
-            loop=self.name, subject=f"cluster {alias}", setting="kafka", before=None, after=None, problem=problem
+            loop=self.name, subject=f"cluster {alias}", setting="semantics", before=None, after=None, problem=problem
         )

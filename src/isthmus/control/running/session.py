@@ -20,6 +20,7 @@ from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.record import LinkRecord
 from isthmus.control.running.settings import LinkSettings, Respect
 from isthmus.control.running.workers import Workers
+from isthmus.control.topics.beginnings import Beginnings
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, IsthmusError
@@ -82,6 +83,8 @@ class Session:
             claims=claims,
             recorded=recorded_topics(link.name, ledger.documents),
             remember=self._record.begun,
+            # Distributors write between others, and their headers tell what came by them.
+            begin=None if written.level else Beginnings(ledger, target).write_down,
             has_claimed=has_claimed,
             refused_s=timings.refused_s,
         )

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,6 +33,8 @@ _UNFINISHED_RETRY_S: Final = 5.0
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
+Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[None]]
+"""Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class TopicLoop:
         claims: Claims,
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
+        begin: Begin | None = None,
         has_claimed: asyncio.Event,
         refused_s: float = USUAL.refused_s,
     ) -> None:
@@ -92,6 +95,7 @@ class TopicLoop:
         self._claims = claims
         self._recorded = dict(recorded)
         self._remember = remember
+        self._begin = begin
         self._has_claimed = has_claimed
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
@@ -244,7 +248,7 @@ class TopicLoop:
         self._has_claimed.set()
         return plan
 
-    async def _write_down(self, topics: Iterable[TopicPlan]) -> None:
+    async def _write_down(self, topics: Collection[TopicPlan]) -> None:
         """Remember which topics belong together, before anything is copied."""
         began = {
             topic.topic: TopicIds(
@@ -257,6 +261,9 @@ class TopicLoop:
             for topic in topics
             if topic.lanes
         }
+        if self._begin is not None:
+            # First: a topic that is remembered without it was begun by a release that did not write it down.
+            await self._begin(topics, self._recorded.keys())
         new = {name: ids for name, ids in began.items() if self._recorded.get(name) != ids}
         if new:
             await self._remember(new)

@@ -1,0 +1,87 @@
+"""Which offsets of a topic came from where, through detachments and changes of sides, on real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.promotion import Promoter
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.timings import Timings
+from tests.integration.control.running import ends
+from tests.integration.control.test_declared import both as both
+from tests.integration.control.test_declared import name as name
+from tests.integration.control.test_promotion import created, written
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+ALL = -1
+OPEN = -1
+
+
+def run(both: Configuration, spark: SparkSession, link: str) -> None:
+    """Have a declared link copy all that there is."""
+    assert open_fabric(both, spark=spark, declared=True).run(until="caught-up", link=link).exit_code == 0
+
+
+def told(both: Configuration, cluster: str, topic: str) -> list[tuple[int, int, int, str, str]]:
+    """What provenance says of a topic of one partition on a cluster: partition, range, link and verb."""
+    found = Fabric(both).provenance(topic)
+    assert not found.away.keys() & {cluster}
+    return [
+        (each.partition, each.offset_begin, each.offset_end, each.link, each.verb)
+        for each in found.origins
+        if each.cluster == cluster
+    ]
+
+
+def test_what_follows_again_is_told_apart(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """Detached, attached again and detached once more: two ranges that meet, and none is open while nothing follows."""
+    topic = f"{name}.x-1"
+    created(both, east, name)
+    run(both, spark, name)
+    assert told(both, "west", topic) == [(ALL, 0, OPEN, name, "follows")]
+    asyncio.run(Promoter(configuration=both, name=name).detach())
+    first = (0, 0, 20, name, "detach")
+    assert told(both, "west", topic) == [first]
+    Fabric(both).declarations.reattach(name)
+    assert told(both, "west", topic) == [first]
+    topics.produce(east, f"{name}.a-1", records(10))
+    run(both, spark, name)
+    assert told(both, "west", topic) == [first, (0, 20, OPEN, name, "follows")]
+    asyncio.run(Promoter(configuration=both, name=name).detach())
+    assert told(both, "west", topic) == [first, (0, 20, 30, name, "detach")]
+
+
+def test_what_a_cluster_wrote_itself_is_told_apart(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """The sides change twice, and each cluster writes while it leads: what it wrote is told as nobody's copy."""
+    both = replace(both, timings=Timings(calm_s=0.2))
+    back, again = f"{name}-back", f"{name}-again"
+    here, there = f"{name}.a-1", f"{name}.x-1"
+    created(both, east, name)
+    run(both, spark, name)
+    asyncio.run(Promoter(configuration=both, name=name, quiet_s=0.3).reverse(back))
+    assert written(west, there) == 20
+    run(both, spark, back)
+    asyncio.run(Promoter(configuration=both, name=back, quiet_s=0.3).reverse(again))
+    assert written(east, here) == 21
+    run(both, spark, again)
+    try:
+        assert told(both, "west", there) == [(0, 0, 20, name, "promote"), (0, 21, OPEN, again, "follows")]
+        assert told(both, "east", here) == [(0, 20, 21, back, "promote")]
+        asyncio.run(Promoter(configuration=both, name=again, quiet_s=0.3).promote())
+        assert told(both, "west", there) == [(0, 0, 20, name, "promote"), (0, 21, 22, again, "promote")]
+        assert asyncio.run(ends(west, there)) == [22]
+    finally:
+        Fabric(both).declarations.delete(again)

@@ -1,0 +1,96 @@
+"""Which offsets came from where, as a ledger tells."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from isthmus.control.links.leaving import endings, provenance
+from isthmus.control.links.memory import LinkMemory
+from isthmus.control.links.provenance import _origins
+from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument, TopicDocument
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.promotion import LeftPartition, Promotion, Verb
+
+ID = uuid.UUID(int=7)
+TOPIC = TopicDocument(
+    link="l",
+    source_topic=SourceTopic("a-1"),
+    source_topic_id=uuid.UUID(int=1),
+    target_topic=TargetTopic("x-1"),
+    target_topic_id=ID,
+    state="ACTIVE",
+)
+BEGUN = BeginningDocument(link="l", topic=TargetTopic("x-1"), topic_id=ID, begins=((0, 0), (1, 0)))
+Ledger = dict[str, Document]
+
+
+def held(*documents: Document) -> Ledger:
+    """What the ledger says."""
+    return {each.key: each for each in documents}
+
+
+def left(ledger: Ledger, end: int, verb: Verb = "detach", link: str = "l", start: int = 0) -> Ledger:
+    """The ledger after a link has let go of both partitions at an end."""
+    partitions = tuple(
+        LeftPartition(
+            topic=TargetTopic("x-1"),
+            partition=each,
+            source_topic=SourceTopic("a-1"),
+            target_begin=start,
+            target_end=end,
+            missing_records=0,
+        )
+        for each in (0, 1)
+    )
+    found = Promotion(link=link, verb=verb, namespaces=(), partitions=partitions)
+    known = LinkMemory(link, documents={key: each for key, each in ledger.items() if getattr(each, "link", "") == link})
+    after = ledger | held(*provenance(found, known), *endings(found, known))
+    return after if verb == "detach" else {key: each for key, each in after.items() if not key.startswith("topic/")}
+
+
+def told(ledger: Ledger) -> list[tuple[int, int, int, str]]:
+    """Partition, range and verb of all that is told."""
+    return sorted(
+        (each.partition, each.offset_begin, each.offset_end, each.verb) for each in _origins("west", "x-1", ID, ledger)
+    )
+
+
+def test_what_follows_again_is_a_range_of_its_own() -> None:
+    """Detached, attached again and detached: each range begins where the one before ended, and none is open between."""
+    ledger = held(TOPIC, BEGUN)
+    assert told(ledger) == [(-1, 0, -1, "follows")]
+    ledger = left(ledger, 20)
+    assert told(ledger) == [(0, 0, 20, "detach"), (1, 0, 20, "detach")]
+    assert told(left(ledger, 20)) == told(ledger), "a repeated verb says nothing else"
+    ledger |= held(replace(BEGUN, begins=((0, 20), (1, 20))))
+    assert told(ledger)[1::2] == [(0, 20, -1, "follows"), (1, 20, -1, "follows")]
+    idle = left(ledger, 20, "promote")
+    assert told(idle) == [(0, 0, 20, "promote"), (1, 0, 20, "promote")], "nothing came meanwhile"
+    ledger = left(ledger, 30)
+    assert told(ledger) == [(each, *rest, "detach") for each in (0, 1) for rest in ((0, 20), (20, 30))]
+
+
+def test_what_was_written_here_is_no_copy() -> None:
+    """Promoted at 20, written to up to 30, and following again by another link from there on."""
+    ledger = left(held(TOPIC, BEGUN), 20, "promote")
+    again, begun = replace(TOPIC, link="m"), replace(BEGUN, link="m", begins=((0, 30), (1, 30)))
+    ledger = left(ledger | held(again, begun), 40, "promote", link="m")
+    assert told(ledger) == [(each, *rest, "promote") for each in (0, 1) for rest in ((0, 20), (30, 40))]
+
+
+def test_what_an_older_release_began_is_told_as_well_as_can_be() -> None:
+    """It wrote down no beginnings: from the log's start on, or behind what the link let go of before."""
+    assert told(held(TOPIC)) == [(-1, 0, -1, "follows")]
+    ledger = left(held(TOPIC, replace(BEGUN, begins=((0, -1), (1, -1)))), 20, start=5)
+    assert told(ledger) == [(0, 5, 20, "detach"), (1, 5, 20, "detach")]
+    before: Ledger = {key: each for key, each in ledger.items() if isinstance(each, ProvenanceDocument | TopicDocument)}
+    assert not [each for each in told(before) if each[3] == "follows"]
+    assert told(left(before, 25, "failover"))[-1] == (1, 20, 25, "failover")
+
+
+def test_a_topic_that_was_created_again_begins_anew() -> None:
+    """What was written down is about the former one."""
+    former = replace(BEGUN, topic_id=uuid.UUID(int=3), begins=((0, 50), (1, 50)))
+    assert told(left(held(TOPIC, former), 20)) == [(0, 0, 20, "detach"), (1, 0, 20, "detach")]
+    assert told(held(TOPIC, former)) == [(-1, 0, -1, "follows")]
