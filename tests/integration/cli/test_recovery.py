@@ -123,3 +123,5 @@ def test_a_fresh_topic_beside(
     assert log_of(west, name) == held
     assert log_of(west, fresh) == log_of(east, name)
     consumers.await_position(west, group, (fresh, 0), 12)
+    # No other test runs it.
+    shell.run("link", "delete", link, "--yes")
