@@ -38,12 +38,12 @@ def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str
     render(said, OutputFormat.TABLE, columns=_COLUMNS)
     for alias, pairs in found.overruled.items():
         for own, holding in pairs:
-            _tell(
+            tell(
                 f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
                 f"{holding.by} said {_shown(holding.said)}, apart from it"
             )
     if dry_run:
-        _tell("nothing was changed")
+        tell("nothing was changed")
 
 
 def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
@@ -60,7 +60,8 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
         yield f"{alias} does not know all of it yet"
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """A sentence below a table."""
     console.print(Text(printable(text)))
 
 

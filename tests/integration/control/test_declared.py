@@ -31,6 +31,8 @@ from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import LedgerChange
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -49,6 +51,7 @@ from tests.integration.control.running import configuration_of, ends, link_of, r
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
+from tests.unit.control.links.test_parted import documents
 
 pytestmark = pytest.mark.integration
 
@@ -269,6 +272,26 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
             "on_data_gap": "stop",
             "compaction_holes_max": 7,
         }
+
+
+def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> None:
+    """Whoever describes a link sees which of its topics an operator had go on behind what only the target has."""
+    links = Fabric(both).declarations
+    made = links.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    assert made.parted is None
+    assert links.describe(name).parted == ()
+    asyncio.run(written(both.cluster("west"), *documents(f"{name}.orders", link=name)))
+    (found,) = links.describe(name).as_dict()["parted"]
+    assert (found["topic"], found["by"], found["partitions"][0]["last_shared"]) == (f"{name}.orders", "kate", 20)
+    assert Fabric(cut(both, "west")).declarations.describe(name).parted is None
+
+
+async def written(cluster: Cluster, *changes: LedgerChange) -> None:
+    """Have a cluster's ledger hold these."""
+    async with Client(cluster) as client:
+        writer = LedgerWriter(client)
+        await writer.append(changes)
+        writer.close()
 
 
 def test_two_operators_at_once(both: Configuration, name: str) -> None:
