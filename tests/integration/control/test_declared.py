@@ -42,12 +42,15 @@ from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
+from isthmus.model.state import LinkState
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
 from tests.integration.acls import denied
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.test_following import leases_of
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -114,7 +117,9 @@ def test_a_declared_link_is_run_and_followed(
     name: str,
     spark: SparkSession,
 ) -> None:
-    """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes."""
+    """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes. What
+    is attached disturbs nothing else: other leases go on, and their pairs follow all the time.
+    """
     timings = Timings(follow_s=0.2)
     fabric = Fabric(both)
     for stem in ("a", "b"):
@@ -136,11 +141,27 @@ def test_a_declared_link_is_run_and_followed(
     async def is_at(topic: str, end: int) -> bool:
         return await ends(west, topic) == [end]
 
+    async def attached(run: Running, pair: NamespaceMap, beside: NamespaceMap, end: int) -> None:
+        """Have one follow too, until its topic ends so, while the other one follows."""
+        await run.until(lambda: bool(run.links) and run.links[0].state_of(beside) is PairState.FOLLOWING)
+        before = await leases_of(west, name)
+        seen: set[LinkState | PairState] = set()
+
+        async def follows() -> bool:
+            (link,) = run.links
+            seen.update((link.state, link.state_of(beside)))
+            return await is_at(f"{pair.target.prefix}1", end) and link.state_of(pair) is PairState.FOLLOWING
+
+        await asyncio.to_thread(fabric.declarations.attach, name, [pair])
+        await run.until(follows)
+        assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
+        # What comes may get a slot of its own.
+        assert before.items() <= (await leases_of(west, name)).items(), "leases began anew"
+
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
-            await asyncio.to_thread(fabric.declarations.attach, name, [second])
-            await run.until(lambda: is_at(f"{name}.y-1", 20))
+            await attached(run, second, first, 20)
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: remembers(both, "east", "west", name))
             await asyncio.to_thread(fabric.declarations.detach, name, [first])
@@ -149,6 +170,7 @@ def test_a_declared_link_is_run_and_followed(
                 await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
             await run.until(lambda: is_at(f"{name}.y-1", 25))
             assert await is_at(f"{name}.x-1", 20)
+            await attached(run, first, second, 25)
             await asyncio.to_thread(fabric.declarations.delete, name)
             await run.until(lambda: run.links == ())
 

@@ -286,7 +286,7 @@ class LinkRun:
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, told, controller=controller, paused=paused),
-            namespaces=self.link.namespaces,
+            namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             latency=tuple(self._progress.latency),
