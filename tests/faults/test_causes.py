@@ -29,11 +29,11 @@ from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
-TERM_S: Final = 60.0
 RIGHTS: Final = {"source": AclOperation.READ, "target": AclOperation.WRITE}
 
 
@@ -132,9 +132,9 @@ def test_records_deleted_while_they_are_copied(
             await running.until(lambda reports: reports[key].position > 0)
             topics.delete_records(east, name, begin)
             if continues:
-                await running.until(lambda reports: bool(reports[key].gaps), term_s=60.0)
+                await running.until(lambda reports: bool(reports[key].gaps))
                 (gap,) = running.reports[key].gaps
-                await running.until(lambda reports: reports[key].position == 2000, term_s=60.0)
+                await running.until(lambda reports: reports[key].position == 2000)
                 return gap
             report = await until_told(running, key, LaneState.DATA_GAP, f"{begin})")
             assert_told(report.problem, f"[{report.position}, {begin})")

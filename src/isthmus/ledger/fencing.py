@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from isthmus.cluster.transaction import PASSING, Transaction
-from isthmus.errors import BrokerRefused, ClusterError, Fenced, InvariantError, Unreachable
+from isthmus.errors import BrokerRefused, ClusterError, Fenced, InvariantError, Unreachable, UnsupportedByBroker
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
 from isthmus.ledger.records import LedgerChange, packed
@@ -29,7 +29,16 @@ _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
 _FENCED: Final = frozenset({codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, _INVALID_PRODUCER_ID_MAPPING})
-_DOUBTFUL: Final = _FENCED | {codes.INVALID_TXN_STATE, codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.REQUEST_TIMED_OUT}
+_ENDED: Final = _FENCED | {codes.INVALID_TXN_STATE}
+_DOUBTFUL: Final = (
+    _FENCED
+    | codes.COORDINATOR_MOVED
+    | {
+        codes.INVALID_TXN_STATE,
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        codes.REQUEST_TIMED_OUT,
+    }
+)
 
 
 class FencedWriter:
@@ -113,14 +122,40 @@ class FencedWriter:
     async def _recover(self) -> None:
         """After a failure nobody knows what was written: abort it and begin with another epoch (KIP-360).
 
-        The brokers grant this to the newest controller alone, also when they aborted its transaction for being slow.
+        The brokers grant this to the newest controller alone.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
         """
+        transaction = self._transaction
+        try:
+            # Its owner has to end it: a coordinator that ends it to raise the epoch takes the owner for an older one,
+            # unless all goes well.
+            await transaction.end(commit=False)
+        except BrokerRefused as error:
+            if error.code not in _ENDED:
+                raise
+        try:
+            await self._raise_epoch()
+        except Fenced:
+            if not await self._was_aborted():
+                raise
+            await self._raise_epoch()
+
+    async def _raise_epoch(self) -> None:
         try:
             await self._transaction.initialize(is_mine=True)
         except BrokerRefused as error:
             if error.code in _FENCED:
                 raise fenced(self.link) from error
             raise
+
+    async def _was_aborted(self) -> bool:
+        """Whether the coordinator raised the epoch, as it aborted what was open, and not another controller."""
+        try:
+            return await self._transaction.reclaim()
+        except UnsupportedByBroker:
+            return False
 
 
 async def write_by_one(

@@ -27,6 +27,7 @@ from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint
 from tests.integration.control.running import ends, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -267,7 +268,7 @@ def test_mirror_makers_connector_goes_by_our_pairs(
     assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
 
     with checkpoint_connector(a, b, name, name, tmp_path):
-        deadline = time.monotonic() + 2 * consumers.TERM_S
+        deadline = time.monotonic() + 2 * TERM_S
         while not groups.keys() <= checkpointed(b):
             assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()
             time.sleep(0.2)
@@ -288,7 +289,7 @@ def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> b
     member = consumers.consumer(cluster, group)
     try:
         member.assign([TopicPartition(name, 0, position)])
-        message = member.poll(consumers.TERM_S)
+        message = member.poll(TERM_S)
         assert message is not None
         assert message.error() is None
         return message.value()

@@ -31,10 +31,10 @@ from tests.integration.control.test_declared import cut
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S: Final = 60.0
 BACKLOG: Final = 500
 SLOW_BYTES_PER_S: Final = 10_000
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
@@ -35,10 +34,9 @@ from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
-
-TERM_S: Final = 60.0
 
 
 def link_document(link: str) -> LinkDocument:
@@ -354,7 +352,7 @@ def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Calla
         try:
             await ledger.write(link_document(link))
             await writer.append([PauseDocument(link=link, since_ms=2)])
-            await eventually(lambda: len(heard) >= 2, term_s=20)
+            await eventually(lambda: len(heard) >= 2)
         finally:
             broker.start()
         assert heard[-1] == PauseDocument(link=link, since_ms=2)
