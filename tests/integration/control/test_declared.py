@@ -110,6 +110,27 @@ async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> b
     return any(one.alias == seen and one.link == link for one in known)
 
 
+async def attached(
+    run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, target: LocalCluster
+) -> None:
+    """Have a namespace follow too, until its topic has come, while another one of the link follows all the time."""
+    await run.until(lambda: bool(run.links) and run.links[0].state_of(beside) is PairState.FOLLOWING)
+    name = run.links[0].link
+    before = await leases_of(target, name)
+    seen: set[LinkState | PairState] = set()
+
+    def follows() -> bool:
+        (link,) = run.links
+        seen.update((link.state, link.state_of(beside)))
+        return pair in link.namespaces and link.lag_records == 0 and link.state_of(pair) is PairState.FOLLOWING
+
+    await asyncio.to_thread(fabric.declarations.attach, name, [pair])
+    await run.until(follows)
+    assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
+    # What comes may get a slot of its own.
+    assert before.items() <= (await leases_of(target, name)).items(), "leases began anew"
+
+
 def test_a_declared_link_is_run_and_followed(
     both: Configuration,
     east: LocalCluster,
@@ -141,27 +162,11 @@ def test_a_declared_link_is_run_and_followed(
     async def is_at(topic: str, end: int) -> bool:
         return await ends(west, topic) == [end]
 
-    async def attached(run: Running, pair: NamespaceMap, beside: NamespaceMap, end: int) -> None:
-        """Have one follow too, until its topic ends so, while the other one follows."""
-        await run.until(lambda: bool(run.links) and run.links[0].state_of(beside) is PairState.FOLLOWING)
-        before = await leases_of(west, name)
-        seen: set[LinkState | PairState] = set()
-
-        async def follows() -> bool:
-            (link,) = run.links
-            seen.update((link.state, link.state_of(beside)))
-            return await is_at(f"{pair.target.prefix}1", end) and link.state_of(pair) is PairState.FOLLOWING
-
-        await asyncio.to_thread(fabric.declarations.attach, name, [pair])
-        await run.until(follows)
-        assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
-        # What comes may get a slot of its own.
-        assert before.items() <= (await leases_of(west, name)).items(), "leases began anew"
-
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
-            await attached(run, second, first, 20)
+            await attached(run, fabric, second, first, west)
+            assert await is_at(f"{name}.y-1", 20)
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: remembers(both, "east", "west", name))
             await asyncio.to_thread(fabric.declarations.detach, name, [first])
@@ -170,7 +175,8 @@ def test_a_declared_link_is_run_and_followed(
                 await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
             await run.until(lambda: is_at(f"{name}.y-1", 25))
             assert await is_at(f"{name}.x-1", 20)
-            await attached(run, first, second, 25)
+            await attached(run, fabric, first, second, west)
+            assert await is_at(f"{name}.x-1", 25)
             await asyncio.to_thread(fabric.declarations.delete, name)
             await run.until(lambda: run.links == ())
 
