@@ -13,8 +13,15 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.answers import DeclaredLink, DeclaredTree
 from isthmus.errors import ConfigError
+from isthmus.model.treedeclaration import TreeDeclaration
 
-_COLUMNS: Final = (Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at"))
+_COLUMNS: Final = (
+    Column("said", Cells.NAME),
+    Column("value", Cells.PROSE),
+    Column("by"),
+    Column("at"),
+    Column("where", gives_way=1),
+)
 
 
 def text_of(file: Path) -> str:
@@ -31,8 +38,15 @@ def text_of(file: Path) -> str:
 
 def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str], *, dry_run: bool) -> None:
     """Everything that was said of something declared, below its row."""
+    aliases = _aliases(found)
     said = [
-        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
+        {
+            "said": said_name(each["name"]),
+            "value": _shown(each["value"]),
+            "by": each["by"],
+            "at": each["at"],
+            "where": aliases.get(each["where"], each["where"]),
+        }
         for each in found.as_dict()["said"]
     ]
     render(said, OutputFormat.TABLE, columns=_COLUMNS)
@@ -44,6 +58,13 @@ def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str
             )
     if dry_run:
         tell("nothing was changed")
+
+
+def _aliases(found: DeclaredLink | DeclaredTree) -> dict[str, str]:
+    """What the clusters of something declared are called, by id."""
+    if isinstance(found.declaration, TreeDeclaration):
+        return {cluster_id: alias for alias, cluster_id in found.declaration.members.items()}
+    return {end.cluster_id: end.alias for end in (found.declaration.source, found.declaration.target)}
 
 
 def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
