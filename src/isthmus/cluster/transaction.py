@@ -141,6 +141,8 @@ class Transaction:
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
         timeout_ms = self._timeout_ms
+        # Where nobody used transactions before, their log is only being created.
+        patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -150,7 +152,9 @@ class Transaction:
                 max_version=4,
             )
             try:
-                answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+                answer = await self._ask(
+                    request, lambda a: a.error_code, "beginning a transaction", patience_s=patience_s
+                )
             except BrokerRefused as error:
                 if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
                     raise
@@ -205,8 +209,8 @@ class Transaction:
         """
         await self.end(commit=commit)
 
-    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right) -> Any:
-        deadline = time.monotonic() + self._patience_s
+    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
+        deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
         while True:
             answer = await self._client.coordinator(
                 "transaction", self.transactional_id, request, may_send=self._may_send
