@@ -18,10 +18,10 @@ from typing import Any, Final
 import yaml
 
 from isthmus.local import LocalCluster
+from tests.patience import TERM_S
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
-TERM_S: Final = 240.0
 _LOOK_S: Final = 0.05
 
 

@@ -17,7 +17,9 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.admin import ListTransactionsRequest
 
+from isthmus.control.doctor import examine
 from isthmus.local import LocalCluster
+from isthmus.model.findings import Level
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
@@ -25,26 +27,27 @@ from isthmus.wire.client import Client
 from tests.faults.stream import Stream
 from tests.faults.witness import assert_told, until_all_advance, until_told
 from tests.integration.acls import denied, deny, permit
+from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
-TERM_S: Final = 60.0
 RIGHTS: Final = {"source": AclOperation.READ, "target": AclOperation.WRITE}
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: TopicNamer, side: str) -> None:
-    """A topic we may no longer use says so, the other goes on; granted again, it goes on by itself."""
+    """A topic we may no longer use says so, as doctor does, and the other goes on; granted again, it goes on too."""
     refused, other = topic("refused"), topic("other")
     if side == "source":
-        mirror = Mirror(secured, east, source_login=secured.cluster())
+        mirror, ends = Mirror(secured, east, source_login=secured.cluster()), (secured.cluster(), east.cluster())
     else:
-        mirror = Mirror(east, secured, target_login=secured.cluster())
+        mirror, ends = Mirror(east, secured, target_login=secured.cluster()), (east.cluster(), secured.cluster())
     for name in (refused, other):
         topics.create_both(mirror.source, mirror.target, name)
     stream = Stream(mirror.source, {refused: 0, other: 0})
@@ -59,6 +62,9 @@ def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: Topi
                     report = await until_told(running, key, LaneState.NOT_AUTHORIZED, f"{right} is missing", side)
                     assert report.problem is not None
                     assert f"Grant {right} to the principal of secured" in report.problem.hint
+                    found = await examine(configuration_of(link_of(*ends, refused)))
+                    (error,) = [each for each in found if each.level is Level.ERROR and refused in each.message]
+                    assert f"Grant {right} to the principal of secured" in error.hint
                     await until_all_advance(running, beside)
                     assert running.reports[key].state is LaneState.NOT_AUTHORIZED
                 await until_all_advance(running)
@@ -160,9 +166,9 @@ def test_records_deleted_while_they_are_copied(
             await running.until(lambda reports: reports[key].position > 0)
             topics.delete_records(east, name, begin)
             if continues:
-                await running.until(lambda reports: bool(reports[key].gaps), term_s=60.0)
+                await running.until(lambda reports: bool(reports[key].gaps))
                 (gap,) = running.reports[key].gaps
-                await running.until(lambda reports: reports[key].position == 2000, term_s=60.0)
+                await running.until(lambda reports: reports[key].position == 2000)
                 return gap
             report = await until_told(running, key, LaneState.DATA_GAP, f"{begin})")
             assert_told(report.problem, f"[{report.position}, {begin})")

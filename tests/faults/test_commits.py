@@ -16,12 +16,12 @@ from isthmus.model.group import offsets_partition
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.lane.topics import as_admin, create
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 BROKERS: Final = 3
 GROUPS: Final = 8
-TERM_S: Final = 120.0
 
 
 def test_a_part_of_the_log_without_a_leader(topic: Callable[[str], str]) -> None:

@@ -24,13 +24,13 @@ from isthmus.local.ports import free_ports
 from tests.faults.driver import Driver, configured, started
 from tests.faults.stream import Stream
 from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 SEEDS: Final = (1, 2)
 """A second or two on a machine with nothing else to do."""
-TERM_S: Final = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

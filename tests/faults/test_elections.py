@@ -18,13 +18,13 @@ from tests.faults.witness import until_all_advance
 from tests.integration.lane import topics
 from tests.integration.lane.mapping import Maps, assert_mapped
 from tests.integration.lane.mirror import Mirror
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 LEADER: Final = 1
 FOLLOWER: Final = 2
-TERM_S: Final = 120.0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_unclean_election(
                 await asyncio.to_thread(target.broker(LEADER).kill)
                 await asyncio.to_thread(target.broker(FOLLOWER).start)
                 await _until_led_by(running.target, name, FOLLOWER)
-                await running.until(lambda reports: reports[key].position > acknowledged + 300, term_s=90.0)
+                await running.until(lambda reports: reports[key].position > acknowledged + 300)
                 await asyncio.to_thread(target.broker(LEADER).start)
                 await until_in_sync(target, name, replicas=2)
             await running.until(stream.is_copied)

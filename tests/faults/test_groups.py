@@ -22,7 +22,6 @@ pytestmark = pytest.mark.faults
 
 GROUPS: Final = 12
 RECORDS: Final = 400
-TERM_S: Final = 120.0
 
 
 @pytest.mark.parametrize("side", ["target", "source"])
@@ -49,7 +48,7 @@ def test_a_coordinator_is_killed_between_commits(
     async def scenario() -> None:
         await commit(1)
         async with carrying(between(source, target, [name], groups)) as link:
-            await link.until(lambda: arrived(link), term_s=TERM_S)
+            await link.until(lambda: arrived(link))
             described = await describe_groups(link.target if side == "target" else link.source, groups)
             cluster = target if side == "target" else source
             broker = cluster.brokers[described.values[groups[0]].coordinator - 1]
@@ -61,10 +60,10 @@ def test_a_coordinator_is_killed_between_commits(
                 await writing
                 await commit(10)
                 begun = time.monotonic()
-                await link.until(lambda: arrived(link), term_s=TERM_S)
+                await link.until(lambda: arrived(link))
                 print(f"carried {time.monotonic() - begun:.1f} s after the commit, without {broker!r}")  # noqa: T201
             await commit(10)
-            await link.until(lambda: arrived(link), term_s=TERM_S)
+            await link.until(lambda: arrived(link))
             await link.until(lambda: {link.standing(group) for group in groups} == {Standing.IN_STEP})
 
     asyncio.run(scenario())

@@ -20,12 +20,12 @@ from isthmus.model.group import offsets_partition
 from isthmus.model.partitions import Condition, PartitionState
 from tests.integration.groups import consumers
 from tests.integration.lane.topics import create
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 VICTIM: Final = 2
-TERM_S: Final = 120.0
 LISTED: Final = re.compile(r"Topic: (\S+)\s+Partition: (\d+)")
 
 

@@ -59,6 +59,6 @@ def copy_through(fault: Fault, mirror: Mirror, name: str, chance: random.Random,
             await running.until(reached(int(end * chance.uniform(0.1, 0.5))))
             broker = await leader(running.target, mirror.target, name, 0)
             async with struck(broker, fault, chance):
-                await running.until(caught_up, term_s=90.0)
+                await running.until(caught_up)
 
     asyncio.run(scenario())

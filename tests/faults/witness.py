@@ -15,7 +15,6 @@ async def until_all_advance(
     keys: Collection[LaneKey] | None = None,
     *,
     records: int = 20,
-    term_s: float = 90.0,
     may_end: bool = False,
 ) -> None:
     """Wait until lanes (all of them by default) have each copied some more records, from now on."""
@@ -24,7 +23,7 @@ async def until_all_advance(
     def have_advanced(reports: Reports) -> bool:
         return all(reports[key].position >= position + records for key, position in before.items())
 
-    await running.until(have_advanced, term_s=term_s, may_end=may_end)
+    await running.until(have_advanced, may_end=may_end)
 
 
 async def until_one_advances(*rivals: Running, records: int) -> None:
@@ -38,7 +37,7 @@ async def until_one_advances(*rivals: Running, records: int) -> None:
     await asyncio.gather(*(rival.until(have_advanced) for rival in rivals))
 
 
-async def until_told(running: Running, key: LaneKey, state: LaneState, *words: str, term_s: float = 60.0) -> LaneReport:
+async def until_told(running: Running, key: LaneKey, state: LaneState, *words: str) -> LaneReport:
     """Wait until a lane is in a state; its problem contains all words, and it says what to do."""
     found: list[LaneReport] = []
 
@@ -47,7 +46,7 @@ async def until_told(running: Running, key: LaneKey, state: LaneState, *words: s
             found.append(reports[key])
         return bool(found)
 
-    await running.until(is_told, term_s=term_s, may_end=True)
+    await running.until(is_told, may_end=True)
     assert_told(found[0].problem, *words)
     return found[0]
 

@@ -18,16 +18,16 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.local import LocalCluster
+from tests.patience import TERM_S
 
 CLUSTER: Final = (ResourceType.BROKER, "kafka-cluster")
-_TERM_S: Final = 30.0
 
 
 def deny(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> None:
     """Take rights away."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     for future in admin.create_acls([AclBinding(*each) for each in _rules(kind, name, operations)]).values():
-        future.result(_TERM_S)
+        future.result(TERM_S)
     _await_rules(admin, [AclBindingFilter(*each) for each in _rules(kind, name, operations)], are_there=True)
 
 
@@ -36,15 +36,15 @@ def permit(cluster: LocalCluster, kind: ResourceType, name: str, *operations: Ac
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     filters = [AclBindingFilter(*each) for each in _rules(kind, name, operations)]
     for future in admin.delete_acls(filters).values():
-        assert len(future.result(_TERM_S)) == 1
+        assert len(future.result(TERM_S)) == 1
     _await_rules(admin, filters, are_there=False)
 
 
 def _await_rules(admin: AdminClient, filters: list[AclBindingFilter], *, are_there: bool) -> None:
     """The controller knows of a change at once, the brokers learn of it a moment later."""
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     for wanted in filters:
-        while bool(admin.describe_acls(wanted).result(_TERM_S)) is not are_there:
+        while bool(admin.describe_acls(wanted).result(TERM_S)) is not are_there:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -14,11 +14,11 @@ import pytest
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-TERM_S = 240
 
 
 @pytest.fixture

@@ -116,6 +116,14 @@ def test_a_map_lacks_nothing_before_the_place_it_has_come_to() -> None:
     assert judged(lane(document("1", [[0, 1, 2]], 2, 3))) == set()
 
 
+def test_a_map_may_lack_what_the_source_has_lost() -> None:
+    """Whoever compares both logs to find a place again cannot know where that lay; what is there still has to be."""
+    whole = lane(document("1", [[0, 1, 2], [4, 4, 2], [6, 7, 2]], 8, 9))
+    for gone, found in ((2, set[str]()), (1, {"I9"})):
+        cleaned = replace(SOURCE, records=tuple(each for each in SOURCE.records if each.offset != gone))
+        assert judged(replace(whole, source=cleaned, is_compacted=True), QUIET) == found
+
+
 def test_a_claim_of_more_than_is_there_is_found() -> None:
     """Whoever wrote that all before an offset is at the target, when it was not, lied; the last word may be true."""
     lost = replace(TARGET, records=tuple(each for each in TARGET.records if each.id != "w.0.7"), high=8)

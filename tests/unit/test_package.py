@@ -19,6 +19,7 @@ from isthmus import config
 from isthmus.config.document import ConfigDocument
 from isthmus.config.overrides import overridden, variables
 from isthmus.metrics import server
+from tests.patience import TERM_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -28,7 +29,7 @@ TREE = json.loads((ROOT / "src" / "isthmus" / "cli" / "tree.json").read_text())
 def test_the_wheel_holds_all_there_is(tmp_path: Path) -> None:
     """Every file beside the modules travels with them, and nothing else."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=TERM_S)
 
     (wheel,) = tmp_path.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -81,7 +82,7 @@ def lint(*command: str | Path) -> None:
     """Have a linter of this environment look, which has to find nothing."""
     name, *arguments = command
     found = subprocess.run(
-        [Path(sys.executable).parent / name, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [Path(sys.executable).parent / name, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=TERM_S
     )
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -136,7 +137,7 @@ def test_systemd_understands_its_units(tmp_path: Path) -> None:
         # It looks whether the program is there.
         (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/isthmus/bin/isthmus", sys.executable))
     units = sorted(str(each) for each in tmp_path.iterdir())
-    found = subprocess.run([systemd, "verify", "--man=no", *units], capture_output=True, text=True, timeout=120)
+    found = subprocess.run([systemd, "verify", "--man=no", *units], capture_output=True, text=True, timeout=TERM_S)
     assert (found.returncode, found.stderr) == (0, "")
 
 

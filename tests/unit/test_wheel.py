@@ -18,10 +18,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.patience import TERM_S
 from tests.unit.metrics.standing import free_port
 
 ROOT = Path(__file__).parents[2]
-TERM_S = 60.0
 EXTRA = "web"
 
 
@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=TERM_S)
     (found,) = folder.glob("*.whl")
     return found
 
@@ -93,7 +93,7 @@ def test_it_runs_and_serves_in_an_environment_of_its_own(wheel: Path, tmp_path: 
             if not (packages / top).exists():
                 (packages / top).symlink_to(there)
     install = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet"]
-    subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True, timeout=TERM_S)
     assert not (packages / "pyspark").exists()
 
     (tmp_path / "isthmus.yaml").write_text('clusters: {east: {bootstrap_servers: "127.0.0.1:1"}}\n')

@@ -16,14 +16,15 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
-from isthmus.cli.saying import notes_of, show_said, text_of
+from isthmus.cli.saying import notes_of, show_said, tell, text_of
 from isthmus.cli.several import each_shown
-from isthmus.config.declared import setting
+from isthmus.config.declared import changes_of, setting
 from isthmus.config.manifest import LinkManifest, read_manifest
 from isthmus.control.answers import DeclaredLink
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC, said_name
+from isthmus.model.instant import written_instant
 from isthmus.model.namespace import NamespaceMap
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -158,7 +159,7 @@ def update(
 
     With one of the clusters away the other one is told; both come to the same once they can be reached.
     """
-    values = {**dict(map(setting, settings or ())), **dict.fromkeys(unset or ())}
+    values = changes_of(dict(map(setting, settings or ())), unset or ())
     if not values and mode is None and not accept:
         raise ConfigError("nothing is to be changed", hint="Give --set, --unset, --mode or --accept-semantics.")
     links = Fabric(configured(path)).declarations
@@ -233,6 +234,13 @@ def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -
         render(found.as_dict(), output, names=[found.declaration.name])
         return
     render([_row(found)], output, columns=_COLUMNS)
+    for each in found.parted or ():
+        by = f"by {each.parted.by} " if each.parted.by else ""
+        places = ", ".join(f"{one.partition} at {one.shared}" for one in each.partitions)
+        tell(
+            f"{each.topic} goes on with mapped offsets: recovered so {by}at {written_instant(each.parted.at_ms)}, "
+            f"as both sides had parted (partition {places})"
+        )
     show_said(found, said_name, dry_run=dry_run)
 
 

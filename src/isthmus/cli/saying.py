@@ -13,8 +13,15 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.answers import DeclaredLink, DeclaredTree
 from isthmus.errors import ConfigError
+from isthmus.model.treedeclaration import TreeDeclaration
 
-_COLUMNS: Final = (Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at"))
+_COLUMNS: Final = (
+    Column("said", Cells.NAME),
+    Column("value", Cells.PROSE),
+    Column("by"),
+    Column("at"),
+    Column("where", gives_way=1),
+)
 
 
 def text_of(file: Path) -> str:
@@ -31,19 +38,33 @@ def text_of(file: Path) -> str:
 
 def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str], *, dry_run: bool) -> None:
     """Everything that was said of something declared, below its row."""
+    aliases = _aliases(found)
     said = [
-        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
+        {
+            "said": said_name(each["name"]),
+            "value": _shown(each["value"]),
+            "by": each["by"],
+            "at": each["at"],
+            "where": aliases.get(each["where"], each["where"]),
+        }
         for each in found.as_dict()["said"]
     ]
     render(said, OutputFormat.TABLE, columns=_COLUMNS)
     for alias, pairs in found.overruled.items():
         for own, holding in pairs:
-            _tell(
+            tell(
                 f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
                 f"{holding.by} said {_shown(holding.said)}, apart from it"
             )
     if dry_run:
-        _tell("nothing was changed")
+        tell("nothing was changed")
+
+
+def _aliases(found: DeclaredLink | DeclaredTree) -> dict[str, str]:
+    """What the clusters of something declared are called, by id."""
+    if isinstance(found.declaration, TreeDeclaration):
+        return {cluster_id: alias for alias, cluster_id in found.declaration.members.items()}
+    return {end.cluster_id: end.alias for end in (found.declaration.source, found.declaration.target)}
 
 
 def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
@@ -60,7 +81,8 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
         yield f"{alias} does not know all of it yet"
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """A sentence below a table."""
     console.print(Text(printable(text)))
 
 

@@ -153,7 +153,7 @@ def sync(
 @app.command()
 def primary(
     alias: Annotated[
-        str | None, typer.Argument(metavar="[CLUSTER]", help="Whose registry becomes the primary one.")
+        str | None, typer.Argument(metavar="CLUSTER", help="Whose registry becomes the primary one.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Do not ask the present primary: it is gone. What only it has stays there.")

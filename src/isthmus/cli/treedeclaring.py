@@ -15,7 +15,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.saying import notes_of, show_said, text_of
-from isthmus.config.declared import assigned
+from isthmus.config.declared import assigned, changes_of
 from isthmus.config.declaredtree import TreeManifest, read_tree_manifest
 from isthmus.control.answers import DeclaredTree
 from isthmus.control.fabric import Fabric
@@ -117,7 +117,7 @@ def update(
     With some of the clusters away the others are told; all come to the same once they can be reached. Clusters come and
     leave by isthmus tree add, remove and move.
     """
-    values = {**_values(settings), **dict.fromkeys(unset or ())}
+    values = changes_of(_values(settings), unset or ())
     if not values:
         raise ConfigError("nothing is to be changed", hint="Give --set or --unset.")
     _show(Fabric(configured(path)).declared_trees.update(name, values, dry_run=dry_run), output, dry_run=dry_run)

@@ -87,25 +87,51 @@ class Transaction:
         :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
+        found = await self._described()
+        if (
+            found is not None
+            and found.transaction_state == "Ongoing"
+            and any(topic.topic == key[0] and key[1] in topic.partitions for topic in found.topics)
+        ):
+            self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
+
+    async def reclaim(self) -> bool:
+        """Take the epoch that the coordinator raised when it aborted our transaction without us; whether it did so.
+
+        It may refuse its owner then like one whom another has fenced. Whoever initializes leaves the transactional id
+        empty at the next epoch, which an abort by the coordinator raises once more: so an abort at the next epoch is
+        that of ours.
+
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        found = await self._described()
+        is_ours = (
+            found is not None
+            and found.transaction_state == "CompleteAbort"
+            and (found.producer_id, found.producer_epoch) == (self.producer_id, self.epoch + 1)
+        )
+        if is_ours:
+            self.epoch += 1
+        return is_ours
+
+    async def _described(self) -> Any:
+        """What the coordinator knows of the transactional id, once no control record is missing; `None` for nothing."""
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         deadline = time.monotonic() + self._patience_s
         while True:
             answer = await self._client.coordinator("transaction", self.transactional_id, request)
             found = answer.transaction_states[0]
             if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
-                return
+                return None
             if found.error_code in self._passing:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             elif found.error_code != codes.NONE:
                 right = on_transactional_id("DESCRIBE", self.transactional_id)
                 raise self._refused(found.error_code, "describing its transactions", right)
             elif not found.transaction_state.startswith("Prepare"):
-                break
+                return found
             await self._pause(deadline)
-        if found.transaction_state == "Ongoing" and any(
-            topic.topic == key[0] and key[1] in topic.partitions for topic in found.topics
-        ):
-            self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
 
     async def initialize(self, *, is_mine: bool = False) -> None:
         """Get a producer id and epoch. What an earlier owner left open and could not be found is aborted by this.
@@ -115,6 +141,8 @@ class Transaction:
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
         timeout_ms = self._timeout_ms
+        # Where nobody used transactions before, their log is only being created.
+        patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -124,7 +152,9 @@ class Transaction:
                 max_version=4,
             )
             try:
-                answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+                answer = await self._ask(
+                    request, lambda a: a.error_code, "beginning a transaction", patience_s=patience_s
+                )
             except BrokerRefused as error:
                 if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
                     raise
@@ -179,8 +209,8 @@ class Transaction:
         """
         await self.end(commit=commit)
 
-    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right) -> Any:
-        deadline = time.monotonic() + self._patience_s
+    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
+        deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
         while True:
             answer = await self._client.coordinator(
                 "transaction", self.transactional_id, request, may_send=self._may_send

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -115,6 +115,24 @@ def assigned(text: str, example: str) -> tuple[str, Any]:
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise ConfigError(f"the value of {key} is not YAML, or a date", hint="Put it in quotes.") from error
     return key, said
+
+
+def changes_of(given: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+    """What is to be said of settings: those that are given, and `None` of those that go back to their defaults.
+
+    :raises ConfigError: One is both.
+    """
+    check_not_both(given, unset)
+    return {**given, **dict.fromkeys(unset)}
+
+
+def check_not_both(given: Mapping[str, Any], unset: Collection[str]) -> None:
+    """See that nothing is to be set and taken back at once.
+
+    :raises ConfigError: Something is.
+    """
+    if twice := sorted(given.keys() & set(unset)):
+        raise ConfigError(f"{twice[0]} is both set and unset", hint="Give one of both.")
 
 
 def check_key(key: str) -> None:

@@ -24,6 +24,7 @@ _PASSED_OVER: Final = (
     "unusable",
     "said",
     "overruled",
+    "parted",
 )
 """What describes a link as it stands, and is no part of what is declared."""
 

@@ -7,13 +7,14 @@ brokers refuse the controller before at its next write (KIP-98).
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar
 
 from isthmus.cluster.transaction import PASSING, Transaction
-from isthmus.errors import BrokerRefused, ClusterError, Fenced, InvariantError, Unreachable
+from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
 from isthmus.ledger.records import LedgerChange, packed
@@ -23,13 +24,25 @@ from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
-_TRIES: Final = 3
+_CONTENTION_S: Final = 30.0
+"""So long several that write the same one after another come to their turn."""
+_PAUSE_S: Final = 0.1
+_PAUSE_MAX_S: Final = 2.0
 _TIMEOUT_MS: Final = 20_000
 _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
 _FENCED: Final = frozenset({codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, _INVALID_PRODUCER_ID_MAPPING})
-_DOUBTFUL: Final = _FENCED | {codes.INVALID_TXN_STATE, codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.REQUEST_TIMED_OUT}
+_ENDED: Final = _FENCED | {codes.INVALID_TXN_STATE}
+_DOUBTFUL: Final = (
+    _FENCED
+    | codes.COORDINATOR_MOVED
+    | {
+        codes.INVALID_TXN_STATE,
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        codes.REQUEST_TIMED_OUT,
+    }
+)
 
 
 class FencedWriter:
@@ -113,14 +126,40 @@ class FencedWriter:
     async def _recover(self) -> None:
         """After a failure nobody knows what was written: abort it and begin with another epoch (KIP-360).
 
-        The brokers grant this to the newest controller alone, also when they aborted its transaction for being slow.
+        The brokers grant this to the newest controller alone.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
         """
+        transaction = self._transaction
+        try:
+            # Its owner has to end it: a coordinator that ends it to raise the epoch takes the owner for an older one,
+            # unless all goes well.
+            await transaction.end(commit=False)
+        except BrokerRefused as error:
+            if error.code not in _ENDED:
+                raise
+        try:
+            await self._raise_epoch()
+        except Fenced:
+            if not await self._was_aborted():
+                raise
+            await self._raise_epoch()
+
+    async def _raise_epoch(self) -> None:
         try:
             await self._transaction.initialize(is_mine=True)
         except BrokerRefused as error:
             if error.code in _FENCED:
                 raise fenced(self.link) from error
             raise
+
+    async def _was_aborted(self) -> bool:
+        """Whether the coordinator raised the epoch, as it aborted what was open, and not another controller."""
+        try:
+            return await self._transaction.reclaim()
+        except UnsupportedByBroker:
+            return False
 
 
 async def write_by_one(
@@ -136,21 +175,27 @@ async def write_by_one(
 
     :raises ClusterError: The ledger cannot be read or written, or what `made` raises.
     """
-    for left in reversed(range(_TRIES)):
+    deadline, pause_s = time.monotonic() + _CONTENTION_S, _PAUSE_S
+    while True:
         writer = FencedWriter(client, what, role=role)
         try:
             await writer.take_over()
             change = await on_topic(client, made, replication_factor=replication_factor)
             append = partial(writer.append, [change])
             await on_topic(client, append, replication_factor=replication_factor)
-        except Fenced:
-            if not left:
-                raise
+        except Fenced as error:
+            if time.monotonic() > deadline:
+                raise Fenced(
+                    f"others keep changing {what} at the same time",
+                    hint="Look how it stands, and try again when they are done.",
+                ) from error
         else:
             return change
         finally:
             writer.close()
-    raise InvariantError(f"{what} was written by nobody")
+        # Whoever fences one another at every look comes to an end when each waits as long as chance has it.
+        await asyncio.sleep(random.uniform(0, pause_s))
+        pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
 
 def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:

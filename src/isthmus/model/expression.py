@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+from importlib import import_module
 from math import prod
-from re import _constants as op  # type: ignore[attr-defined]  # what `re` makes of an expression, and the words for it:
-from re import _parser as parser  # type: ignore[attr-defined]  # typeshed leaves both out; a test holds them to `re`
 from typing import Any, Final, NamedTuple
+
+# What `re` makes of an expression, and the words for it: typeshed leaves both out, and a test holds them to `re`.
+op: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 PLACES_MAX: Final = 5_000
 """More places than these no expression has that somebody wrote; `{1,1000}` within `{1,1000}` does."""

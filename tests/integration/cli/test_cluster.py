@@ -15,6 +15,7 @@ import yaml
 
 from isthmus.local import LocalCluster
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +38,7 @@ def run(configured: dict[str, str]) -> Run:
 
     def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments], env=configured, capture_output=True, text=True, timeout=60, check=False
+            [*COMMAND, *arguments], env=configured, capture_output=True, text=True, timeout=TERM_S, check=False
         )
 
     return _run

@@ -15,10 +15,10 @@ from confluent_kafka import Consumer
 from isthmus.local import LocalCluster
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S = 120
 COMMAND = [sys.executable, "-c", "from isthmus.cli.entry import main; main()"]
 
 

@@ -15,10 +15,11 @@ import pytest
 import yaml
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import COMMAND, ROOT, TERM_S
+from tests.integration.cli.test_run import COMMAND, ROOT
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between, declared
 from tests.integration.groups.test_carrying import filled
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -14,6 +14,7 @@ import pytest
 from isthmus import config
 from isthmus.local import LocalCluster
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a folder, to its end."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=TERM_S, check=False
     )
 
 

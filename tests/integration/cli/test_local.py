@@ -19,6 +19,7 @@ import yaml
 
 from isthmus.local.ports import choose_ports, free_ports, is_free
 from isthmus.local.probe import knows
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +48,7 @@ class Shell:
     def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of the command."""
         with self.start(*arguments, **environment) as command:
-            said, told = command.communicate(timeout=120)
+            said, told = command.communicate(timeout=TERM_S)
         return command.returncode, said, told
 
     def up(self, *arguments: str) -> list[dict[str, Any]]:
@@ -130,7 +131,7 @@ def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signa
                 assert command.poll() is None
                 time.sleep(0.01)
             command.send_signal(number)
-            told = command.communicate(timeout=120)[1]
+            told = command.communicate(timeout=TERM_S)[1]
         if command.returncode != 0:
             break
         # On a starved machine the start may be over before the signal is sent: then there was nothing to interrupt.

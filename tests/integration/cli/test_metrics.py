@@ -19,10 +19,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
-from tests.integration.cli.test_run import COMMAND, TERM_S, Shell
+from tests.integration.cli.test_run import COMMAND, Shell
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 from tests.unit.metrics.promql import Scrapes, Vector
 from tests.unit.metrics.standing import OPEN_METRICS, free_port
 from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, filled_in

@@ -21,13 +21,12 @@ import yaml
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()"]
-TERM_S = 240
-"""A Spark that is still starting is awaited; on a busy machine that takes long."""
 
 
 class Shell:

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import ROOT, TERM_S, Shell
+from tests.integration.cli.test_run import ROOT, Shell
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.traffic import traffic
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

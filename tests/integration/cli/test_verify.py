@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import TERM_S, Shell, children
+from tests.integration.cli.test_run import Shell, children
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.integration.mapped import HandMade
 from tests.integration.verification.forgery import forge
 from tests.integration.verification.pair import without
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import TERM_S, Shell, everything
+from tests.integration.cli.test_run import Shell, everything
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

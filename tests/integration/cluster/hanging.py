@@ -19,11 +19,11 @@ from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.produce import Append, post
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 _VERIFICATION: Final = "transaction.partition.verification.enable"
 # The last version in which a client says itself which partitions a transaction has (KIP-890).
 _PRODUCE_VERSION: Final = 11
-_TERM_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 
 
@@ -46,12 +46,12 @@ def trusting(cluster: LocalCluster) -> Iterator[None]:
 def _set(cluster: LocalCluster, entry: ConfigEntry, value: str) -> None:
     """Change a broker config and wait until every broker has heard of it: the controller answers before."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     for broker in cluster.brokers:
         # librdkafka takes one broker a request.
         resource = ConfigResource(ResourceType.BROKER, str(broker.node_id), incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
-        while admin.describe_configs([resource])[resource].result(_TERM_S)[_VERIFICATION].value != value:
+        admin.incremental_alter_configs([resource])[resource].result(TERM_S)
+        while admin.describe_configs([resource])[resource].result(TERM_S)[_VERIFICATION].value != value:
             assert time.monotonic() < deadline, f"{broker!r} has not heard of {entry!r}"
             time.sleep(_PAUSE_S)
 
@@ -65,7 +65,7 @@ async def _leave(cluster: LocalCluster, name: str, records: int) -> int:
         batch = filler(records, topics.SEPTEMBER)
         header = stamp(batch, transaction.producer_id, transaction.epoch, 0, transactional=True)
         append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
-        deadline = time.monotonic() + _TERM_S
+        deadline = time.monotonic() + TERM_S
         # The broker hears of the setting a moment after it was set.
         while (code := await _produced(connection, append, name)) != codes.NONE:
             assert time.monotonic() < deadline, codes.name_of(code)
@@ -79,7 +79,7 @@ async def _produced(connection: Connection, append: Append, transactional_id: st
         [append],
         version=_PRODUCE_VERSION,
         timeout_ms=10_000,
-        timeout_s=_TERM_S,
+        timeout_s=TERM_S,
         transactional_id=transactional_id,
     )
     (answer,) = answers.values()

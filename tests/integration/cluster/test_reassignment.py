@@ -22,10 +22,10 @@ from isthmus.local.tools import kafka_tool
 from isthmus.model.assignment import Assignment
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S = 120.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = (sys.executable, "-c", "from isthmus.cli.app import main; main()", "cluster", "reassign", "east3")
 RECORDS, RECORD_BYTES = 300, 10_000

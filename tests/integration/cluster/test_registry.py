@@ -23,12 +23,11 @@ from isthmus.model.description import MetadataMode
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition
 from isthmus.model.registry import Registry, changes
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 TOPIC: Final = "orders"
-TERM_S: Final = 60.0
-"""How soon a change has to be told after ZooKeeper has it: at once, but a busy machine needs a while."""
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ from isthmus.model.transactions import TransactionState
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.lane import topics
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
-TERM_S: Final = 30.0
 
 
 def test_open_transaction_is_known_to_its_coordinator(east: LocalCluster, topic: TopicNamer) -> None:

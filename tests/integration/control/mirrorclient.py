@@ -11,11 +11,11 @@ from typing import Final
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.local.properties import as_text
+from tests.patience import TERM_S
 
 PROGRAM: Final = Path(__file__).with_name("MirrorAnswers.java")
 IDENTITY: Final = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _HEAP_MB: Final = 256
-_TERM_S: Final = 180.0
 
 
 def answers(cluster: LocalCluster, *questions: str, properties: tuple[str, ...] = ()) -> list[set[str]]:
@@ -32,7 +32,7 @@ def answers(cluster: LocalCluster, *questions: str, properties: tuple[str, ...] 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_TERM_S,
+        timeout=TERM_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, TopicPartition
 
 from isthmus.local import LocalCluster
-
-TERM_S: Final = 30.0
-
+from tests.patience import TERM_S
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

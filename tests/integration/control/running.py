@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -26,8 +25,7 @@ from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
-
-TERM_S: Final = 240.0
+from tests.patience import TERM_S
 
 
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:

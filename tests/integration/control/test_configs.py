@@ -29,11 +29,11 @@ from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.running import Running, configuration_of, link_of, running
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-_TERM_S: Final = 30.0
 EXCLUDED: Final = PropertyPattern.parse("delete.retention.ms")
 
 
@@ -50,9 +50,9 @@ def change(cluster: LocalCluster, name: str, **values: str | None) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(_TERM_S)
+        future.result(TERM_S)
     wanted = {key.replace("_", "."): value for key, value in values.items()}
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     while any(topics.own_configs(cluster, name).get(key) != value for key, value in wanted.items()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -192,6 +192,6 @@ def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCl
         assert "INVALID_CONFIG" in left.problem.message
 
     asyncio.run(scenario())
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     while topics.own_configs(west, name).get("retention.ms") != "44444444":
         assert time.monotonic() < deadline

@@ -31,6 +31,8 @@ from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import LedgerChange
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -40,15 +42,19 @@ from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
+from isthmus.model.state import LinkState
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
 from tests.integration.acls import denied
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.test_following import leases_of
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
+from tests.unit.control.links.test_parted import documents
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +110,27 @@ async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> b
     return any(one.alias == seen and one.link == link for one in known)
 
 
+async def attached(
+    run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, target: LocalCluster
+) -> None:
+    """Have a namespace follow too, until its topic has come, while another one of the link follows all the time."""
+    await run.until(lambda: bool(run.links) and run.links[0].state_of(beside) is PairState.FOLLOWING)
+    name = run.links[0].link
+    before = await leases_of(target, name)
+    seen: set[LinkState | PairState] = set()
+
+    def follows() -> bool:
+        (link,) = run.links
+        seen.update((link.state, link.state_of(beside)))
+        return pair in link.namespaces and link.lag_records == 0 and link.state_of(pair) is PairState.FOLLOWING
+
+    await asyncio.to_thread(fabric.declarations.attach, name, [pair])
+    await run.until(follows)
+    assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
+    # What comes may get a slot of its own.
+    assert before.items() <= (await leases_of(target, name)).items(), "leases began anew"
+
+
 def test_a_declared_link_is_run_and_followed(
     both: Configuration,
     east: LocalCluster,
@@ -111,7 +138,9 @@ def test_a_declared_link_is_run_and_followed(
     name: str,
     spark: SparkSession,
 ) -> None:
-    """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes."""
+    """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes. What
+    is attached disturbs nothing else: other leases go on, and their pairs follow all the time.
+    """
     timings = Timings(follow_s=0.2)
     fabric = Fabric(both)
     for stem in ("a", "b"):
@@ -136,8 +165,8 @@ def test_a_declared_link_is_run_and_followed(
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
-            await asyncio.to_thread(fabric.declarations.attach, name, [second])
-            await run.until(lambda: is_at(f"{name}.y-1", 20))
+            await attached(run, fabric, second, first, west)
+            assert await is_at(f"{name}.y-1", 20)
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: remembers(both, "east", "west", name))
             await asyncio.to_thread(fabric.declarations.detach, name, [first])
@@ -146,6 +175,8 @@ def test_a_declared_link_is_run_and_followed(
                 await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
             await run.until(lambda: is_at(f"{name}.y-1", 25))
             assert await is_at(f"{name}.x-1", 20)
+            await attached(run, fabric, first, second, west)
+            assert await is_at(f"{name}.x-1", 25)
             await asyncio.to_thread(fabric.declarations.delete, name)
             await run.until(lambda: run.links == ())
 
@@ -269,6 +300,26 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
             "on_data_gap": "stop",
             "compaction_holes_max": 7,
         }
+
+
+def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> None:
+    """Whoever describes a link sees which of its topics an operator had go on behind what only the target has."""
+    links = Fabric(both).declarations
+    made = links.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    assert made.parted is None
+    assert links.describe(name).parted == ()
+    asyncio.run(written(both.cluster("west"), *documents(f"{name}.orders", link=name)))
+    (found,) = links.describe(name).as_dict()["parted"]
+    assert (found["topic"], found["by"], found["partitions"][0]["last_shared"]) == (f"{name}.orders", "kate", 20)
+    assert Fabric(cut(both, "west")).declarations.describe(name).parted is None
+
+
+async def written(cluster: Cluster, *changes: LedgerChange) -> None:
+    """Have a cluster's ledger hold these."""
+    async with Client(cluster) as client:
+        writer = LedgerWriter(client)
+        await writer.append(changes)
+        writer.close()
 
 
 def test_two_operators_at_once(both: Configuration, name: str) -> None:

@@ -26,10 +26,10 @@ from isthmus.model.translation import Way
 from tests.integration.control.running import configuration_of, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S: Final = 60.0
 PARTITIONS: Final = 2
 
 

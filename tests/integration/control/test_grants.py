@@ -52,10 +52,10 @@ from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-_TERM_S: Final = 30.0
 NAME: Final = "granted.orders"
 GROUP: Final = "granted.billing"
 _RESOURCES: Final = {
@@ -108,10 +108,10 @@ def change(cluster: LocalCluster, rules: Iterable[Rule], *, are_there: bool) -> 
     filters = [AclBindingFilter(*each) for each in parts]
     changing = admin.create_acls([AclBinding(*each) for each in parts]) if are_there else admin.delete_acls(filters)
     for future in changing.values():
-        future.result(_TERM_S)
-    deadline = time.monotonic() + _TERM_S
+        future.result(TERM_S)
+    deadline = time.monotonic() + TERM_S
     for wanted in filters:
-        while bool(admin.describe_acls(wanted).result(_TERM_S)) is not are_there:
+        while bool(admin.describe_acls(wanted).result(TERM_S)) is not are_there:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

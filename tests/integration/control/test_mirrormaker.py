@@ -27,6 +27,7 @@ from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint
 from tests.integration.control.running import ends, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -269,7 +270,7 @@ def test_offset_syncs_topics_on_target(chain: Chain, topic: TopicNamer, spark: S
     assert "mm2-offset-syncs.a.internal" in topics.names(b)
     assert not any(each.startswith("mm2-offset-syncs") for each in topics.names(a))
     with checkpoint_connector(a, b, name, name, tmp_path):
-        deadline = time.monotonic() + 2 * consumers.TERM_S
+        deadline = time.monotonic() + 2 * TERM_S
         while not groups.keys() <= checkpointed(b):
             assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()
             time.sleep(0.2)
@@ -290,7 +291,7 @@ def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> b
     member = consumers.consumer(cluster, group)
     try:
         member.assign([TopicPartition(name, 0, position)])
-        message = member.poll(consumers.TERM_S)
+        message = member.poll(TERM_S)
         assert message is not None
         assert message.error() is None
         return message.value()

@@ -33,8 +33,9 @@ from isthmus.wire.client import Client
 from isthmus.wire.dial import dial
 from tests.faults.proxy import HOST
 from tests.integration.control.gateways import ConnectGateway, Gateway, Hidden, SocksGateway, hidden_cluster
-from tests.integration.control.running import TERM_S, Running, configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, running
 from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

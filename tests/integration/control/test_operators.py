@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,8 @@ from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, Namespaces, open_fabric
+from isthmus.control.links.promotion import Promoter
+from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
@@ -89,8 +92,15 @@ def test_an_empty_namespace_and_a_follower_made_writable(
             await stands(run, PairState.FOLLOWING)
             await asyncio.to_thread(topics.create, secured, clicks)
             await asyncio.to_thread(topics.produce, secured, clicks, records(20))
-            await run.until(lambda: ends_at(guarded, copy, 20))
-            await stands(run, PairState.FOLLOWING)
+            stood: set[PairState] = set()
+
+            async def is_there() -> bool:
+                stood.add(run.links[0].pair_state)
+                return await ends_at(guarded, copy, 20) and run.links[0].pair_state is PairState.FOLLOWING
+
+            await run.until(is_there)
+            # A topic that is new lacks what was written before it was seen, for a moment.
+            assert stood <= {PairState.FOLLOWING, PairState.CATCHING_UP}
             assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
             await asyncio.to_thread(operated.declarations.detach, name, [each])
             await run.until(lambda: not run.links[0].topics)
@@ -121,25 +131,59 @@ async def ends_at(cluster: LocalCluster, name: str, end: int) -> bool:
     return await ends(cluster, name) == [end]
 
 
-def test_a_single_topic_that_exists_and_its_reversal(
+async def unclean_link_recovery(
+    run: Running, operated: Fabric, name: str, pair: NamespaceMap, source: LocalCluster, target: LocalCluster
+) -> None:
+    """The last of several links that run is disconnected, both sides go on apart, and it is established again."""
+    leading, following = pair.source.prefix, pair.target.prefix
+    (shared,) = await ends(target, following)
+    quickly = replace(operated.configuration, timings=Timings(calm_s=0.5))
+    await Promoter(configuration=quickly, name=name).failover()
+    await asyncio.to_thread(taken, target, following)
+    for _ in range(2):
+        await asyncio.to_thread(taken, source, leading)
+    # Examine the last shared offset, and the current end offset in both namespaces. The source has more: it leads.
+    told = await asyncio.to_thread(operated.provenance, following)
+    assert max(each.offset_end for each in told.origins if each.link == name) == shared
+    assert (await ends(source, leading), await ends(target, following)) == ([shared + 2], [shared + 1])
+    # Move all clients to the leader: the follower is reserved, and takes nothing from them any more.
+    follower = operated.cluster(target.name).namespaces
+    await asyncio.to_thread(follower.enforce, pair.target, super_user=True)
+    assert await asyncio.to_thread(refused, target, following) == REFUSED
+    # The link is asynchronous. Once the pair is added the link stops where both sides differ: nothing goes by itself.
+    assert operated.declarations.describe(name).declaration.mode == "async"
+    await asyncio.to_thread(operated.declarations.attach, name, [pair])
+    await run.until(lambda: (state := run.state_of(following)) is not None and state.is_terminal)
+    assert await ends(target, following) == [shared + 1]
+    # It is brought back to the last shared offset, and catches up.
+    opened = open_fabric(operated.configuration, declared=True).configuration
+    (found,) = (await LinkRecoverer(configuration=opened, name=name, quiet_s=0.3).recover()).topics
+    assert ([each.shared for each in found.partitions], found.quarantined) == ([shared], 1)
+    await run.until(
+        lambda: run.links[-1].state_of(pair) is PairState.FOLLOWING and ends_at(target, following, shared + 2)
+    )
+
+
+def test_a_single_topic_that_exists_its_reversal_and_unclean_link_recovery(
     operated: Fabric, secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
     """Adding a single existing topic to a link, and no other whose name begins so; reversing its direction with full
-    consistency: nobody may write to both, and every record is on both sides at the same offset.
+    consistency: nobody may write to both, and every record is on both sides at the same offset. Then unclean link
+    recovery, after which that is so again.
     """
     name = topic("single")
     clicks, copy = f"{name}.local-clicks", f"{name}.remote-clicks"
+    # Some answers to be read, each of which is waited for.
+    held = topics.some(250, random.Random(1), value_bytes=10_000)
     for each in (clicks, f"{clicks}2"):
         topics.create(secured, each)
-        topics.produce(secured, each, records(20))
+        topics.produce(secured, each, held if each == clicks else held[:1], batch_size=16_384)
     single = NamespaceMap.parse(f"{clicks}:{copy}", is_exact=True)
     leader, follower = (operated.cluster(each.name).namespaces for each in (secured, guarded))
     leader.create(single.source)
     follower.create(single.target)
-    operated.declarations.create(name, source=secured.name, target=guarded.name, maps=[])
-    operated.declarations.attach(name, [single])
-    assert follower.describe(single.target).is_reserved
-    follower.enforce(single.target, super_user=True)
+    slow = {"limits.bytes_per_s": 1_000_000}
+    operated.declarations.create(name, source=secured.name, target=guarded.name, maps=[], settings=slow)
     back = f"{name}-back"
     operated.declarations.create(back, source=guarded.name, target=secured.name, maps=[])
     only, following = run_of(operated, name)
@@ -147,7 +191,12 @@ def test_a_single_topic_that_exists_and_its_reversal(
 
     async def scenario() -> None:
         async with running(both, spark, following=following, timings=QUICK) as run:
-            await run.until(lambda: ends_at(guarded, copy, 20))
+            await stands(run, PairState.FOLLOWING)
+            await asyncio.to_thread(operated.declarations.attach, name, [single])
+            await stands(run, PairState.CATCHING_UP)
+            assert follower.describe(single.target).is_reserved
+            await asyncio.to_thread(follower.enforce, single.target, super_user=True)
+            await run.until(lambda: ends_at(guarded, copy, len(held)))
             await stands(run, PairState.FOLLOWING)
             assert await ends(guarded, f"{copy}2") == [-1]
             assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
@@ -166,6 +215,7 @@ def test_a_single_topic_that_exists_and_its_reversal(
             (end,) = await ends(guarded, copy)
             await run.until(lambda: ends_at(secured, clicks, end))
             assert await asyncio.to_thread(refused, secured, clicks) == REFUSED
+            await unclean_link_recovery(run, operated, back, single.reversed, guarded, secured)
             await run.end()
 
     asyncio.run(scenario())

@@ -7,7 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -31,10 +31,10 @@ from tests.integration.control.test_declared import cut
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S: Final = 60.0
 BACKLOG: Final = 500
 SLOW_BYTES_PER_S: Final = 10_000
 
@@ -71,7 +71,17 @@ TABLE: Final = {
     # Footnotes 9 and 10, until an operator has it otherwise (2).
     "target consumers of a replicated group": {**dict.fromkeys(State, Did.REFUSED), State.ENDED: Did.COMMITTED},
     "target producers": CLOSED,
+    # Each cluster leads topics of its own, whatever becomes of a link.
+    "target producers to a topic that it leads": OPEN,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the clients could do in each state, and how far each topic was behind while the link was catching up."""
+
+    done: dict[State, dict[str, Did]] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +97,22 @@ class Clients:
         return f"{self.stem}.orders"
 
     @property
+    def bills(self) -> str:
+        return f"{self.stem}.bills"
+
+    @property
+    def own(self) -> str:
+        """A topic of the target that follows nobody."""
+        return f"{self.stem}-own"
+
+    @property
     def login(self) -> dict[str, Any]:
         return {name.replace(".", "_"): value for name, value in as_isthmus(self.guarded).items()}
 
     def work(self, state: State) -> dict[str, Did]:
         """Have every client do its work once."""
         found = {
-            "source producers": self.produced({"bootstrap.servers": self.east.admin_bootstrap_servers}),
+            "source producers": self.produced({"bootstrap.servers": self.east.admin_bootstrap_servers}, self.orders),
             "source transactions": self.transaction(),
         }
         acknowledged = self.read(self.east)
@@ -108,7 +127,8 @@ class Clients:
         if state is State.ENDED:
             until(lambda: written(as_isthmus(self.guarded), self.orders), refused=False)
         found["target consumers of a replicated group"] = self.joined(f"{self.stem}.app")
-        found["target producers"] = self.produced(as_isthmus(self.guarded))
+        found["target producers"] = self.produced(as_isthmus(self.guarded), self.orders)
+        found["target producers to a topic that it leads"] = self.produced(as_isthmus(self.guarded), self.own)
         return found
 
     def end(self) -> int:
@@ -120,8 +140,8 @@ class Clients:
         (found,) = oracle.records(cluster.admin_bootstrap_servers, self.orders)
         return [each.value for each in found]
 
-    def produced(self, settings: dict[str, Any]) -> Did:
-        error = written(settings, self.orders)
+    def produced(self, settings: dict[str, Any], topic: str) -> Did:
+        error = written(settings, topic)
         if error is None:
             return Did.WRITTEN
         assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -163,7 +183,10 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def declared(clients: Clients, configuration: Configuration) -> Configuration:
     """A slow link with a backlog, into names that access rules keep others out of."""
-    topics.create(clients.east, clients.orders)
+    for name in (clients.orders, clients.bills):
+        topics.create(clients.east, name)
+    topics.create(clients.guarded, clients.own)
+    topics.produce(clients.east, clients.bills, topics.some(3, random.Random(2)))
     backlog = topics.some(BACKLOG, random.Random(1), value_bytes=8_000)
     topics.produce(clients.east, clients.orders, backlog, batch_size=16_384)
     consumers.commit(clients.east, {f"{clients.stem}.app": {(clients.orders, 0): 1}})
@@ -182,15 +205,16 @@ async def stands(run: Running, state: PairState) -> None:
 
 
 @pytest.fixture(scope="module")
-def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iterator[dict[State, dict[str, Did]]]:
-    """What the clients could do in each state: one link that catches up, follows, is cut, and is ended meanwhile."""
+def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iterator[Seen]:
+    """What is seen of one link that catches up, follows, is cut, and is ended meanwhile."""
     clients = Clients(east, guarded, f"table-{secrets.token_hex(4)}")
     (port,) = free_ports(1)
     _, _, broker_port = east.bootstrap_servers.rpartition(":")
     way = ((east.bootstrap_servers, f"{HOST}:{port}"),)
     source = replace(east.cluster(), addresses=way)
     configuration = Configuration(clusters=(source, admin_of(guarded)), links=())
-    found: dict[State, dict[str, Did]] = {}
+    seen = Seen()
+    found = seen.done
 
     async def scenario(proxy: Proxy) -> None:
         only = await asyncio.to_thread(declared, clients, configuration)
@@ -201,6 +225,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
             await asyncio.to_thread(until, lambda: written(as_isthmus(guarded), clients.orders))
             found[State.CATCHING_UP] = await asyncio.to_thread(clients.work, State.CATCHING_UP)
             assert run.links[0].pair_state is PairState.CATCHING_UP
+            seen.behind.update((each.topic, each.lag_records) for each in run.links[0].topics)
             lifted = {"limits.bytes_per_s": None}
             await asyncio.to_thread(lambda: Fabric(configuration).declarations.update(clients.stem, settings=lifted))
             await stands(run, PairState.FOLLOWING)
@@ -215,7 +240,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
 
     with Proxy(port, int(broker_port)) as proxy:
         asyncio.run(scenario(proxy))
-        yield found
+        yield seen
         Fabric(configuration).declarations.delete(clients.stem)
 
 
@@ -225,6 +250,12 @@ async def _has_some(clients: Clients) -> bool:
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("client", TABLE)
-def test_what_a_client_can_do(seen: dict[State, dict[str, Did]], client: str, state: State) -> None:
+def test_what_a_client_can_do(seen: Seen, client: str, state: State) -> None:
     """As the row and the column of the table say."""
-    assert seen[state][client] is TABLE[client][state]
+    assert seen.done[state][client] is TABLE[client][state]
+
+
+def test_partitions_are_behind_differently(seen: Seen) -> None:
+    """While a link catches up the followers are behind by different amounts, and that is told of each."""
+    orders, bills = sorted(seen.behind, reverse=True)
+    assert seen.behind[orders] > 3 >= seen.behind[bills] >= 0

@@ -40,11 +40,11 @@ from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-TERM_S = 30.0
 _FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
 
 

@@ -25,10 +25,10 @@ from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-TERM_S: Final = 120.0
 _LOCK: Final = (
     "org.apache.kafka:kafka-storage:4.3.1:jar:test "
     "sha256:f3236936854c13815ffaa7f35a3f2d6861c125616cba5395b538b8680dded886 638839"

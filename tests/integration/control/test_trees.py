@@ -27,12 +27,13 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
 from tests.integration.control.tree_positions import committed, has_followed, to_be_at
-from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, has, produce, read
+from tests.integration.control.treeload import ISTHMUS, PARTITIONS, Clusters, Load, has, produce, read
 from tests.integration.control.treerefusals import deleted_unusable, refused_beside
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

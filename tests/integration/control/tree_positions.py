@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle
+from tests.patience import TERM_S
 
-TERM_S: Final = 180.0
 PARTITIONS: Final = 2
 
 

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException, Producer
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
-TERM_S: Final = 180.0
 PARTITIONS: Final = 2
 AHEAD_MS: Final = {"south": 3_600_000}
 """By how much the clocks of producers differ: nothing in a tree goes by time."""

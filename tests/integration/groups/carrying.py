@@ -22,8 +22,8 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
-from tests.integration.groups.consumers import TERM_S
 from tests.integration.lane.topics import Brokers, as_admin
+from tests.patience import TERM_S
 
 
 def link_of(

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,8 +15,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from isthmus.errors import Unreachable
 from isthmus.local.probe import ask
 from tests.integration.lane.topics import Brokers
+from tests.patience import TERM_S
 
-TERM_S: Final = 90.0
 Offsets = Mapping[tuple[str, int], int]
 
 

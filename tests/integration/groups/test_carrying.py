@@ -23,6 +23,7 @@ from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import Carrying, between, carrying
 from tests.integration.lane.topics import SEPTEMBER, Given, create, create_both, delete_records, produce
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -250,7 +251,7 @@ def test_a_pass_tries_again_what_it_could_not_look_at(
             number = link.loop.begin_pass()
             await link.until(lambda: link.loop._passes_ended >= number)
             assert (link.standing(group), link.loop.has_ended(number)) == (Standing.UNAVAILABLE, False)
-            await asyncio.to_thread(producer.abort_transaction, consumers.TERM_S)
+            await asyncio.to_thread(producer.abort_transaction, TERM_S)
             await link.until(lambda: link.loop.has_ended(number))
             assert link.standing(group) is Standing.IN_STEP
             await link.until_at(group, {0: 7})
@@ -349,7 +350,7 @@ def commit_in_transaction(cluster: LocalCluster, group: str, offsets: consumers.
     producer = consumers.transactional(cluster, group)
     producer.begin_transaction()
     consumers.send_offsets(producer, cluster, group, offsets)
-    producer.commit_transaction(consumers.TERM_S)
+    producer.commit_transaction(TERM_S)
 
 
 def delay(monkeypatch: pytest.MonkeyPatch, link: Carrying, delay_s: float) -> None:

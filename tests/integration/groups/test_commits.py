@@ -23,6 +23,7 @@ from isthmus.wire.client import Client
 from tests.integration.acls import denied
 from tests.integration.groups import consumers
 from tests.integration.lane.topics import SEPTEMBER, Given, create, produce
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +60,7 @@ class Committers:
 
     def end(self, producer: Producer, *, commit: bool) -> None:
         if self._open[producer]:
-            (producer.commit_transaction if commit else producer.abort_transaction)(consumers.TERM_S)
+            (producer.commit_transaction if commit else producer.abort_transaction)(TERM_S)
             self._open[producer] = False
 
     def end_all(self) -> None:

@@ -18,6 +18,7 @@ from tests.integration.groups.carrying import between, carrying
 from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.topics import create, create_both, produce
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +30,7 @@ def read(member: Consumer, count: int) -> list[bytes]:
     """So many records, each committed as it is read."""
     values: list[bytes] = []
     while len(values) < count:
-        message = member.poll(consumers.TERM_S)
+        message = member.poll(TERM_S)
         assert message is not None, f"only {len(values)} of {count} records came"
         assert message.error() is None, message.error()
         value = message.value()
@@ -123,18 +124,18 @@ def test_a_transactional_consumer_goes_on(east: LocalCluster, west: LocalCluster
             producer.begin_transaction()
             last = None
             for _ in range(count):
-                last = member.poll(consumers.TERM_S)
+                last = member.poll(TERM_S)
                 assert last is not None
                 producer.produce(out, last.value())
             assert last is not None
             position = TopicPartition(name, 0, (last.offset() or 0) + 1)
-            producer.send_offsets_to_transaction([position], member.consumer_group_metadata(), consumers.TERM_S)
+            producer.send_offsets_to_transaction([position], member.consumer_group_metadata(), TERM_S)
             end(producer, commit=commit)
         finally:
             member.close()
 
     def end(producer: Producer, *, commit: bool) -> None:
-        (producer.commit_transaction if commit else producer.abort_transaction)(consumers.TERM_S)
+        (producer.commit_transaction if commit else producer.abort_transaction)(TERM_S)
 
     async def scenario() -> None:
         async with carrying(between(east, west, [name], [group])) as link:

@@ -19,6 +19,7 @@ from isthmus.model import group as model
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.lane.topics import SEPTEMBER, Brokers, Given, as_admin, create, produce
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -93,7 +94,7 @@ def committing(target: Brokers, kind: str, group: str, name: str) -> Callable[[]
         if kind == "transaction":
             producer.begin_transaction()
             consumers.send_offsets(producer, target, group, {(name, 0): 12})
-        producer.commit_transaction(consumers.TERM_S)
+        producer.commit_transaction(TERM_S)
         # The coordinator answers first and has the position written afterwards.
         consumers.await_position(target, group, (name, 0), 12)
 
@@ -110,7 +111,7 @@ def come_commit_and_go(target: Brokers, group: str, name: str) -> None:
 
 async def settled(client: Client, group: str, name: str) -> int:
     """The group's position once no transaction holds it."""
-    deadline = time.monotonic() + consumers.TERM_S
+    deadline = time.monotonic() + TERM_S
     while time.monotonic() < deadline:
         found = await committed_offsets(client, [group], require_stable=True)
         if group in found.values:

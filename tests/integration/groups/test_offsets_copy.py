@@ -30,10 +30,11 @@ from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.wire.client import Client
-from tests.integration.cli.test_run import COMMAND, ROOT, TERM_S
+from tests.integration.cli.test_run import COMMAND, ROOT
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between
 from tests.integration.lane.topics import create
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -19,8 +19,8 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle
 from tests.integration.lane.topics import as_admin
+from tests.patience import TERM_S
 
-TERM_S: Final = 120.0
 _LOOK_S: Final = 0.02
 _DAY_MS: Final = 86_400_000
 

@@ -17,12 +17,12 @@ from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.topics import SEPTEMBER, Given
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 SEGMENT_MS: Final = 1000
-_TERM_S: Final = 30.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +59,7 @@ class Compacted:
 
     def await_cleaning(self, records_left: int) -> None:
         """Wait until the cleaner has left no more than that many records."""
-        deadline = time.monotonic() + _TERM_S
+        deadline = time.monotonic() + TERM_S
         while True:
             seen = oracle.records(self.cluster.bootstrap_servers, self.name, "read_uncommitted")[0]
             if len(seen) <= records_left:

@@ -28,8 +28,8 @@ from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import LATEST
 from isthmus.wire.produce import Append, post, version_for
+from tests.patience import TERM_S
 
-_TERM_S: Final = 120.0
 SEPTEMBER: Final = 1_725_000_000_000
 """A day long past, in ms."""
 
@@ -79,7 +79,7 @@ def create(
         new = NewTopic(name, len(assigned), replica_assignment=list(assigned), config=settings)
     else:
         new = NewTopic(name, partitions, replicas, config=settings)
-    admin.create_topics([new])[name].result(_TERM_S)
+    admin.create_topics([new])[name].result(TERM_S)
     await_served(cluster, name, partitions=len(assigned) or partitions)
 
 
@@ -88,7 +88,7 @@ def await_served(cluster: Brokers, name: str, *, partitions: int = 1) -> None:
     the controller, and a broker names a new leader before that one takes requests.
     """
     ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     for port in ports:
         while not _is_served(port, name, partitions):
             assert time.monotonic() < deadline, f"{name} is not served"
@@ -133,7 +133,7 @@ def names(cluster: Brokers) -> frozenset[str]:
 
 def delete(cluster: Brokers, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    admin.delete_topics([name], operation_timeout=_TERM_S)[name].result(_TERM_S)
+    admin.delete_topics([name], operation_timeout=TERM_S)[name].result(TERM_S)
 
 
 def own_configs(cluster: Brokers, name: str) -> dict[str, str]:
@@ -142,7 +142,7 @@ def own_configs(cluster: Brokers, name: str) -> dict[str, str]:
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
     return {
         key: entry.value
-        for key, entry in future.result(_TERM_S).items()
+        for key, entry in future.result(TERM_S).items()
         if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     }
 
@@ -162,15 +162,15 @@ def _alter(cluster: Brokers, resource: ConfigResource, configs: dict[str, object
         entry = ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
         resource.add_incremental_config(entry)
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
+    admin.incremental_alter_configs([resource])[resource].result(TERM_S)
 
 
 def delete_records(cluster: Brokers, name: str, before: int, *, partition: int = 0) -> None:
     """Raise the log start of a partition."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     where = TopicPartition(name, partition, before)
-    for future in admin.delete_records([where], operation_timeout=_TERM_S).values():
-        future.result(_TERM_S)
+    for future in admin.delete_records([where], operation_timeout=TERM_S).values():
+        future.result(TERM_S)
 
 
 def producer(cluster: Brokers, **settings: object) -> Producer:
@@ -209,7 +209,7 @@ def send(writing: Producer, name: str, given: Iterable[Given], *, partition: int
 
 
 def flush(writing: Producer) -> None:
-    assert writing.flush(_TERM_S) == 0, "records were not delivered"
+    assert writing.flush(TERM_S) == 0, "records were not delivered"
 
 
 def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0) -> None:
@@ -224,7 +224,7 @@ def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0) -> None:
                 batch = filler(min(RECORDS_PER_BATCH, offsets - begin), SEPTEMBER)
                 header = stamp(batch, -1, -1, -1)
                 append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
-                answers, _ = await post(connection, [append], version=version, timeout_ms=10_000, timeout_s=_TERM_S)
+                answers, _ = await post(connection, [append], version=version, timeout_ms=10_000, timeout_s=TERM_S)
                 assert [answer.base_offset for answer in answers.values()] == [behind + begin]
 
     asyncio.run(scenario())

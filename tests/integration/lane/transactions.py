@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import time
-from typing import Final
 
 from confluent_kafka import Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -16,8 +15,7 @@ from isthmus.errors import UnsupportedByBroker
 from isthmus.local.probe import ask
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
-
-_TERM_S: Final = 30.0
+from tests.patience import TERM_S
 
 
 class TransactionalProducer:
@@ -28,7 +26,7 @@ class TransactionalProducer:
         # The machine may stand still for longer than librdkafka's minute.
         settings = {"transaction_timeout_ms": 900_000, **settings}
         self._producer: Producer = topics.producer(cluster, transactional_id=transactional_id, **settings)
-        self._producer.init_transactions(_TERM_S)
+        self._producer.init_transactions(TERM_S)
         self.is_open = False
 
     def send(self, name: str, given: list[topics.Given], *, partition: int = 0) -> None:
@@ -42,14 +40,14 @@ class TransactionalProducer:
     def end(self, *, commit: bool) -> None:
         if self.is_open:
             end = self._producer.commit_transaction if commit else self._producer.abort_transaction
-            end(_TERM_S)
+            end(TERM_S)
             self.is_open = False
             self._await_markers()
 
     def _await_markers(self) -> None:
         """The coordinator answers first and has the control records written afterwards."""
         request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-        deadline = time.monotonic() + _TERM_S
+        deadline = time.monotonic() + TERM_S
         for address in self._cluster.admin_bootstrap_servers.split(","):
             port = int(address.rpartition(":")[2])
             # Before 3.0 brokers do not tell (KIP-664); those that do not coordinate it answer without a state.

@@ -6,7 +6,8 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
@@ -14,6 +15,7 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from isthmus import __version__
 from isthmus.control.links.pausing import Named, pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
+from isthmus.ledger.declared import FiltersDocument
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
@@ -22,6 +24,7 @@ from isthmus.ledger.documents import (
     TaskDocument,
     TopicDocument,
 )
+from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
@@ -35,10 +38,9 @@ from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
-
-TERM_S: Final = 60.0
 
 
 def link_document(link: str) -> LinkDocument:
@@ -199,6 +201,29 @@ def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster
     run(work, west)
 
 
+def test_all_who_change_the_same_at_once_come_to_their_turn(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Each goes by what the others wrote before: no change is lost, and none is refused."""
+    link, names = topic("link"), {f"t{n}" for n in range(8)}
+    key = f"filters/{link}"
+
+    async def work(client: Client) -> None:
+        async def with_one_more(name: str) -> FiltersDocument:
+            found = (await read_documents(client)).get(key, FiltersDocument(link=link, since_ms=0))
+            assert isinstance(found, FiltersDocument)
+            return replace(found, topics_exclude=tuple({*(found.topics_exclude or ()), name}))
+
+        async def change(name: str) -> None:
+            made = partial(with_one_more, name)
+            await write_by_one(client, link, made, role="filters", replication_factor=None)
+
+        await asyncio.gather(*map(change, names))
+        found = (await read_documents(client))[key]
+        assert isinstance(found, FiltersDocument)
+        assert set(found.topics_exclude or ()) == names
+
+    run(work, west)
+
+
 def test_the_tail_hears_at_once(west: LocalCluster, topic: Callable[[str], str]) -> None:
     """A new record ends the long poll."""
     link = topic("link")
@@ -354,7 +379,7 @@ def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Calla
         try:
             await ledger.write(link_document(link))
             await writer.append([PauseDocument(link=link, since_ms=2)])
-            await eventually(lambda: len(heard) >= 2, term_s=20)
+            await eventually(lambda: len(heard) >= 2)
         finally:
             broker.start()
         assert heard[-1] == PauseDocument(link=link, since_ms=2)

@@ -13,6 +13,7 @@ from isthmus.errors import JarsUnavailable, JavaMissing
 from isthmus.local.jars import class_path
 from isthmus.local.java import Java, find_java
 from isthmus.local.locks import Lock, parse_lock
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +46,7 @@ def one_jar() -> Lock:
 def test_two_processes_fetch_once() -> None:
     """Of two processes that ask at the same time one fetches, and both get the same class path."""
     asking = [subprocess.Popen([sys.executable, "-c", ASK, LINE], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0].split() for process in asking]
+    said = [process.communicate(timeout=TERM_S)[0].split() for process in asking]
     assert sorted(len(words) > 1 for words in said) == [False, True]
     (jar,) = {words[-1] for words in said}
     assert Path(jar).stat().st_size == 41125

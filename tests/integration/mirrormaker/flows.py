@@ -21,10 +21,10 @@ from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on, read
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.patience import TERM_S
 
 PARTITIONS: Final = 3
 PER_PARTITION: Final = 10
-_TERM_S: Final = 30.0
 Positions = dict[tuple[str, int], int]
 Way = Literal["identity", "mapped"]
 
@@ -122,9 +122,9 @@ def positions(side: Side, group: str) -> Positions:
     """Where a group stands; a position that a transaction holds is not told yet."""
     admin = AdminClient({"bootstrap.servers": side.servers})
     asked = ConsumerGroupTopicPartitions(group)
-    (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=_TERM_S).values()
+    (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=TERM_S).values()
     try:
-        found = future.result(_TERM_S).topic_partitions or []
+        found = future.result(TERM_S).topic_partitions or []
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
             raise

@@ -23,10 +23,10 @@ from tests.integration.control.running import ends
 from tests.integration.lane import oracle
 from tests.integration.mirrormaker.flows import PARTITIONS, Flow, Side, contents, create
 from tests.integration.mirrormaker.java import JavaMirror
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
-_TERM_S = 240.0
 _PAUSE_S = 0.01
 _AT_ONCE = 20
 
@@ -58,7 +58,7 @@ def load(side: Side, topic: str) -> Iterator[None]:
 
 def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
     """Wait for something to become true."""
-    deadline = time.monotonic() + _TERM_S
+    deadline = time.monotonic() + TERM_S
     while not condition():
         assert time.monotonic() < deadline, why()
         time.sleep(0.1)

@@ -25,11 +25,10 @@ from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import RegistryUnreachable
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
+from tests.patience import TERM_S
 from tests.registry import RegistryServer, registry_server
 
 pytestmark = pytest.mark.integration
-
-TERM_S = 120.0
 
 
 def configuration_of(east: str, west: str, more: str = "") -> str:

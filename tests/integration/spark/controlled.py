@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -23,8 +23,7 @@ from isthmus.spark.slots import TaskSlots
 from isthmus.spark.timings import USUAL_OF_LEASES, LeaseTimings
 from isthmus.wire.client import Client
 from tests.integration.lane.mirror import lanes_of
-
-TERM_S: Final = 120.0
+from tests.patience import TERM_S
 
 
 @dataclass(slots=True)

@@ -145,7 +145,7 @@ def test_lanes_move_to_where_less_is_copied(
                 return {slot for slot, report in reports if report.records and report.key.partition in busy}
 
             with traffic(east, orders, partitions=busy):
-                await link.until(lambda: homes() == {0, 1}, term_s=60.0)
+                await link.until(lambda: homes() == {0, 1})
             await link.until_copied(orders, partitions=4)
 
     asyncio.run(scenario())

@@ -17,10 +17,11 @@ from isthmus.model.configuration import SparkSettings
 from isthmus.model.receipt import Ending
 from isthmus.spark.session import session, slot_count
 from tests.integration.lane import oracle, topics
-from tests.integration.spark.controlled import TERM_S, controlled
+from tests.integration.spark.controlled import controlled
 from tests.integration.spark.processes import executors, kill
 from tests.integration.spark.standalone import WORKERS, StandaloneSpark, standalone_spark
 from tests.integration.spark.traffic import traffic
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]
@@ -61,7 +62,7 @@ def test_leases_are_handed_from_executor_to_executor(
         async with controlled(spark, east, west, topic("link"), slots=slots, term_s=12.0) as link:
             await link.assign(orders)
             with traffic(east, orders, partitions=range(2)):
-                await link.until(lambda: len(link.scheduler.receipts) >= 3, term_s=90.0)
+                await link.until(lambda: len(link.scheduler.receipts) >= 3)
             await link.until_copied(orders, partitions=2)
             # On a machine with too much to do a successor may come too late for a term as short as this one.
             assert Ending.SUCCEEDED in {receipt.ending for receipt in link.scheduler.receipts}

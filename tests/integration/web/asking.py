@@ -14,10 +14,10 @@ import httpx2
 from isthmus.model.configuration import Configuration
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
+from tests.patience import TERM_S
 from tests.unit.metrics.standing import free_port
 
 RECORDS: Final = 20
-TERM_S: Final = 60.0
 OPERATION_S: Final = 240.0
 """A Spark that is started for a verification takes long on a busy machine."""
 

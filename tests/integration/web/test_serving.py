@@ -36,7 +36,8 @@ from tests.integration.cli.test_run import Shell
 from tests.integration.control.test_declared import cut
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
-from tests.integration.web.asking import RECORDS, TERM_S, Served, serving
+from tests.integration.web.asking import RECORDS, Served, serving
+from tests.patience import TERM_S
 from tests.unit.metrics.standing import free_port
 
 pytestmark = pytest.mark.integration

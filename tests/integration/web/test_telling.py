@@ -11,7 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from isthmus.web.tokens import Role
-from tests.integration.web.asking import TERM_S, Served
+from tests.integration.web.asking import Served
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from isthmus import __version__
 from isthmus.cli import app
+from tests.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -77,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a process, once it has ended."""
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=TERM_S)
     return process.returncode, out, err
 
 

@@ -14,6 +14,7 @@ import pytest
 from isthmus.cli.logs import JsonLines, Lines, Repetition
 from isthmus.config.places import SMALLEST
 from isthmus.wire import trace
+from tests.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -32,7 +33,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
         env={**os.environ, "PYTHONPATH": str(SOURCE), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TERM_S,
         check=False,
     )
 

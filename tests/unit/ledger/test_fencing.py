@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.errors import Fenced, Unreachable
+from isthmus.errors import BrokerRefused, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.records import Deletion
 from isthmus.wire import codes
@@ -53,15 +53,77 @@ def test_a_controller_is_later_than_any_that_the_ledger_tells_of() -> None:
     asking([initialised()], outrank)
 
 
-def test_who_was_fenced_does_not_begin_again() -> None:
-    """After a failure it asks as who it was: brokers refuse that once there is another."""
+LOST = Unreachable("gone", cluster="nowhere")
+OPEN = SimpleNamespace(error_code=codes.NONE)
+REFUSED = initialised(codes.PRODUCER_FENCED)
+ANEW = [(-1, -1), (PRODUCER, EPOCH)]
+"""What InitProducerId asks for: as nobody first, then as who it was."""
+
+
+def described(state: str, epoch: int, producer_id: int = PRODUCER) -> Any:
+    """The answer to DescribeTransactions."""
+    found = SimpleNamespace(
+        error_code=codes.NONE, transaction_state=state, producer_id=producer_id, producer_epoch=epoch
+    )
+    return SimpleNamespace(transaction_states=[found])
+
+
+NOT_OURS = [
+    described("Empty", EPOCH + 1),
+    described("CompleteAbort", EPOCH),
+    described("CompleteAbort", EPOCH + 2),
+    described("CompleteCommit", EPOCH + 1),
+    described("CompleteAbort", EPOCH + 1, PRODUCER + 1),
+    SimpleNamespace(transaction_states=[SimpleNamespace(error_code=codes.TRANSACTIONAL_ID_NOT_FOUND)]),
+    UnsupportedByBroker("too old", cluster="nowhere"),
+]
+
+
+@pytest.mark.parametrize("found", NOT_OURS)
+@pytest.mark.parametrize("ended", [codes.NONE, codes.INVALID_TXN_STATE, codes.PRODUCER_FENCED])
+def test_who_was_fenced_does_not_begin_again(ended: int, found: Any) -> None:
+    """After a failure it ends what it began and asks as who it was: brokers refuse that once there is another."""
 
     async def append(client: Answering) -> None:
         writer = FencedWriter(client, "l")
         await writer.take_over()
         with pytest.raises(Fenced):
             await writer.append([Deletion("group/l/g")])
-        assert said(client) == [(-1, -1), (PRODUCER, EPOCH)]
+        assert said(client) == ANEW
 
-    lost = Unreachable("gone", cluster="nowhere")
-    asking([initialised(), lost, initialised(codes.PRODUCER_FENCED)], append)
+    asking([initialised(), LOST, SimpleNamespace(error_code=ended), REFUSED, found], append)
+
+
+@pytest.mark.parametrize("second", [codes.NONE, codes.PRODUCER_FENCED])
+def test_who_was_only_aborted_begins_again(second: int) -> None:
+    """A coordinator that aborts for its owner raises the epoch, and refuses the owner like one that was fenced: it goes
+    on from that epoch with the generation it had, unless another comes in between.
+    """
+
+    async def recover(client: Answering) -> None:
+        writer = FencedWriter(client, "l")
+        generation = await writer.take_over()
+        if second == codes.NONE:
+            await writer._recover()
+        else:
+            with pytest.raises(Fenced):
+                await writer._recover()
+        assert said(client) == [*ANEW, (PRODUCER, EPOCH + 1)]
+        assert writer.generation == generation
+
+    aborted = [described("PrepareAbort", EPOCH + 1), described("CompleteAbort", EPOCH + 1)]
+    asking([initialised(), OPEN, REFUSED, *aborted, initialised(second)], recover)
+
+
+def test_a_coordinator_that_is_away_is_asked_again() -> None:
+    """That there is none for a moment is no refusal: what was to be written is, once there is one."""
+
+    async def append(client: Answering) -> None:
+        writer = FencedWriter(client, "l")
+        await writer.take_over()
+        with pytest.raises(Fenced):
+            await writer.append([Deletion("group/l/g")])
+        assert [request.name for request in client.asked][2:4] == ["EndTxnRequest", "InitProducerIdRequest"]
+
+    away = BrokerRefused("away", code=codes.COORDINATOR_NOT_AVAILABLE, name="", cluster="nowhere")
+    asking([initialised(), away, OPEN, REFUSED, NOT_OURS[0]], append)

@@ -11,6 +11,7 @@ import pytest
 
 from isthmus.errors import SparkMissing
 from isthmus.local.spark import find_spark
+from tests.patience import TERM_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,6 +112,6 @@ main()
 def test_all_but_runs_and_verification_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run says so before it looks at a cluster."""
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    tried = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=False)
+    tried = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=TERM_S, check=False)
     assert tried.returncode == SparkMissing.exit_code, tried.stderr
     assert "ISTH-SPARK" in tried.stderr

@@ -13,8 +13,7 @@ from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
 from isthmus.web.guard import ANYBODY, Caller
 from isthmus.web.operations import AT_WORK_MAX, LongOperation, OnStep, Operations, OperationState
 from isthmus.web.tokens import Role
-
-TERM_S = 20
+from tests.patience import TERM_S
 
 
 @pytest.fixture

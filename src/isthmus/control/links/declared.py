@@ -10,6 +10,7 @@ from typing import Any
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
 from isthmus.config.treerules import switched, taken_names, tree_links
+from isthmus.control.links.parted import PartedTopic
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.configuration import Configuration
@@ -251,13 +252,18 @@ class _AsDeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLink(_AsDeclared):
-    """A declared link as it stands now."""
+    """A declared link as it stands now. `parted` are its topics that go on with mapped offsets since both sides had
+    parted, `None` where its target was not asked or did not answer.
+    """
 
     declaration: Declaration
+    parted: tuple[PartedTopic, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {**self.declaration.as_dict(), **self._as_dict(self.declaration.registers)}
+        said = self._as_dict(self.declaration.registers)
+        parted = None if self.parted is None else [each.as_dict() for each in self.parted]
+        return {**self.declaration.as_dict(), **said, "parted": parted}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,8 @@ from isthmus.control.links.attaching import check_maps, check_prefix, declare
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
+from isthmus.control.links.memory import remembered
+from isthmus.control.links.parted import parted_now
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -53,12 +56,18 @@ class AsyncDeclaredLinks:
             return tuple(self._standing(declared, each) for each in links)
 
     async def describe(self, name: str) -> DeclaredLink:
-        """The link of that name.
+        """The link of that name, with what the ledger at its target says of topics that go on mapped.
 
         :raises ConfigError: None was declared.
         """
-        async with looked(self._configuration) as (_, declared):
-            return self._standing(declared, _known(declared, name))
+        async with looked(self._configuration) as (declarations, declared):
+            known = _known(declared, name)
+            parted, alias = None, declared.alias_of(known.target)
+            if alias is not None and declared.is_there(alias):
+                with contextlib.suppress(ClusterError):
+                    memory = await remembered(declarations.client(alias))
+                    parted = parted_now(name, memory.of(name).documents)
+            return replace(self._standing(declared, known), parted=parted)
 
     async def create(
         self,

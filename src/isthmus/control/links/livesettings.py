@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from isthmus.config.declared import check_not_both
 from isthmus.config.live import check_settable, in_plain_values, with_settings
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, remembered
@@ -104,8 +105,7 @@ async def write_settings(
     :raises PlanRefused: Somebody changed them since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
-    if twice := sorted(settings.keys() & set(unset)):
-        raise ConfigError(f"{twice[0]} is both set and unset", hint="Give one of both.")
+    check_not_both(settings, unset)
     for key in (*settings, *unset):
         check_settable(link.name, key)
     known = await read_settings(link, target) if known is None else known

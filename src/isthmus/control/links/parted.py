@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from isthmus.ledger.documents import Document, PartedDocument, TopicDocument
 from isthmus.model.naming import TargetTopic
+from isthmus.model.recovery import DivergedPartition
 from isthmus.model.topic import Parted, TopicIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedTopic:
+    """A topic that goes on mapped: who had it so and when, and where both sides had parted by then."""
+
+    topic: TargetTopic
+    parted: Parted
+    partitions: tuple[DivergedPartition, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            **self.parted.as_dict(),
+            "partitions": [partition.as_dict() for partition in self.partitions],
+        }
 
 
 def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
@@ -33,3 +53,14 @@ def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, 
         for topic, ids in parted_topics(link, documents).items()
         if ids.parted is not None and targets.get(topic) == ids.target
     }
+
+
+def parted_now(link: str, documents: Mapping[str, Document]) -> tuple[PartedTopic, ...]:
+    """The same with where both sides had parted, by topic."""
+    now = going_on(link, documents)
+    found = (each for each in documents.values() if isinstance(each, PartedDocument) and each.link == link)
+    return tuple(
+        PartedTopic(topic=each.topic, parted=now[each.topic], partitions=each.partitions)
+        for each in sorted(found, key=lambda one: one.topic)
+        if each.topic in now
+    )

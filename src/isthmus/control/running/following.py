@@ -9,6 +9,8 @@ from typing import Any, Final
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.naming import Naming
 
 Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
@@ -27,6 +29,8 @@ _OWN: Final = (
     "distributor",
 )
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
+_NAMED: Final = ("topics", "groups")
+"""What namespaces are attached of, and keep their names while others are attached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +61,34 @@ def change_of(running: Link, written: Link) -> LinkChange:
     topics = {name: getattr(written.topics, name) for name in _TOPICS}
     groups = {name: getattr(written.groups, name) for name in _GROUPS}
     own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
+    attached = [kind for kind in _NAMED if _is_attached(getattr(running, kind).naming, getattr(written, kind).naming)]
+    for kind, settings in (("topics", topics), ("groups", groups)):
+        if kind in attached:
+            settings["naming"] = getattr(written, kind).naming
     link = replace(running, topics=replace(running.topics, **topics), groups=replace(running.groups, **groups), **own)
     followed = [
+        *(f"{kind}.naming" for kind in attached),
         *(f"topics.{name}" for name in _TOPICS if getattr(running.topics, name) != topics[name]),
         *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
         *(name for name in _OWN if getattr(running, name) != own[name]),
     ]
     waiting = [name for name in ("level", "tree") if getattr(running, name) != getattr(written, name)]
-    waiting += [".".join(path) for path in _FIXED if _setting(running, path) != _setting(written, path)]
+    waiting += [".".join(path) for path in _FIXED if _setting(link, path) != _setting(written, path)]
     # Passwords and certificates are read again by themselves.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
     # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
     # What `mm2` means for topics is told by itself.
     told = tuple(name for name in followed if name not in ("topics.start", "topics.mirror_maker"))
     return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
+
+
+def _is_attached(running: Naming, written: Naming) -> bool:
+    """Whether namespaces come to those that follow already, each of which stays. Where one goes the link is started
+    anew: only the end of its leases says that nothing writes there any more.
+    """
+    if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
+        return False
+    return set(running.maps) < set(written.maps)
 
 
 def _setting(link: Link, path: tuple[str, str]) -> object:

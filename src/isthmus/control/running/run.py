@@ -235,7 +235,9 @@ class LinkRun:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
         for run in self._earlier:
             await run.has_claimed.wait()
-        await self._grant(source, target, self._configuration.links)
+        # What it selects itself may have changed since that was written.
+        links = (self.link if each.name == self.link.name else each for each in self._configuration.links)
+        await self._grant(source, target, links)
 
     async def _respect(self, source: Client, target: Client, link: Link) -> None:
         """Leave topics that the link is to mirror from now on to those who write them already."""
@@ -286,7 +288,7 @@ class LinkRun:
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, told, controller=controller, paused=paused),
-            namespaces=self.link.namespaces,
+            namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             latency=tuple(self._progress.latency),

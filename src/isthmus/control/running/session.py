@@ -9,7 +9,6 @@ from typing import Any, Final
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.memory import recorded_topics
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
@@ -40,6 +39,7 @@ from isthmus.ledger.loops import verify_loop
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
@@ -81,7 +81,7 @@ class Session:
             source,
             target,
             claims=claims,
-            recorded=recorded_topics(link.name, ledger.documents),
+            recorded=link.recorded,
             remember=self._record.begun,
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
@@ -96,6 +96,7 @@ class Session:
         self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops)
         self._has_claimed = has_claimed
         self._away: Problem | None = None
+        self._has_begun = False
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
@@ -154,7 +155,7 @@ class Session:
         while True:
             try:
                 await self._renew_settings()
-                self._topics.accept(self._open.rebuilt, self._open.parted)
+                self._topics.accept(self._open.recorded, self._open.rebuilt, self._open.parted)
                 await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 await self._lanes.audit_when_due()
                 await self._write_reports()
@@ -165,6 +166,7 @@ class Session:
                 self._away = None
             self._has_claimed.set()
             self._lanes.assign()
+            self._has_begun = self.has_begun
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), self._settings.link.topics_interval_s * _HASTE)
             self._stirred.clear()
@@ -218,8 +220,15 @@ class Session:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the clusters were looked at, and a lease has been heard unless there is nothing for one to do."""
-        return self.plan is not None and self._lanes.has_begun
+        """Whether the clusters were looked at, and a lease has been heard unless there was nothing for one to do: a
+        link that has begun does not begin anew when there is something.
+        """
+        return self._has_begun or (self.plan is not None and self._lanes.has_begun)
+
+    @property
+    def namespaces(self) -> tuple[NamespaceMap, ...]:
+        """The pairs of namespaces whose topics it has looked for: how others stand is not known yet."""
+        return self._topics.namespaces
 
     @property
     def paused(self) -> Pauses:

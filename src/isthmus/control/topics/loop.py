@@ -20,6 +20,7 @@ from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_pat
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.problem import problem_of
 from isthmus.model.selection import TopicPattern
@@ -71,7 +72,7 @@ _NOWHERE: Final = _Shape(None, None)
 
 class TopicLoop:
     """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs; `has_claimed` is set once it
-    was first chosen what the link writes.
+    was first chosen what the link writes. `namespaces` are the pairs of a declared link whose topics were looked for.
 
     Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
     changed. A topic that fails keeps none of the others from running.
@@ -108,6 +109,7 @@ class TopicLoop:
         self._looked_at: dict[TargetTopic, float] = {}
         self._unmatched: tuple[TopicPattern, ...] = ()
         self._plan: LinkPlan | None = None
+        self.namespaces: tuple[NamespaceMap, ...] = ()
 
     def follow(self, link: Link) -> None:
         """Go on with other settings: what is not selected any more is dropped, all else is planned anew."""
@@ -122,17 +124,26 @@ class TopicLoop:
         self._suspected.clear()
         self._unmatched = ()
 
-    def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt], parted: Mapping[TargetTopic, TopicIds]) -> None:
+    def accept(
+        self,
+        recorded: Mapping[TargetTopic, TopicIds],
+        rebuilt: Mapping[TargetTopic, Rebuilt],
+        parted: Mapping[TargetTopic, TopicIds],
+    ) -> None:
         """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that.
-        And go on with mapped offsets in those that are `parted`.
+        And go on with mapped offsets in those that are `parted`. Of topics that do not run, others may have changed
+        what is `recorded`: a follower that became a leader is none any more, until it is attached again.
         """
+        running = {name: ids for name, ids in self._recorded.items() if name in self._topics}
+        self._recorded = {name: ids for name, ids in recorded.items() if name not in self._topics} | running
+        self._begun &= self._topics.keys()
         for name in parted.keys() | self._parted.keys():
             if parted.get(name) != self._parted.get(name):
                 self._shapes.pop(name, None)
         self._parted = dict(parted)
         for name, ids in rebuilt.items():
-            recorded = self._recorded.get(name)
-            if recorded is not None and recorded.target == ids.former:
+            known = self._recorded.get(name)
+            if known is not None and known.target == ids.former:
                 del self._recorded[name]
                 self._shapes.pop(name, None)
 
@@ -159,6 +170,7 @@ class TopicLoop:
         due = self._due(await self._look())
         if due or self._plan is None:
             await self._renew(due)
+        self.namespaces = self._link.namespaces
 
     async def settle(self) -> None:
         """Give targets whose prefix is filled by now their own configuration, without waiting.

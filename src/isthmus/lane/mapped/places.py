@@ -327,7 +327,7 @@ class Places:
                 for record in records_of(batch)
                 if record.offset >= arrived.target_begin
             ]
-            source = await self._records(run, cursor, limit, len(held))
+            source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
             recount = compared_anew(cursor, held, source, deleted=deleted)
             return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
         read = Transit(cursor)

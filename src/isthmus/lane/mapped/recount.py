@@ -81,22 +81,30 @@ def counted_anew(read: Transit, arrived: Iterable[Arrived]) -> Recount:
 def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Record], *, deleted: int) -> Recount:
     """What the target holds of ours, by comparing: for sources that may have lost what was copied.
 
-    `source` is what there is from the cursor's offset on, at least as many as `held` where there are so many. Up to
-    `deleted` offsets at its beginning were deleted since, and anything may have been compacted away. What the source
-    lost is passed over; a record that stands there twice alike, next to its like, is taken for the same.
+    `source` is what there is from the cursor's offset on, at least as many as were copied where there are so many. Up
+    to `deleted` offsets at its beginning were deleted since, and anything may have been compacted away, at the target
+    too: that shows in its ordinals. What the source lost is passed over; a record that stands there twice alike, next
+    to its like, is taken for the same.
     """
     skipped = _deleted_of(held, source, deleted)
     ranges: list[MappedRange] = []
     source_offset, position = cursor.source_offset + skipped, 0
+    unseen, ordinal = 0, held[skipped].ordinal if skipped else cursor.ordinal
     for one in held[skipped:]:
-        if position < len(source) and one.record[1:] == source[position][1:]:
-            found = source[position]
-            ranges.append(MappedRange(found.offset, one.record.offset, 1))
-            source_offset = found.offset + 1
-            position += 1
-        else:
+        # So many that the target lost the source may have still, before this one.
+        unseen += one.ordinal - ordinal
+        ordinal = one.ordinal + 1
+        within = range(position, min(position + unseen + 1, len(source)))
+        same = next((place for place in within if source[place][1:] == one.record[1:]), None)
+        if same is None:
             # It had an offset of its own, at or behind this one.
             source_offset += 1
+            continue
+        found = source[same]
+        ranges.append(MappedRange(found.offset, one.record.offset, 1))
+        source_offset = found.offset + 1
+        unseen -= same - position
+        position = same + 1
     if not held:
         return Recount(cursor, ranges)
     last = held[-1]

@@ -14,6 +14,7 @@ from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
+from isthmus.model.namespace import NamespaceKind, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -71,6 +72,26 @@ def test_what_makes_a_link_another_waits_for_its_next_start(written: Link, waiti
     """Clusters, names, offsets and the way of groups stay as they were, and are named."""
     change = change_of(LINK, written)
     assert (change.link, change.followed, change.waiting) == (LINK, (), waiting)
+
+
+def attaching(*texts: str, kind: NamespaceKind = "topic") -> Link:
+    """A declared link with these namespaces of a kind."""
+    naming = NamespaceNaming(tuple(NamespaceMap.parse(text, kind) for text in texts))
+    return groups(naming=naming) if kind == "group" else topics(naming=naming)
+
+
+@pytest.mark.parametrize("kind", ["topic", "group"])
+def test_namespaces_come_while_a_link_runs_and_go_with_a_new_start(kind: NamespaceKind) -> None:
+    """Those that follow already keep their names when others are attached; one that is detached takes a new start."""
+    none, one, both = attaching(kind=kind), attaching("a-", kind=kind), attaching("a-", "b-:c-", kind=kind)
+    setting = f"{kind}s.naming"
+    for before, after in ((none, one), (one, both), (none, both)):
+        change = change_of(before, after)
+        assert (change.link, change.followed, change.waiting) == (after, (setting,), ())
+        change = change_of(after, before)
+        assert (change.link, change.followed, change.waiting) == (after, (), (setting,))
+    assert change_of(both, attaching("a-", "d-", kind=kind)).waiting == (setting,)
+    assert change_of(LINK, one).waiting == (setting,)
 
 
 def test_a_start_so_long_ago_is_no_news() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from isthmus.control.topics.loop import TopicLoop, _Shape, _Side
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.topic import TopicIds
 from isthmus.wire import codes
 
 TOPIC: Final = TargetTopic("orders")
@@ -22,6 +23,20 @@ def running() -> TopicLoop:
     assert loop._due({TOPIC: WHOLE}) == [TOPIC]
     loop._topics[TOPIC] = TopicPlan(topic=TargetTopic(TOPIC), source_topic=SourceTopic(TOPIC), action=Action.COPY)
     return loop
+
+
+def test_what_is_recorded_of_topics_that_do_not_run_is_for_others_to_change() -> None:
+    """A follower that became a leader is written down anew when it is attached again; of topics that run nobody else
+    has a say.
+    """
+    loop, left = running(), TargetTopic("left")
+    own, theirs = (
+        TopicIds(source_topic=SourceTopic("a"), source=uuid.UUID(int=1), target=uuid.UUID(int=n)) for n in (2, 3)
+    )
+    loop._recorded, loop._begun = {TOPIC: own, left: own}, {TOPIC, left}
+    loop.accept({TOPIC: theirs, TargetTopic("new"): theirs}, {}, {})
+    assert loop._recorded == {TOPIC: own, TargetTopic("new"): theirs}
+    assert loop._begun == {TOPIC}
 
 
 def test_a_topic_that_one_broker_does_not_know() -> None:

@@ -203,6 +203,26 @@ def test_a_source_that_lost_what_was_copied(chance: random.Random) -> None:
     assert recount.cursor.ordinal == copied
 
 
+@given(st.randoms(use_true_random=False))
+def test_a_target_that_lost_of_what_was_copied_too(chance: random.Random) -> None:
+    """Nothing that was not copied is passed over, and nothing is copied again up to the last record both still hold."""
+    chances = chance.choice([0.5, 1.0]), chance.choice([0.5, 1.0])
+    records = [Record(n, n, b"k", b"%d" % n, []) for n in range(chance.randint(1, 30))]
+    copied = chance.randint(0, len(records))
+    held = [Held(n, record._replace(offset=100 + n)) for n, record in enumerate(records[:copied])]
+    held = [one for one in held if chance.random() < chances[0]]
+    there = [record for record in records if chance.random() < chances[1]]
+
+    recount = compared_anew(Cursor(0, 0, 100), held, there, deleted=0)
+
+    left = {record.offset for record in there if record.offset >= recount.cursor.source_offset}
+    assert {record.offset for record in there if record.offset >= copied} <= left
+    both = {one.ordinal for one in held} & {record.offset for record in there}
+    assert not left & set(range(max(both, default=-1) + 1))
+    assert {one.source_begin for one in recount.ranges} == both
+    assert all(one.target_begin == 100 + one.source_begin for one in recount.ranges)
+
+
 def test_records_that_are_alike_are_rather_copied_twice_than_never() -> None:
     """Where the source deleted some of many that are the same, no more of what is left is passed over than must be."""
     there = [Record(n, 0, None, b"same", []) for n in range(3, 10)]
