@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -13,11 +15,14 @@ from typing import Final
 
 import pytest
 
+from isthmus.control.doctor import examine
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
+from isthmus.model.findings import Level
 from isthmus.model.link import Limits
 from tests.faults.proxy import HOST, behind_proxy
 from tests.faults.stream import DAY_MS
+from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.topics import Given
@@ -124,6 +129,23 @@ def test_a_slow_target_is_not_a_far_one(
         Mirror(east, west3).copy(name, engine={"limits": limits})
 
     assert oracle.batches(west3, name) == oracle.batches(east, name)
+
+
+@pytest.mark.parametrize("far", ["source", "target"])
+def test_doctor_says_beside_which_cluster_to_run(
+    distant: Distant, east: LocalCluster, topic: TopicNamer, far: str
+) -> None:
+    """Round trips to both are measured; a far target is worth a word, as appends wait for answers, a far source not."""
+    name = topic("placed")
+    here, there = east.cluster(), distant.login
+    source, target = (there, here) if far == "source" else (here, there)
+    topics.create(distant.cluster if far == "source" else east, name)
+    findings = asyncio.run(examine(configuration_of(link_of(source, target, name))))
+    (found,) = [finding for finding in findings if finding.check == "distance"]
+    assert (found.level is Level.WARN, "Run the link beside distant" in found.hint) == (far == "target",) * 2
+    away_ms = {each[1]: float(each[2]) for each in re.finditer(r"(east|distant) (?:is )?([\d.]+) ms", found.message)}
+    assert away_ms["distant"] >= 2 * DELAY_S * 1000
+    assert away_ms["east"] < away_ms["distant"]
 
 
 def test_a_far_source(distant: Distant, west: LocalCluster, topic: TopicNamer, chance: random.Random) -> None:

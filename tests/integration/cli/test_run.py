@@ -157,19 +157,24 @@ def test_paused_link_is_left_alone(shell: Shell) -> None:
     assert planned["settings"]["changed"] == {"limits.bytes_per_s": "50MiB"}
 
 
-def test_sigterm_ends_a_run_in_good_order(shell: Shell, east: LocalCluster) -> None:
-    """A run that is told to end does so, with the signal's exit code, and leaves nothing."""
+def test_single_node_cluster(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:
+    """A run copies what is there, and a topic that comes later. Told to end, it does so with the signal's exit code and
+    leaves no process.
+    """
+    shell.configure(links=[{**shell.links[0], "topics_interval_s": 0.5}])
     with shell.start("run", "-o", "json") as command:
-        deadline = time.monotonic() + TERM_S
-        while not children(command.pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        time.sleep(1)
+        await_copied(command, west, f"{shell.stem}.a", 100)
+        topics.create(east, f"{shell.stem}.later")
+        topics.produce(east, f"{shell.stem}.later", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10)
+        await_copied(command, west, f"{shell.stem}.later", 10)
         found = children(command.pid)
+        assert found
         command.send_signal(signal.SIGTERM)
         said, told = command.communicate(timeout=TERM_S)
     assert command.returncode == 128 + signal.SIGTERM, told
-    assert json.loads(said)["caught_up"] is False
+    outcome = json.loads(said)
+    assert (outcome["caught_up"], outcome["records"]) == (False, 110)
+    deadline = time.monotonic() + TERM_S
     while any(Path(f"/proc/{pid}").exists() for pid in found):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -183,19 +188,12 @@ def test_sighup_has_the_configuration_read_again(shell: Shell, east: LocalCluste
     topics.create(east, other)
     topics.produce(east, other, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10)
 
-    def until_at(name: str, end: int) -> None:
-        deadline = time.monotonic() + TERM_S
-        while name not in topics.names(west) or oracle.ends(west.bootstrap_servers, name).high < end:
-            assert time.monotonic() < deadline
-            assert command.poll() is None
-            time.sleep(0.2)
-
     with shell.start("run", "-o", "json") as command:
-        until_at(f"{shell.stem}.a", 100)
+        await_copied(command, west, f"{shell.stem}.a", 100)
         (link,) = shell.links
         shell.configure(links=[{**link, "topics": {"include": [f"{shell.stem}.*", other]}}])
         command.send_signal(signal.SIGHUP)
-        until_at(other, 10)
+        await_copied(command, west, other, 10)
         command.send_signal(signal.SIGTERM)
         time.sleep(0.02)
         command.send_signal(signal.SIGTERM)
@@ -203,6 +201,15 @@ def test_sighup_has_the_configuration_read_again(shell: Shell, east: LocalCluste
     assert command.returncode == 128 + signal.SIGTERM, told
     assert shell.run("status")[0]["controller"]["state"] == "NONE"
     assert "topics.include changed, and is followed" in " ".join(told.split())
+
+
+def await_copied(command: subprocess.Popen[str], cluster: LocalCluster, name: str, end: int) -> None:
+    """Wait until a topic that a running command copies ends there."""
+    deadline = time.monotonic() + TERM_S
+    while name not in topics.names(cluster) or oracle.ends(cluster.bootstrap_servers, name).high < end:
+        assert time.monotonic() < deadline
+        assert command.poll() is None
+        time.sleep(0.2)
 
 
 def test_spark_does_not_write_into_a_live_table(shell: Shell) -> None:

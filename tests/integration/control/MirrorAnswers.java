@@ -2,8 +2,10 @@ import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.mirror.MirrorClient;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
@@ -39,13 +41,23 @@ public final class MirrorAnswers {
             case "remoteTopics":
                 return sorted(question.length == 1 ? client.remoteTopics() : client.remoteTopics(question[1]));
             case "translateOffsets":
-                Map<String, String> found = new TreeMap<>();
-                RemoteClusterUtils.translateOffsets(properties, question[1], question[2], TIMEOUT)
-                    .forEach((key, value) -> found.put(key.toString(), value.offset() + ":" + value.metadata()));
-                return sorted(found.entrySet().stream().map(each -> each.getKey() + ":" + each.getValue()).toList());
+                return sorted(positions(
+                    RemoteClusterUtils.translateOffsets(properties, question[1], question[2], TIMEOUT)));
+            case "translateGroups":
+                Collection<String> found = new TreeSet<>();
+                RemoteClusterUtils.translateOffsets(properties, question[1], Pattern.compile(question[2]), TIMEOUT)
+                    .forEach((group, offsets) ->
+                        positions(offsets).forEach(position -> found.add(group + "@" + position)));
+                return sorted(found);
             default:
                 throw new IllegalArgumentException(question[0]);
         }
+    }
+
+    private static Collection<String> positions(Map<TopicPartition, OffsetAndMetadata> offsets) {
+        return offsets.entrySet().stream()
+            .map(each -> each.getKey() + ":" + each.getValue().offset() + ":" + each.getValue().metadata())
+            .toList();
     }
 
     private static String sorted(Collection<String> names) {

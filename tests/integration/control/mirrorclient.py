@@ -21,7 +21,7 @@ _HEAP_MB: Final = 256
 def answers(cluster: LocalCluster, *questions: str, properties: tuple[str, ...] = ()) -> list[set[str]]:
     """What MirrorClient of Kafka 4.3.1 says, one set of texts per question: `replicationHops east`, say.
 
-    Positions are texts like `orders-0:17:metadata`.
+    Positions are texts like `orders-0:17:metadata`, those of `translateGroups` like `billing@orders-0:17:metadata`.
     """
     jvm = jvm_for("mm2-4.3.1")
     given = [f"bootstrap.servers={cluster.admin_bootstrap_servers}", *properties]

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -33,6 +34,7 @@ from tests.patience import TERM_S
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
+EXCLUDED: Final = PropertyPattern.parse("delete.retention.ms")
 
 
 def change(cluster: LocalCluster, name: str, **values: str | None) -> None:
@@ -109,21 +111,24 @@ def test_a_plan_shows_what_a_run_changes(
     ]
 
 
-def test_a_change_at_the_source_is_followed_while_the_link_runs(
-    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
-) -> None:
-    """Until sync is turned off in the configuration: from then on the target keeps what it has."""
+def test_sync_topic_configs(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+    """A change at the source is followed while the link runs, and one at the target set back; what is excluded stays
+    there. With sync turned off in the configuration the target keeps what it has from then on.
+    """
     name = topic("follows")
-    topics.create(east, name)
-    link = linked(east, west, name)
+    topics.create(east, name, delete_retention_ms="1000", retention_bytes="1000")
+    link = linked(east, west, name, ConfigSettings(interval_s=0.2, exclude=(EXCLUDED,)))
     written = [link]
     following = Following(lambda: configuration_of(*written), is_constant=True)
 
     async def scenario() -> None:
         async with running(configuration_of(link), spark, following=following, timings=Timings(follow_s=0.2)) as run:
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
+            assert "delete.retention.ms" not in topics.own_configs(west, name)
+            topics.configure(west, name, delete_retention_ms="2000", retention_bytes="2000")
             await asyncio.to_thread(change, east, name, retention_ms="123456789")
-            await run.until(lambda: topics.own_configs(west, name).get("retention.ms") == "123456789")
+            set_back = {"delete.retention.ms": "2000", "retention.bytes": "1000", "retention.ms": "123456789"}
+            await run.until(lambda: set_back.items() <= topics.own_configs(west, name).items())
             written[0] = replace(link, configs=replace(link.configs, sync=False))
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.NOT_CONFIGURED)
             await asyncio.to_thread(change, west, name, retention_ms="5555555")
@@ -132,6 +137,31 @@ def test_a_change_at_the_source_is_followed_while_the_link_runs(
             await run.until(lambda: topics.own_configs(west, name).get("retention.ms") == "6666666")
 
     asyncio.run(scenario())
+
+
+def test_replicate_source_default(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+    """With `use_defaults_from: source` the source's defaults take the place of what is set at the target, but for what
+    is excluded; what nobody has set is written too.
+    """
+    name = topic("defaults")
+    topics.create(east, name)
+    topics.create(west, name, delete_retention_ms="2000", retention_bytes="2000")
+    link = linked(east, west, name, ConfigSettings(use_defaults_from="source", exclude=(EXCLUDED,)))
+    assert Fabric(configuration_of(link), spark=spark).run(until="caught-up").exit_code == 0
+    mirrored = topics.own_configs(west, name)
+    assert (mirrored["retention.bytes"], mirrored["delete.retention.ms"]) == ("-1", "2000")
+
+
+def test_replicate_target_default(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+    """What the source sets no longer falls back to the target's default."""
+    name = topic("dropped")
+    topics.create(east, name, retention_bytes="1000")
+    fabric = Fabric(configuration_of(linked(east, west, name)), spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+    assert topics.own_configs(west, name)["retention.bytes"] == "1000"
+    change(east, name, retention_bytes=None)
+    assert fabric.run(until="caught-up").exit_code == 0
+    assert "retention.bytes" not in topics.own_configs(west, name)
 
 
 def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCluster, topic: Namer) -> None:

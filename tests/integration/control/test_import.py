@@ -24,41 +24,88 @@ pytestmark = pytest.mark.integration
 
 MM2 = """\
 clusters = east, west
-east.bootstrap.servers = {east}
-west.bootstrap.servers = {west}
+east.bootstrap.servers = EAST
+west.bootstrap.servers = WEST
 east->west.enabled = true
-east->west.topics = {stem}-[a-z]+, {stem}\\\\.v\\\\d
+east->west.topics = STEM-[a-z]+, STEM\\\\.v\\\\d
 east->west.topics.exclude = .*-private
-east->west.groups = {stem}-.*
+east->west.groups = STEM-.*
 sync.group.offsets.enabled = true
 replication.factor = 1
 """
+CONNECTORS = """\
+[
+  {"name": "source", "config": {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "east", "source.cluster.bootstrap.servers": "EAST",
+    "target.cluster.alias": "west", "target.cluster.bootstrap.servers": "WEST",
+    "topics": "STEM-[a-z]+, STEM\\\\.v\\\\d", "topics.exclude": ".*-private", "replication.factor": "1"}},
+  {"name": "checkpoint", "config": {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+    "source.cluster.alias": "east", "source.cluster.bootstrap.servers": "EAST",
+    "target.cluster.alias": "west", "target.cluster.bootstrap.servers": "WEST",
+    "groups": "STEM-.*", "sync.group.offsets.enabled": true, "emit.checkpoints.enabled": false}},
+  {"name": "heartbeat", "config": {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
+    "source.cluster.alias": "east", "source.cluster.bootstrap.servers": "EAST",
+    "target.cluster.alias": "west", "target.cluster.bootstrap.servers": "WEST", "emit.heartbeats.enabled": false}}
+]
+"""
+STRIMZI = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata: {name: mirror}
+spec:
+  connectCluster: west
+  clusters:
+  - {alias: east, bootstrapServers: "EAST"}
+  - {alias: west, bootstrapServers: "WEST"}
+  mirrors:
+  - sourceCluster: east
+    targetCluster: west
+    sourceConnector: {config: {replication.factor: 1}}
+    checkpointConnector: {config: {sync.group.offsets.enabled: true}}
+    topicsPattern: 'STEM-[a-z]+|STEM\\.v\\d'
+    topicsExcludePattern: '.*-private'
+    groupsPattern: 'STEM-.*'
+"""
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("mm2.properties", MM2), ("connectors.json", CONNECTORS), ("mm2.yaml", STRIMZI)]
+)
 def test_an_imported_file_runs(
-    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession, tmp_path: Path
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Callable[[str], str],
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    text: str,
 ) -> None:
     """Topics arrive under the names of MirrorMaker 2, groups at their positions; what it leaves out stays away."""
     stem = topic("imported")
     copied = [f"{stem}-orders", f"{stem}.v1"]
     left_out = [f"{stem}-private", f"{stem}-9", f"{stem}xv1"]
-    for name in (*copied, *left_out):
-        create(east, name)
-        produce(east, name, records(50))
-    consumers.commit(east, {f"{stem}-billing": {(copied[0], 0): 20}, f"other-{stem}": {(copied[0], 0): 30}})
-    given, made = tmp_path / "mm2.properties", tmp_path / "isthmus.yaml"
-    given.write_text(MM2.format(east=east.bootstrap_servers, west=west.bootstrap_servers, stem=stem))
+    for each in (*copied, *left_out):
+        create(east, each)
+        produce(east, each, records(10))
+    consumers.commit(east, {f"{stem}-billing": {(copied[0], 0): 4}, f"other-{stem}": {(copied[0], 0): 6}})
+    given, made = tmp_path / name, tmp_path / "isthmus.yaml"
+    for word, meant in (("EAST", east.bootstrap_servers), ("WEST", west.bootstrap_servers), ("STEM", stem)):
+        text = text.replace(word, meant)
+    given.write_text(text)
 
     import_(given, to=made)
     with isthmus.open(made, spark=spark) as fabric:
         outcome = fabric.run(until="caught-up")
 
     assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
-    for name in copied:
-        there = oracle.records(west.admin_bootstrap_servers, f"east.{name}")
-        assert there == oracle.records(east.admin_bootstrap_servers, name)
-    assert [asyncio.run(ends(west, f"east.{name}")) for name in left_out] == [[-1]] * 3
-    assert asyncio.run(_position(west, f"{stem}-billing")) == {(f"east.{copied[0]}", 0): 20}
+    for each in copied:
+        there = oracle.records(west.admin_bootstrap_servers, f"east.{each}")
+        assert there == oracle.records(east.admin_bootstrap_servers, each)
+    assert [asyncio.run(ends(west, f"east.{each}")) for each in left_out] == [[-1]] * 3
+    assert asyncio.run(_position(west, f"{stem}-billing")) == {(f"east.{copied[0]}", 0): 4}
     assert asyncio.run(_position(west, f"other-{stem}")) == {}
 
 

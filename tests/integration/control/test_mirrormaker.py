@@ -208,8 +208,9 @@ def test_a_ring_under_another_separator(chain: Chain, topic: TopicNamer, spark: 
 def test_java_translates_exactly_at_any_lag(
     chain: Chain, topic: TopicNamer, spark: SparkSession, offsets: str, others: int
 ) -> None:
-    """Groups 0, 1,000 and 100,000 records behind are translated to their very record, by RemoteClusterUtils: nothing
-    is read again. Pairs of offsets name the records that are there, and a second run writes no checkpoint anew.
+    """Groups 0, 1,000 and 100,000 records behind are translated to their very record, by RemoteClusterUtils, one by one
+    and by a pattern of their names: nothing is read again. Pairs of offsets name the records that are there, and a
+    second run writes no checkpoint anew.
     """
     a, b, _ = chain
     name = topic(offsets)
@@ -231,8 +232,9 @@ def test_java_translates_exactly_at_any_lag(
     (told,) = ([change.subject for change in plan.changes] for plan in fabric.plan().links)
     assert told == []
 
-    found = answers(b, *(f"translateOffsets a {group}" for group in groups))
+    *found, at_once = answers(b, *(f"translateOffsets a {group}" for group in groups), f"translateGroups a {name}-.+")
     assert found == [{f"a.{name}-0:{position + others}:"} for position in groups.values()]
+    assert at_once == {f"{group}@a.{name}-0:{position + others}:" for group, position in groups.items()}
     for group, position in list(groups.items())[1:]:
         assert first_read(b, group, f"a.{name}", position + others) == b"%d" % position
     pairs = [pair for pair in map(offset_sync_of, stored(b, "mm2-offset-syncs.a.internal")) if pair.key.topic == name]
@@ -247,11 +249,9 @@ def test_java_translates_exactly_at_any_lag(
     assert (checkpoint_of(again).upstream, checkpoint_of(again).downstream) == (17, 17 + others)
 
 
-def test_mirror_makers_connector_goes_by_our_pairs(
-    chain: Chain, topic: TopicNamer, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_offset_syncs_topics_on_target(chain: Chain, topic: TopicNamer, spark: SparkSession, tmp_path: Path) -> None:
     """MirrorMaker 2's own checkpoint connector translates by the pairs of offsets of a mapped topic: exactly at the
-    end, and never beyond the place of a group that is behind.
+    end, and never beyond the place of a group that is behind. They are kept at the target, and none at the source.
     """
     a, b, _ = chain
     name = topic("pairs")
@@ -267,6 +267,8 @@ def test_mirror_makers_connector_goes_by_our_pairs(
     )
     assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
 
+    assert "mm2-offset-syncs.a.internal" in topics.names(b)
+    assert not any(each.startswith("mm2-offset-syncs") for each in topics.names(a))
     with checkpoint_connector(a, b, name, name, tmp_path):
         deadline = time.monotonic() + 2 * TERM_S
         while not groups.keys() <= checkpointed(b):

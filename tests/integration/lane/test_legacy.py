@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 import pytest
 
-from isthmus.control.fabric import Administration
+from isthmus.control.fabric import Administration, Fabric
+from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.transactions import TransactionState
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.control.test_topics import mirrored
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave
@@ -22,6 +28,7 @@ from tests.integration.lane.transactions import TransactionalProducer, end_witho
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
+LEFT_OUT: Final = "the target's brokers do not know message.format.version: left out"
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,31 @@ def test_old_target(east: LocalCluster, old: LocalCluster, topic: TopicNamer, ch
     Mirror(east, old).copy(name)
 
     oracle.assert_same(east, old, name)
+
+
+def test_a_configuration_that_the_target_does_not_know(
+    old: LocalCluster, west: LocalCluster, topic: TopicNamer
+) -> None:
+    """It is left out and told, in the plan and when configurations are compared; the topic is created with all else."""
+    name = topic("unknown")
+    topics.create(old, name, message_format_version="2.8", retention_bytes="12345")
+
+    fabric = Fabric(configuration_of(link_of(old.cluster(), west.cluster(), name)))
+    (planned,) = fabric.plan().links[0].topics
+
+    async def scenario() -> list[str]:
+        async with mirrored(old, west, name) as link:
+            plan = await link.planned(name)
+            assert plan.lanes
+            whole = LinkPlan(link="east-west", source="old", target="west", topics=(plan,))
+            view = LinkView(link=link.link, source=link.source, target=link.target, plan=whole)
+            left = [change.problem for change in await ConfigsLoop().look(view)]
+            return [problem.message for problem in left if problem is not None]
+
+    told = asyncio.run(scenario())
+    assert [note.message for note in planned.notes] == told == [LEFT_OUT]
+    own = topics.own_configs(west, name)
+    assert (own["retention.bytes"], "message.format.version" in own) == ("12345", False)
 
 
 def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicNamer) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from isthmus.local import LocalCluster
 from tests.integration.control.conftest import spark
-from tests.integration.mirrormaker.flows import Flow, Side
+from tests.integration.mirrormaker.flows import Flow
 
 __all__ = ["spark"]
 
@@ -16,6 +16,4 @@ __all__ = ["spark"]
 @pytest.fixture
 def flow(east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Flow:
     """From `primary` to `backup`, under aliases and with topics that no other test has."""
-    stem = topic("test-topic")
-    mark = stem.rpartition("-")[2]
-    return Flow(Side(east, f"primary-{mark}"), Side(west, f"backup-{mark}"), stem)
+    return Flow.between(east, west, topic("test-topic"))

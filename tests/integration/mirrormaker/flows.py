@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -53,6 +53,12 @@ class Flow:
     target: Side
     stem: str
     groups: GroupSettings = field(default_factory=GroupSettings)
+
+    @classmethod
+    def between(cls, source: LocalCluster, target: LocalCluster, stem: str) -> Self:
+        """From `primary` to `backup`, under aliases that no other stem has."""
+        mark = stem.rpartition("-")[2]
+        return cls(Side(source, f"primary-{mark}"), Side(target, f"backup-{mark}"), stem)
 
     @property
     def back(self) -> Flow:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,9 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus import config
 from isthmus.local import LocalCluster
-from tests.integration.control.running import ends, running
+from tests.integration.control.running import Running, ends, running
 from tests.integration.lane import oracle, topics
-from tests.integration.mirrormaker.flows import numbered
+from tests.integration.mirrormaker.flows import Side, consume, go_on, numbered, until_at
 
 pytestmark = pytest.mark.integration
 
@@ -102,6 +103,50 @@ def test_topology(three: Clusters, topic: Callable[[str], str], spark: SparkSess
     for alias, cluster in three.items():
         held = {name for _, at, name in copies if at == alias} | ({stem} if alias in COPIES[title] else set())
         assert {name for name in topics.names(cluster) if stem in name} == held
+
+
+def test_a_group_goes_along_a_chain_and_comes_back(
+    three: Clusters, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """A position on `orders` becomes the one on `west.east.orders` two hops away, and comes back so, hop by hop: though
+    each cluster has other offsets, nothing is skipped and nothing read twice.
+    """
+    stem = topic("orders")
+    sides = [Side(three[alias], alias) for alias in ("east", "west", "north")]
+    names = (stem, f"east.{stem}", f"west.east.{stem}")
+    for side, name, others in zip(sides, names, (0, 3, 5), strict=True):
+        topics.create(side.cluster, name)
+        topics.produce(side.cluster, name, numbered(others, begin=900))
+    # What others wrote at west is copied to north, too.
+    places = list(zip(sides, names, (0, 3, 8), strict=True))
+    east, _, north = sides
+    topics.produce(east.cluster, stem, numbered(20))
+    links = [
+        f"  - {{name: {source}-{target}-{stem}, source: {source}, target: {target}, topics_interval_s: 0.5, "
+        f"topics: {{include: ['/.*{stem}/'], naming: mm2, offsets: mapped}}, "
+        f"groups: {{include: [{stem}], way: mapped}}}}"
+        for one, other in pairwise(("east", "west", "north"))
+        for source, target in ((one, other), (other, one))
+    ]
+    clusters = [f"  {side.alias}: {{bootstrap_servers: '{side.servers}'}}" for side in sides]
+    given = config.parse("\n".join(["clusters:", *clusters, "links:", *links]), environment={})
+
+    async def until_all_at(run: Running, offset: int) -> None:
+        for side, name, behind in places:
+            await until_at(run, side, stem, {(name, 0): behind + offset})
+
+    async def scenario() -> list[bytes]:
+        async with running(given, spark) as run:
+            seen = await asyncio.to_thread(consume, east, stem, [stem], 6)
+            await until_all_at(run, 6)
+            seen += await asyncio.to_thread(go_on, north, stem, names[-1], 9)
+            await until_all_at(run, 15)
+            seen += await asyncio.to_thread(go_on, east, stem, stem, 5)
+            await until_all_at(run, 20)
+            assert (await run.end()).exit_code == 0
+            return seen
+
+    assert asyncio.run(scenario()) == [b"%d" % number for number in range(20)]
 
 
 def test_page_has_no_other() -> None:

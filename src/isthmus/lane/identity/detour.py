@@ -22,7 +22,7 @@ from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Refused
+from isthmus.lane.run import LaneRun, Prefix, Refused
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic
@@ -182,6 +182,8 @@ class Detour:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
         if run.writer.position == end and self._engine.may_go_on(run):
+            # Should that be refused, they are still to be deleted when the lane is placed again.
+            run.prefix = Prefix(end, is_stored=True)
             await self._delete_prefix(run, end)
 
     async def _delete_prefix(self, run: LaneRun, end: int) -> None:
