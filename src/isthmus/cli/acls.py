@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -20,8 +19,7 @@ from isthmus.cli.options import ConfigOption, LinkOption, VerboseOption, chosen_
 from isthmus.cli.output import console, print_line, printable
 from isthmus.errors import ConfigError
 from isthmus.model.access import RulePattern
-from isthmus.model.cluster import Cluster
-from isthmus.model.grants import CLUSTER_NAME, Grant, RulePlace, by_place, grants_of
+from isthmus.model.grants import GrantedSide, RulePlace, by_place, granted_sides
 from isthmus.model.link import Link
 from isthmus.model.needs import Side
 from isthmus.model.rights import Resource
@@ -49,16 +47,6 @@ class AclFormat(enum.StrEnum):
 
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
-
-
-@dataclass(frozen=True, slots=True)
-class GrantedSide:
-    """One end of a link, the principal that it is there, and what that has to be granted."""
-
-    side: Side
-    cluster: Cluster
-    principal: str
-    grants: Sequence[Grant]
 
 
 @app.callback()
@@ -96,14 +84,11 @@ def generate(
     if link is None:
         raise ConfigError("no link is named", hint="Say which: isthmus acls generate LINK.")
     chosen = linked(path, link).link(link)
-    sides: list[GrantedSide] = []
-    for one in Side if side is None else (side,):
-        cluster = chosen.source if one is Side.SOURCE else chosen.target
-        principal = _principal(one, cluster, source_principal if one is Side.SOURCE else target_principal)
-        found = grants_of(chosen, one, principal, only_required=only_required)
-        sides.append(GrantedSide(one, cluster, principal, found.grants))
-        for note in found.notes:
-            console.print(Text(printable(f"{cluster.alias}: {note}"), style="yellow"))
+    principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
+    sides = granted_sides(chosen, principals, side=side, only_required=only_required)
+    for one in sides:
+        for note in one.notes:
+            console.print(Text(printable(f"{one.cluster.alias}: {note}"), style="yellow"))
     for line in written(chosen, sides, output):
         print_line(line)
 
@@ -118,22 +103,8 @@ def written(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iter
             users = [_kafka_user(each) for each in sides]
             yield from yaml.safe_dump_all(users, sort_keys=False, explicit_start=True).splitlines()
         case AclFormat.JSON:
-            rows = [_row(each.cluster, grant) for each in sides for grant in each.grants]
+            rows = [row for each in sides for row in each.as_rows()]
             yield from json.dumps(rows, indent=2).splitlines()
-
-
-def _principal(side: Side, cluster: Cluster, given: str | None) -> str:
-    known = f"User:{cluster.security.username}" if cluster.security.username else None
-    principal = given or known
-    if principal is None or ":" not in principal:
-        raise ConfigError(
-            f"the principal of {cluster.alias} is not known"
-            if principal is None
-            else f"{principal} is no principal: it has no type",
-            field=f"clusters.{cluster.alias}.security",
-            hint=f"Give it as --{side}-principal User:NAME: who Isthmus is to the brokers of {cluster.alias}.",
-        )
-    return principal
 
 
 def _commands(link: Link, side: GrantedSide) -> Iterator[str]:
@@ -185,23 +156,6 @@ def _resource(resource: Resource, place: RulePlace) -> dict[str, str]:
     # Strimzi has other words for patterns than Kafka.
     pattern = "prefix" if place.pattern is RulePattern.PREFIXED else "literal"
     return {"type": _TYPES[resource], "name": place.name, "patternType": pattern}
-
-
-def _row(cluster: Cluster, grant: Grant) -> dict[str, object]:
-    rule = grant.rule
-    return {
-        "side": str(grant.side),
-        "cluster": cluster.alias,
-        "principal": rule.principal,
-        "host": rule.host,
-        "resource": str(rule.resource),
-        "name": CLUSTER_NAME if rule.resource is Resource.CLUSTER else rule.name,
-        "pattern": str(rule.pattern),
-        "operation": rule.operation,
-        "permission": str(rule.permission),
-        "needed_to": grant.purpose,
-        "is_required": grant.is_required,
-    }
 
 
 def _pascal(operation: str) -> str:

@@ -19,6 +19,7 @@ from isthmus.cli.promoting import aborted
 from isthmus.control.answers import NamespaceReport
 from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.errors import ConfigError
+from isthmus.model.instant import written_instant
 from isthmus.model.namespace import Namespace
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -182,8 +183,11 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
         render(fields, output, names=[str(found.namespace)])
         return
     render([_row(found)], output, columns=_COLUMNS)
-    said = [{"said": each.name, "value": str(each.said), "by": each.by} for each in found.registers]
-    render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by")))
+    said = [
+        {"said": each.name, "value": str(each.said), "by": each.by, "at": written_instant(each.at_ms)}
+        for each in found.registers
+    ]
+    render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by"), Column("at")))
     if found.members:
         render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
     for transaction in found.aborted:

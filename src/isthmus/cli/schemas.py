@@ -18,8 +18,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.answers import OnRegistryChange, SchemasPlan
 from isthmus.control.fabric import Fabric, Schemas
-from isthmus.errors import ClusterError, ConfigError
-from isthmus.model.cluster import SchemaRegistry
+from isthmus.errors import ConfigError
 from isthmus.model.problem import Problem
 from isthmus.model.schemas import RegistryContents
 from isthmus.model.wording import counted
@@ -174,9 +173,7 @@ def primary(
     if alias is None:
         if force or dry_run:
             raise ConfigError("nothing becomes the primary registry", hint="Name its cluster.")
-        routes = schemas.routes()
-        rows: list[Row] = [_registry_row("primary", routes[0].primary, schemas)]
-        rows += [_registry_row("other", route.target, schemas) for route in routes]
+        rows = [each.as_dict() for each in schemas.registries()]
         render(rows, output, columns=_REGISTRY_COLUMNS, names=[str(row["registry"]) for row in rows])
         return
     former = schemas.registry().alias
@@ -202,21 +199,6 @@ def _progress() -> Iterator[OnRegistryChange]:
             bars.update(tasks[registry], completed=done, total=total)
 
         yield told
-
-
-def _registry_row(role: str, registry: SchemaRegistry, schemas: Schemas) -> Row:
-    row: Row = {"registry": registry.alias, "role": role, "url": registry.url}
-    try:
-        found = schemas.contents(registry.alias)
-    except ClusterError as error:
-        return {**row, "subjects": None, "versions": None, "mode": None, "problem": error.message}
-    return {
-        **row,
-        "subjects": len(found.subjects),
-        "versions": len(found.versions),
-        "mode": found.mode,
-        "problem": None,
-    }
 
 
 def _subject_row(schemas: Schemas, alias: str, found: RegistryContents, subject: str) -> Row:

@@ -9,7 +9,12 @@ if TYPE_CHECKING:
     from isthmus.control.clusters.administration import AsyncAdministration
     from isthmus.control.clusters.namespace import NamespaceReport
     from isthmus.control.clusters.namespaces import AsyncNamespaces
-    from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
+    from isthmus.control.clusters.reassigning import (
+        AsyncReassigning,
+        Reassignment,
+        ReassignmentPlan,
+        ReassignmentState,
+    )
     from isthmus.control.clusters.sealing import KEY_BYTES
     from isthmus.control.groups.drill import GroupDrill
     from isthmus.control.groups.plan import GroupPlan, GroupsPlan
@@ -36,6 +41,7 @@ _HOMES: Final = {
     "AsyncAdministration": "isthmus.control.clusters.administration",
     "NamespaceReport": "isthmus.control.clusters.namespace",
     "AsyncNamespaces": "isthmus.control.clusters.namespaces",
+    "AsyncReassigning": "isthmus.control.clusters.reassigning",
     "Reassignment": "isthmus.control.clusters.reassigning",
     "ReassignmentPlan": "isthmus.control.clusters.reassigning",
     "ReassignmentState": "isthmus.control.clusters.reassigning",
@@ -76,6 +82,7 @@ __all__ = [
     "KEY_BYTES",
     "AsyncAdministration",
     "AsyncNamespaces",
+    "AsyncReassigning",
     "ClusterPool",
     "DeclaredLink",
     "DeclaredTree",

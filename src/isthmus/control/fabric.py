@@ -132,6 +132,7 @@ class Schemas(Shell[AsyncSchemas]):
         self.registry, self.logical, self.routes = core.registry, core.logical, core.routes
 
     contents = blocking(AsyncSchemas.contents)
+    registries = blocking(AsyncSchemas.registries)
     plan = blocking(AsyncSchemas.plan)
     sync = blocking(AsyncSchemas.sync)
     move_primary = blocking(AsyncSchemas.move_primary)

@@ -17,7 +17,7 @@ from isthmus.local.properties import server_properties
 from isthmus.local.security import Credentials
 from isthmus.local.template import ClusterTemplate, kafka_template
 
-READY_TERM_S: Final = 180.0
+READY_TERM_S: Final = 300.0
 _STOP_TERM_S: Final = 30.0
 
 

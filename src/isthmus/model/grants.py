@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from isthmus.errors import ConfigError
 from isthmus.model.access import EVERYTHING, MEANS, PermissionType, Rule, RulePattern
+from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import HEARTBEATS, SyncsPlace
 from isthmus.model.namespace import NamespaceNaming
@@ -60,6 +62,70 @@ class Grants:
 
     grants: tuple[Grant, ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedSide:
+    """One end of a link, the principal that it is there, what that has to be granted, and what is to be known of it."""
+
+    side: Side
+    cluster: Cluster
+    principal: str
+    grants: Sequence[Grant]
+    notes: tuple[str, ...] = ()
+
+    def as_rows(self) -> list[dict[str, object]]:
+        """Plain values under stable names, a row for each rule."""
+        return [self._row(grant) for grant in self.grants]
+
+    def _row(self, grant: Grant) -> dict[str, object]:
+        rule = grant.rule
+        return {
+            "side": str(self.side),
+            "cluster": self.cluster.alias,
+            "principal": rule.principal,
+            "host": rule.host,
+            "resource": str(rule.resource),
+            "name": CLUSTER_NAME if rule.resource is Resource.CLUSTER else rule.name,
+            "pattern": str(rule.pattern),
+            "operation": rule.operation,
+            "permission": str(rule.permission),
+            "needed_to": grant.purpose,
+            "is_required": grant.is_required,
+        }
+
+
+def granted_sides(
+    link: Link, principals: Mapping[Side, str | None], *, side: Side | None = None, only_required: bool = False
+) -> list[GrantedSide]:
+    """What a link's users need at both ends, or at one. `principals` are given where a login does not name them.
+
+    :raises ConfigError: It is not known who Isthmus is at one of them.
+    """
+    sides: list[GrantedSide] = []
+    for one in Side if side is None else (side,):
+        cluster = link.source if one is Side.SOURCE else link.target
+        principal = _principal(one, cluster, principals.get(one))
+        found = grants_of(link, one, principal, only_required=only_required)
+        sides.append(
+            GrantedSide(side=one, cluster=cluster, principal=principal, grants=found.grants, notes=found.notes)
+        )
+    return sides
+
+
+def _principal(side: Side, cluster: Cluster, given: str | None) -> str:
+    known = f"User:{cluster.security.username}" if cluster.security.username else None
+    principal = given or known
+    if principal is None or ":" not in principal:
+        raise ConfigError(
+            f"the principal of {cluster.alias} is not known"
+            if principal is None
+            else f"{principal} is no principal: it has no type",
+            field=f"clusters.{cluster.alias}.security",
+            hint=f"Give it as --{side}-principal User:NAME, over REST as {side}_principal: who Isthmus is to the "
+            f"brokers of {cluster.alias}.",
+        )
+    return principal
 
 
 def grants_of(link: Link, side: Side, principal: str, *, only_required: bool = False) -> Grants:

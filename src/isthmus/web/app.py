@@ -13,6 +13,7 @@ from fastapi.security import HTTPBearer
 
 from isthmus import __version__
 from isthmus.errors import IsthmusError
+from isthmus.web.balancing import balancing_routes
 from isthmus.web.changing import changing_routes
 from isthmus.web.console.door import ConsoleDoor
 from isthmus.web.console.routes import console_routes
@@ -26,6 +27,7 @@ from isthmus.web.operations import Operations
 from isthmus.web.problems import MEDIA_TYPE, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
+from isthmus.web.schemas import schema_routes
 from isthmus.web.telling import telling_routes
 from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
@@ -91,7 +93,7 @@ def create_app(
         namespace_routes,
     ):
         app.include_router(routes(desk), dependencies=room)
-    for beginning_routes in (operating_routes, promoting_routes):
+    for beginning_routes in (operating_routes, promoting_routes, balancing_routes, schema_routes):
         app.include_router(beginning_routes(desk, operations), dependencies=room)
     app.include_router(telling_routes(watch))
     door = ConsoleDoor(tokens)

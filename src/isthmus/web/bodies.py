@@ -7,11 +7,13 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
 from isthmus.control.answers import Filters
+from isthmus.model.assignment import Assignment
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.recovery import RecoveryWay, SetAside
 
 _NUMBER_MAX: Final = (1 << 63) - 1
+_PARTITION_MAX: Final = (1 << 31) - 1
 Text = Annotated[str, Field(max_length=300)]
 _Patterns = Annotated[list[Text], Field(max_length=1000)]
 _Number = Annotated[StrictInt, Field(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]
@@ -264,6 +266,43 @@ class VerifyBody(Body):
     since: _Instant | None = None
     until: _Instant | None = None
     allow_lag: bool = False
+
+
+class AssignmentBody(Body):
+    """The brokers that are to have a partition, its leader first."""
+
+    topic: _Topic
+    partition: Annotated[StrictInt, Field(ge=0, le=_PARTITION_MAX)]
+    replicas: Annotated[list[Annotated[StrictInt, Field(ge=0, le=_PARTITION_MAX)]], Field(min_length=1, max_length=100)]
+
+
+class ReassignmentBody(Body):
+    """What is to be moved, as `isthmus cluster reassign --plan -o json` prints it, and how fast at most."""
+
+    version: Annotated[StrictInt, Field(ge=1, le=1)] = 1
+    partitions: Annotated[list[AssignmentBody], Field(min_length=1, max_length=10_000)]
+    throttle_bytes_per_s: Bytes | None = None
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        """As the fabric takes them."""
+        return [Assignment(each.topic, each.partition, tuple(each.replicas)) for each in self.partitions]
+
+
+class RegistriesBody(Body):
+    """The clusters whose registries are meant, all where none is named; `delete_gone` deletes for good what the primary
+    one has not.
+    """
+
+    clusters: Annotated[list[Text], Field(max_length=1000)] = Field(default_factory=list)
+    delete_gone: StrictBool = False
+
+
+class PrimaryBody(Body):
+    """The cluster whose registry becomes the primary one. With `force` the present one, which is gone, is not asked."""
+
+    cluster: Text
+    force: StrictBool = False
 
 
 class NamespaceBody(Body):

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Response
 
-from isthmus.control.answers import AsyncAdministration, DeclaredLink, DeclaredTree
+from isthmus.control.answers import AsyncAdministration, AsyncReassigning, DeclaredLink, DeclaredTree
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
@@ -154,6 +154,19 @@ class FabricDesk:
             except ConfigError as error:
                 raise _missing(error) from None
             yield administration
+
+    @contextlib.asynccontextmanager
+    async def reassigning(self, alias: str) -> AsyncIterator[AsyncReassigning]:
+        """The partitions of a cluster of the file, to be moved between its brokers.
+
+        :raises RequestRefused: There is none of that alias.
+        """
+        async with self.written() as fabric:
+            try:
+                known = fabric.reassigning(alias)
+            except ConfigError as error:
+                raise _missing(error) from None
+            yield known
 
 
 async def found(look: Awaitable[FoundT]) -> FoundT:

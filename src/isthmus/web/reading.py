@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from isthmus.errors import RequestRefused
+from isthmus.model.grants import granted_sides
+from isthmus.model.needs import Side
 from isthmus.model.progress import LinkProgress
 from isthmus.web.conditions import etag_of
 from isthmus.web.desk import FabricDesk, declared_etag, found, link_summary
@@ -14,6 +16,7 @@ from isthmus.web.roles import needs
 from isthmus.web.tokens import Role
 
 Json = dict[str, Any]
+_Principal = Annotated[str | None, Query(description="Who Isthmus is there, such as User:isthmus.", max_length=300)]
 _LinkQuery = Annotated[str | None, Query(description="Only this link.")]
 
 
@@ -24,6 +27,7 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
     _tree_routes(router, desk)
     _link_routes(router, desk)
     _carried_routes(router, desk)
+    _rights_routes(router, desk)
     _cluster_routes(router, desk)
     return router
 
@@ -130,6 +134,24 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def list_quarantine(link: str) -> list[Json]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.link(link).quarantine()]
+
+
+def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/links/{link}/acls", tags=["links"], summary="The least that a link's users have to be granted")
+    async def generate_acls(
+        link: str,
+        side: Annotated[Side | None, Query(description="Only this end of the link.")] = None,
+        source_principal: _Principal = None,
+        target_principal: _Principal = None,
+        only_required: Annotated[bool, Query(description="Without what a link can do without.")] = False,
+    ) -> Json:
+        principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
+        chosen = (await desk.having(link)).link(link)
+        sides = granted_sides(chosen, principals, side=side, only_required=only_required)
+        return {
+            "rules": [row for each in sides for row in each.as_rows()],
+            "notes": [f"{each.cluster.alias}: {note}" for each in sides for note in each.notes],
+        }
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,12 @@ from isthmus.control.fabric import Administration, Reassigning
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.assignment import Assignment
+from isthmus.model.configuration import Configuration
+from isthmus.web.tokens import Role
+from tests.integration.control.running import link_of
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.integration.web.asking import serving
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -127,6 +132,33 @@ def test_a_plan_is_carried_out(east3: LocalCluster, moving: str, tmp_path: Path,
     back = run("--execute", f"{plan}.before", "-o", "json")
     assert {tuple(row["after"]) for row in json.loads(back.stdout)} == {(1,)}
     assert run("-o", "json").stdout.strip() == "[]"
+
+
+def test_partitions_are_moved_and_leaders_elected_over_rest(east3: LocalCluster, moving: str, tmp_path: Path) -> None:
+    """By an admin: planned, tried, moved as an operation; what is on its way is seen and can be given up."""
+    cluster = east3.cluster()
+    link = link_of(cluster, replace(cluster, alias="other"), moving)
+    with serving(Configuration(clusters=(cluster, link.target), links=(link,)), tmp_path) as served:
+        at = "/v1/clusters/east3/reassignments"
+        plan = served.read(f"{at}/plan?topic={moving}&broker=2&broker=3&replicas=1")
+        assert sorted(tuple(each["replicas"]) for each in plan["partitions"]) == [(2,), (3,)]
+        assert served.ask("POST", at, Role.OPERATOR, json=plan).status_code == 403
+        assert served.ask("POST", at, json={"partitions": []}).status_code == 422
+        tried = served.ended(served.begin(f"{at}?dry_run=true", json=plan))
+        assert {each["state"] for each in tried["result"]} == {"planned"}
+        moved = served.ended(served.begin(at, json={**plan, "throttle_bytes_per_s": 100_000_000}))
+        assert {each["state"] for each in moved["result"]} == {"moved"}, moved
+        assert moved["progress"][-1]["step"] == "2 of 2 partitions have moved"
+        back = {"topic": moving, "partition": 0, "replicas": [1]}
+        slow = served.begin(at, json={"partitions": [back], "throttle_bytes_per_s": 1000})
+        assert until(lambda: [each for each in served.read(at) if each["topic"] == moving])
+        (given_up,) = served.ask("POST", f"{at}:cancel?topic={moving}").json()
+        assert given_up["state"] == "given up"
+        assert {each["state"] for each in served.ended(slow)["result"]} == {"given up"}
+        elected = served.ask("POST", f"/v1/clusters/east3/leaders:elect?topic={moving}").json()
+        assert {each["outcome"] for each in elected} == {"not-needed"}
+        assert served.ask("POST", "/v1/clusters/nowhere/leaders:elect").status_code == 404
+        assert served.ask("POST", "/v1/clusters/nowhere/reassignments", json=plan).status_code == 404
 
 
 def test_what_cannot_be_moved_is_refused(east3: LocalCluster, moving: str, tmp_path: Path, run: Run) -> None:

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from isthmus import config
-from isthmus.cli.acls import AclFormat, GrantedSide, written
+from isthmus.cli.acls import AclFormat, written
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.local import LocalCluster
@@ -39,7 +39,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
-from isthmus.model.grants import Grant, grants_of
+from isthmus.model.grants import Grant, GrantedSide, grants_of
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
@@ -381,7 +381,7 @@ def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: 
     link = link_of(cluster.cluster(), cluster.cluster(), f"{names}.*", name=names)
     grants = grants_of(link, Side.SOURCE, "User:printed").grants
     east = Cluster(alias="east", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
-    sides = [GrantedSide(Side.SOURCE, east, "User:printed", grants)]
+    sides = [GrantedSide(side=Side.SOURCE, cluster=east, principal="User:printed", grants=grants)]
     comment, command = written(link, sides, AclFormat.KAFKA_ACLS)
     assert comment.startswith("#")
     tool, *arguments = shlex.split(command)

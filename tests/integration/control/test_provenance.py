@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.promotion import Promoter
+from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.timings import Timings
-from tests.integration.control.running import ends
+from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.control.test_promotion import created, written
@@ -45,21 +46,35 @@ def told(both: Configuration, cluster: str, topic: str) -> list[tuple[int, int, 
 def test_what_follows_again_is_told_apart(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
 ) -> None:
-    """Detached, attached again and detached once more: two ranges that meet, and none is open while nothing follows."""
+    """Promoted, attached again and detached while it runs: two ranges that meet, and none is open while nothing
+    follows.
+    """
     topic = f"{name}.x-1"
-    created(both, east, name)
-    run(both, spark, name)
-    assert told(both, "west", topic) == [(ALL, 0, OPEN, name, "follows")]
-    asyncio.run(Promoter(configuration=both, name=name).detach())
-    first = (0, 0, 20, name, "detach")
-    assert told(both, "west", topic) == [first]
-    Fabric(both).declarations.reattach(name)
-    assert told(both, "west", topic) == [first]
-    topics.produce(east, f"{name}.a-1", records(10))
-    run(both, spark, name)
-    assert told(both, "west", topic) == [first, (0, 20, OPEN, name, "follows")]
-    asyncio.run(Promoter(configuration=both, name=name).detach())
-    assert told(both, "west", topic) == [first, (0, 20, 30, name, "detach")]
+    only, _ = created(both, east, name)
+    quickly = replace(both, timings=Timings(calm_s=1.0))
+    first = (0, 0, 20, name, "promote")
+
+    async def tells() -> list[tuple[int, int, int, str, str]]:
+        return await asyncio.to_thread(told, both, "west", topic)
+
+    async def is_at(end: int) -> bool:
+        return await ends(west, topic) == [end]
+
+    async def scenario() -> None:
+        following, timings = Following(written=only.written), Timings(follow_s=0.2)
+        async with running(only, spark, following=following, timings=timings) as run:
+            await run.until(lambda: is_at(20))
+            assert await tells() == [(ALL, 0, OPEN, name, "follows")]
+            await Promoter(configuration=quickly, name=name, quiet_s=0.3).promote()
+            assert await tells() == [first]
+            await asyncio.to_thread(Fabric(both).declarations.reattach, name)
+            await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(10))
+            await run.until(lambda: is_at(30))
+            assert await tells() == [first, (0, 20, OPEN, name, "follows")]
+            await Promoter(configuration=quickly, name=name).detach()
+            assert await tells() == [first, (0, 20, 30, name, "detach")]
+
+    asyncio.run(scenario())
 
 
 def test_what_a_cluster_wrote_itself_is_told_apart(

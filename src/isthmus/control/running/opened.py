@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isthmus.control.links.memory import pauses, rebuilt_topics, recorded_topics
+from isthmus.control.links.memory import pauses, rebuilt_topics
 from isthmus.control.links.parted import parted_topics
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.naming import TargetTopic
@@ -34,11 +34,6 @@ class OpenLink:
     def paused(self) -> Pauses:
         """What an operator has paused."""
         return pauses(self.name, self.ledger.documents)
-
-    @property
-    def recorded(self) -> Mapping[TargetTopic, TopicIds]:
-        """The topics that were brought together."""
-        return recorded_topics(self.name, self.ledger.documents)
 
     @property
     def rebuilt(self) -> Mapping[TargetTopic, Rebuilt]:

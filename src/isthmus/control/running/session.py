@@ -9,6 +9,7 @@ from typing import Any, Final
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.memory import recollect, recorded_topics
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
@@ -74,14 +75,15 @@ class Session:
     ) -> None:
         source, target, ledger, timings = link.source, link.target, link.ledger, link.timings
         self._open = link
-        self._settings = LinkSettings(written, ledger, respect)
+        self._settings = LinkSettings(written, ledger, self._prepare)
+        self._respect = respect
         self._record = LinkRecord(ledger)
         self._topics = TopicLoop(
             written,
             source,
             target,
             claims=claims,
-            recorded=link.recorded,
+            recorded=recorded_topics(link.name, ledger.documents),
             remember=self._record.begun,
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
@@ -155,7 +157,7 @@ class Session:
         while True:
             try:
                 await self._renew_settings()
-                self._topics.accept(self._open.recorded, self._open.rebuilt, self._open.parted)
+                self._topics.accept(self._open.rebuilt, self._open.parted)
                 await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 await self._lanes.audit_when_due()
                 await self._write_reports()
@@ -170,6 +172,16 @@ class Session:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), self._settings.link.topics_interval_s * _HASTE)
             self._stirred.clear()
+
+    async def _prepare(self, link: Link) -> None:
+        """Find out what others have written of what the link is to copy from now on.
+
+        :raises ClusterError: It cannot be read now.
+        """
+        await self._respect(link)
+        if set(link.namespaces) - set(self._topics.namespaces):
+            known = await recollect(link.name, self._open.target)
+            self._topics.recall(recorded_topics(link.name, known.documents))
 
     async def _renew_settings(self) -> None:
         link = await self._settings.renew()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from isthmus.errors import ClusterError, ConfigError, PlanRefused, RegistryUnreachable
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
-from isthmus.model.plain import plain
+from isthmus.model.plain import plain, plain_fields
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas import IMPORT, READWRITE, RegistryContents
 from isthmus.model.subjects import logical_name
@@ -50,6 +50,23 @@ class SchemasPlan:
             "changes": plain(self.changes),
             "problem": plain(self.problem),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySummary:
+    """A registry, whether it is the primary one, and how much it holds, or why that could not be found out."""
+
+    registry: str
+    role: str
+    url: str
+    subjects: int | None = None
+    versions: int | None = None
+    mode: str | None = None
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return plain_fields(self)
 
 
 class AsyncSchemas:
@@ -107,6 +124,15 @@ class AsyncSchemas:
         if not found:
             raise ConfigError("there is no registry beside the primary one", hint=_HOW)
         return found
+
+    async def registries(self) -> tuple[RegistrySummary, ...]:
+        """All of them, the primary one first.
+
+        :raises ConfigError: See `routes`.
+        """
+        routes = self.routes()
+        others = (_summary("other", route.target) for route in routes)
+        return tuple(await asyncio.gather(_summary("primary", routes[0].primary), *others))
 
     async def plan(self, aliases: Collection[str] = (), *, delete_gone: bool = False) -> tuple[SchemasPlan, ...]:
         """What each of these registries, or all, need to hold what the primary holds. Nothing is changed.
@@ -170,6 +196,15 @@ class AsyncSchemas:
                     await here.set_mode(READWRITE)
                     _check(synced)
         return closed, await _opened_to_people(route, dry_run=dry_run)
+
+
+async def _summary(role: str, registry: SchemaRegistry) -> RegistrySummary:
+    summary = RegistrySummary(registry=registry.alias, role=role, url=registry.url)
+    try:
+        held = await registry_contents(registry)
+    except ClusterError as error:
+        return replace(summary, problem=error.message)
+    return replace(summary, subjects=len(held.subjects), versions=len(held.versions), mode=held.mode)
 
 
 async def registry_contents(registry: SchemaRegistry) -> RegistryContents:

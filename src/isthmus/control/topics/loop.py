@@ -124,26 +124,25 @@ class TopicLoop:
         self._suspected.clear()
         self._unmatched = ()
 
-    def accept(
-        self,
-        recorded: Mapping[TargetTopic, TopicIds],
-        rebuilt: Mapping[TargetTopic, Rebuilt],
-        parted: Mapping[TargetTopic, TopicIds],
-    ) -> None:
-        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that.
-        And go on with mapped offsets in those that are `parted`. Of topics that do not run, others may have changed
-        what is `recorded`: a follower that became a leader is none any more, until it is attached again.
+    def recall(self, recorded: Mapping[TargetTopic, TopicIds]) -> None:
+        """Of topics that do not run others may have changed what is `recorded`: a follower that became a leader is none
+        any more, and is written down again when it is attached again.
         """
         running = {name: ids for name, ids in self._recorded.items() if name in self._topics}
         self._recorded = {name: ids for name, ids in recorded.items() if name not in self._topics} | running
         self._begun &= self._topics.keys()
+
+    def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt], parted: Mapping[TargetTopic, TopicIds]) -> None:
+        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that.
+        And go on with mapped offsets in those that are `parted`.
+        """
         for name in parted.keys() | self._parted.keys():
             if parted.get(name) != self._parted.get(name):
                 self._shapes.pop(name, None)
         self._parted = dict(parted)
         for name, ids in rebuilt.items():
-            known = self._recorded.get(name)
-            if known is not None and known.target == ids.former:
+            recorded = self._recorded.get(name)
+            if recorded is not None and recorded.target == ids.former:
                 del self._recorded[name]
                 self._shapes.pop(name, None)
 

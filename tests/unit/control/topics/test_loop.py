@@ -34,7 +34,7 @@ def test_what_is_recorded_of_topics_that_do_not_run_is_for_others_to_change() ->
         TopicIds(source_topic=SourceTopic("a"), source=uuid.UUID(int=1), target=uuid.UUID(int=n)) for n in (2, 3)
     )
     loop._recorded, loop._begun = {TOPIC: own, left: own}, {TOPIC, left}
-    loop.accept({TOPIC: theirs, TargetTopic("new"): theirs}, {}, {})
+    loop.recall({TOPIC: theirs, TargetTopic("new"): theirs})
     assert loop._recorded == {TOPIC: own, TargetTopic("new"): theirs}
     assert loop._begun == {TOPIC}
 

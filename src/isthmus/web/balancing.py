@@ -1,0 +1,110 @@
+"""The routes that keep the partitions of a cluster in balance: leaders elected, replicas moved to other brokers."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.control.answers import Reassignment, ReassignmentState
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.web.auditing import audited
+from isthmus.web.bodies import ReassignmentBody, plain
+from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.desk import FabricDesk
+from isthmus.web.operating import accepted
+from isthmus.web.operations import OnStep, Operations
+from isthmus.web.roles import Admin, Viewer
+
+Json = dict[str, Any]
+_Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=1000)]
+_AT = "/clusters/{cluster}/reassignments"
+
+
+def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """All of them: a viewer may look, an admin change."""
+    router = APIRouter(prefix="/v1", tags=["clusters"])
+    _leaders(router, desk)
+    _looking(router, desk)
+    _moving(router, desk, operations)
+    return router
+
+
+def _leaders(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/clusters/{cluster}/leaders:elect",
+        dependencies=[Depends(repeatable)],
+        summary="Let preferred replicas lead again, where they are in sync",
+    )
+    async def elect_leaders(cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False) -> list[Json]:
+        async with desk.cluster(cluster) as known:
+            with audited(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
+                elections = await known.elect_leaders(topic or (), dry_run=dry_run)
+        return [dict(each.as_dict()) for each in elections]
+
+
+def _looking(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get(_AT, summary="The partitions that are on their way to other brokers")
+    async def list_reassignments(cluster: str, _: Viewer) -> list[Json]:
+        async with desk.reassigning(cluster) as known:
+            return [each.as_dict() for each in await known.underway()]
+
+    @router.get(_AT + "/plan", summary="An even assignment, as POST takes it; nothing is moved")
+    async def plan_reassignments(
+        cluster: str,
+        _: Viewer,
+        topic: _Topics = None,
+        broker: Annotated[list[int] | None, Query(description="Only to these brokers.", max_length=1000)] = None,
+        replicas: Annotated[int | None, Query(ge=1, le=1000, description="So many of each partition.")] = None,
+    ) -> Json:
+        async with desk.reassigning(cluster) as known:
+            made = await known.plan(topic or (), brokers=broker or (), replicas=replicas)
+        return {"version": 1, "partitions": [each.as_dict() for each in made.after]}
+
+
+def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        _AT,
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Move partitions to other brokers, under a bound, and wait until they are there",
+    )
+    async def reassign(
+        cluster: str, body: ReassignmentBody, response: Response, caller: Admin, dry_run: DryRun = False
+    ) -> Json:
+        async with desk.cluster(cluster):
+            pass
+
+        async def work(on_step: OnStep) -> list[Json]:
+            async with AsyncFabric(desk.configuration) as fabric:
+                known = fabric.reassigning(cluster)
+                moves = (await known.compare(body.assignments)).moves
+                if dry_run:
+                    return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in moves]
+                seen = -1
+
+                def told(done: int, of: int) -> None:
+                    nonlocal seen
+                    if done != seen:
+                        on_step(f"{done} of {of} partitions have moved")
+                    seen = done
+
+                done = await known.execute(moves, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=told)
+                return [each.as_dict() for each in done]
+
+        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        subject = f"partitions of {cluster}"
+        return accepted(operations.begin("reassign", "", caller, said, work, subject=subject), response)
+
+    @router.post(
+        _AT + ":cancel",
+        dependencies=[Depends(repeatable)],
+        summary="Give up what is on its way: partitions stay where they were",
+    )
+    async def cancel_reassignments(
+        cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
+    ) -> list[Json]:
+        async with desk.reassigning(cluster) as known:
+            with audited(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
+                return [each.as_dict() for each in await known.cancel(topic or (), dry_run=dry_run)]

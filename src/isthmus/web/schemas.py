@@ -1,0 +1,92 @@
+"""The routes about schema registries: what they hold, how they differ from the primary one, and how they get alike."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.web.auditing import audited
+from isthmus.web.bodies import PrimaryBody, RegistriesBody, plain
+from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.desk import FabricDesk, found
+from isthmus.web.operating import accepted
+from isthmus.web.operations import OnStep, Operations
+from isthmus.web.roles import Admin, Viewer
+
+Json = dict[str, Any]
+
+
+def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """All of them: a viewer may look, an admin change."""
+    router = APIRouter(prefix="/v1", tags=["schemas"])
+    _reading(router, desk)
+    _changing(router, desk, operations)
+    return router
+
+
+def _reading(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/schemas", summary="The registries: which is the primary one, and what they hold")
+    async def list_registries(_: Viewer) -> list[Json]:
+        async with desk.written() as fabric:
+            return [each.as_dict() for each in await fabric.schemas.registries()]
+
+    @router.get("/schemas/diff", summary="What registries need to hold what the primary one holds")
+    async def diff_schemas(
+        _: Viewer,
+        cluster: Annotated[
+            list[str] | None, Query(description="Only the registries of these clusters.", max_length=1000)
+        ] = None,
+    ) -> list[Json]:
+        async with desk.written() as fabric:
+            return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
+
+    @router.get("/clusters/{cluster}/schemas", summary="The versions of all subjects that a registry holds")
+    async def list_schemas(cluster: str, _: Viewer) -> list[Json]:
+        async with desk.cluster(cluster):
+            pass
+        async with desk.written() as fabric:
+            schemas = fabric.schemas
+            held = await found(schemas.contents(cluster))
+        return [{**row, "name": schemas.logical(cluster, str(row["subject"]))} for row in held.as_rows()]
+
+
+def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        "/schemas:sync",
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Make registries hold what the primary one holds, once; a run does so all the time",
+    )
+    async def sync_schemas(
+        response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
+    ) -> Json:
+        body = body or RegistriesBody()
+        wanted = AsyncFabric(desk.configuration).schemas
+        wanted.routes(body.clusters)
+
+        async def work(on_step: OnStep) -> list[Json]:
+            def told(registry: str, done: int, of: int) -> None:
+                on_step(f"{registry}: {done} of {of} changes")
+
+            if dry_run:
+                plans = await wanted.plan(body.clusters, delete_gone=body.delete_gone)
+            else:
+                plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=told)
+            return [each.as_dict() for each in plans]
+
+        said = {**plain(body), "dry_run": dry_run}
+        return accepted(operations.begin("schemas sync", "", caller, said, work, subject="schemas"), response)
+
+    @router.post(
+        "/schemas:primary",
+        dependencies=[Depends(repeatable)],
+        summary="Have people write to another registry than the primary one, which holds the same",
+    )
+    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[Json]:
+        with audited(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
+            async with desk.written() as fabric:
+                plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)
+        return [each.as_dict() for each in plans]
