@@ -70,8 +70,9 @@ def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
 
 
 def _refusal(answer: Any) -> int:
-    """Why the leader does not tell its producers: the ends of its log alone may be known without READ."""
-    return codes.NONE if answer is None else int(answer.error_code)
+    """That the leader may not tell us its producers: the ends of its log alone are told without READ."""
+    is_refused = answer is not None and answer.error_code == codes.TOPIC_AUTHORIZATION_FAILED
+    return codes.TOPIC_AUTHORIZATION_FAILED if is_refused else codes.NONE
 
 
 def _active(answer: Any) -> list[Any]:

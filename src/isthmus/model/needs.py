@@ -157,7 +157,7 @@ NEEDS: Final[tuple[Need, ...]] = (
         About.MIRRORED,
         "DELETE",
         _WARN,
-        "delete what fills the offsets before the source's log start",
+        "delete what fills the offsets before the source's log start: a lane that has to fill some waits for it",
         _same_offsets,
     ),
     Need(_T, About.MIRRORED, "ALTER", _WARN, "add partitions when the source adds some"),

@@ -24,6 +24,7 @@ from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import Way
 from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.patience import TERM_S
@@ -95,6 +96,7 @@ def read_by_java(cluster: LocalCluster, group: str, name: str, count: int) -> li
 async def positions(cluster: LocalCluster, group: str) -> dict[tuple[str, int], int]:
     """Where the group stands, of the partitions in which it has read anything."""
     admin = AdminClient({"bootstrap.servers": ",".join(cluster.cluster().bootstrap_servers)})
+    await asyncio.to_thread(consumers.await_coordinator, cluster.admin_bootstrap_servers, group)
     asked = admin.list_consumer_group_offsets([confluent.ConsumerGroupTopicPartitions(group)])
     found = await asyncio.to_thread(asked[group].result)
     return {(at.topic, at.partition): at.offset for at in found.topic_partitions if at.offset > 0}

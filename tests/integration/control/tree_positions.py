@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from isthmus.local import LocalCluster
+from tests.integration.groups import consumers
 from tests.integration.lane import oracle
 from tests.patience import TERM_S
 
@@ -20,6 +21,7 @@ def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[i
     """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
+    consumers.await_coordinator(cluster.admin_bootstrap_servers, group)
     (future,) = admin.list_consumer_group_offsets([asked]).values()
     found = future.result(TERM_S).topic_partitions
     return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}

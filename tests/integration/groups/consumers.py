@@ -6,10 +6,12 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from isthmus.errors import Unreachable
@@ -55,7 +57,7 @@ def commit(cluster: Brokers, groups: Mapping[str, Offsets]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     wanted = [ConsumerGroupTopicPartitions(group, _partitions(offsets)) for group, offsets in groups.items()]
     deadline = time.monotonic() + TERM_S
-    _await_coordinators(cluster, next(iter(groups)), deadline)
+    await_coordinator(cluster.admin_bootstrap_servers, next(iter(groups)))
     while wanted:
         asked = [(one, future) for one in wanted for future in admin.alter_consumer_group_offsets([one]).values()]
         # A topic that was just created is not known to every broker at once.
@@ -63,14 +65,20 @@ def commit(cluster: Brokers, groups: Mapping[str, Offsets]) -> None:
         assert not wanted or time.monotonic() < deadline, "a commit was refused"
 
 
-def _await_coordinators(cluster: Brokers, group: str, deadline: float) -> None:
-    """The first who asks for a coordinator has the log of commits created, and librdkafka asks three times only."""
-    request = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
-    ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
+@cache
+def await_coordinator(servers: str, group: str) -> None:
+    """Wait until the coordinator of a group answers for it. Who asks first has the log of commits created, and its
+    partition read: librdkafka asks three times only, and its list_consumer_group_offsets crashes meanwhile.
+    """
+    find = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
+    fetch = OffsetFetchRequest(group_id=group, topics=None, require_stable=False, max_version=7)
+    ports = [int(address.rpartition(":")[2]) for address in servers.split(",")]
+    deadline = time.monotonic() + TERM_S
     while True:
         for port in ports:
             with contextlib.suppress(Unreachable):
-                if ask(port, request, cluster="local", timeout_s=5.0).error_code == 0:
+                found = ask(port, find, cluster="local", timeout_s=5.0)
+                if found.error_code == 0 and not ask(found.port, fetch, cluster="local", timeout_s=5.0).error_code:
                     return
         assert time.monotonic() < deadline, "there is no coordinator"
         time.sleep(0.05)
@@ -80,6 +88,7 @@ def await_position(cluster: Brokers, group: str, key: tuple[str, int], offset: i
     """Wait until a group stands there, whatever transactions are open unless it is to be `stable`."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*key)])
+    await_coordinator(cluster.admin_bootstrap_servers, group)
     deadline = time.monotonic() + TERM_S
     while True:
         (future,) = admin.list_consumer_group_offsets([asked], require_stable=stable).values()

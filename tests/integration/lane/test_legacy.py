@@ -113,7 +113,7 @@ def test_a_configuration_that_the_target_does_not_know(
     name = topic("unknown")
     topics.create(old, name, message_format_version="2.8", retention_bytes="12345")
 
-    fabric = Fabric(configuration_of(link_of(old.cluster(), west.cluster(), name)))
+    fabric = Fabric(configuration_of(link_of(old.cluster(), west.cluster(), name, name=name)))
     (planned,) = fabric.plan().links[0].topics
 
     async def scenario() -> list[str]:

@@ -122,6 +122,7 @@ def positions(side: Side, group: str) -> Positions:
     """Where a group stands; a position that a transaction holds is not told yet."""
     admin = AdminClient({"bootstrap.servers": side.servers})
     asked = ConsumerGroupTopicPartitions(group)
+    consumers.await_coordinator(side.servers, group)
     (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=TERM_S).values()
     try:
         found = future.result(TERM_S).topic_partitions or []
