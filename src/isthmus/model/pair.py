@@ -32,10 +32,16 @@ class PairState(enum.StrEnum):
 
 
 class PartitionStanding(Protocol):
-    """What is known of a partition; `lag_s` is the age of the oldest record to copy, where that is known."""
+    """What is known of a partition; `lag_s` is the age of the oldest record to copy, where that is known, and
+    `source_age_s` how long ago it was seen where its source ends (-1 while that is unknown).
+    """
 
     @property
     def state(self) -> LaneState: ...
+    @property
+    def source_end(self) -> int: ...
+    @property
+    def source_age_s(self) -> float: ...
     @property
     def lag_records(self) -> int: ...
     @property
@@ -57,6 +63,9 @@ def pair_state(link: LinkState, partitions: Iterable[PartitionStanding], *, is_d
 
 
 def _follows(partition: PartitionStanding) -> bool:
+    if partition.state is LaneState.STARTING and partition.source_end == 0:
+        # Of a topic that is new nothing can be missing.
+        return partition.source_age_s <= FOLLOWING_S
     if partition.state is not LaneState.ACTIVE or partition.lag_records < 0:
         return False
     return partition.lag_records == 0 or (partition.lag_s is not None and partition.lag_s <= FOLLOWING_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.model.lane import LaneState
@@ -35,6 +37,21 @@ def partition(state: LaneState = LaneState.ACTIVE, *, lag: int = 0, lag_s: float
 def test_a_link_at_work(partitions: list[PartitionProgress], state: PairState) -> None:
     """It follows while it lacks nothing that is older than ten seconds, in all of its partitions."""
     assert pair_state(LinkState.ACTIVE, partitions) is state
+
+
+@pytest.mark.parametrize(
+    ("source_end", "age_s", "state"),
+    [
+        (0, 5.0, PairState.FOLLOWING),
+        (0, 15.0, PairState.CATCHING_UP),
+        (1, 5.0, PairState.CATCHING_UP),
+        (-1, 5.0, PairState.CATCHING_UP),
+    ],
+)
+def test_a_topic_that_is_new_disturbs_no_pair(source_end: int, age_s: float, state: PairState) -> None:
+    """As long as it was seen a moment ago that its source holds nothing, nothing is missing before its lane runs."""
+    new = replace(partition(LaneState.STARTING), target_end=0, source_end=source_end, source_age_s=age_s)
+    assert pair_state(LinkState.ACTIVE, [partition(), new]) is state
 
 
 @pytest.mark.parametrize("state", sorted(set(LinkState) - {LinkState.ACTIVE}))

@@ -21,8 +21,9 @@ from isthmus.spark.progress import Count, LanePlace
 class LanesView:
     """What a controller knows of its lanes at a moment.
 
-    `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
-    they were last known to be, `paused` what an operator has paused, `link` what says how topics are called.
+    `reports` are their newest and `ages_s` how long ago those were made, `looked_s` how long ago topics were looked at,
+    `counts` what the run copied, `places` where they were last known to be, `paused` what an operator has paused,
+    `link` what says how topics are called.
     """
 
     controller: ControllerState
@@ -31,6 +32,7 @@ class LanesView:
     ages_s: Mapping[LaneKey, float]
     paused: Pauses = NO_PAUSES
     places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
+    looked_s: Mapping[TargetTopic, float] = field(default_factory=dict)
     link: Link | None = None
 
 
@@ -51,7 +53,7 @@ def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
 def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -> PartitionProgress:
     key = LaneKey(topic.topic, decision.partition)
     report = view.reports.get(key)
-    age_s = view.ages_s.get(key, 0.0)
+    age_s = view.ages_s.get(key, view.looked_s.get(topic.topic, 0.0) if report is None else 0.0)
     reported: LaneState | None = None
     problem: Problem | None = None
     if topic.reasons:

@@ -277,6 +277,7 @@ class LinkRun:
             ages_s=ages_s,
             paused=paused,
             places=self._progress.places,
+            looked_s={} if session is None else session.looked_s,
             link=self.link,
         )
         return LinkProgress(

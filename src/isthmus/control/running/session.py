@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from isthmus.control.groups.carrier import GroupCarrier
@@ -41,6 +42,7 @@ from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
@@ -236,6 +238,11 @@ class Session:
         link that has begun does not begin anew when there is something.
         """
         return self._has_begun or (self.plan is not None and self._lanes.has_begun)
+
+    @property
+    def looked_s(self) -> Mapping[TargetTopic, float]:
+        """How long ago each of its topics was looked at on both sides (s)."""
+        return self._topics.looked_s
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:

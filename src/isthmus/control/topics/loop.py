@@ -154,6 +154,12 @@ class TopicLoop:
         return replace(self._plan, topics=tuple(self._topics[name] for name in sorted(self._topics)))
 
     @property
+    def looked_s(self) -> dict[TargetTopic, float]:
+        """How long ago each topic was looked at on both sides (s)."""
+        now = time.monotonic()
+        return {name: now - at for name, at in self._looked_at.items()}
+
+    @property
     def lanes(self) -> tuple[Lane, ...]:
         """The lanes that are to run now."""
         return tuple(lane for name in sorted(self._topics) for lane in self._topics[name].lanes)

@@ -43,7 +43,9 @@ def topic_after(
     )
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
     found = {LaneKey(TargetTopic("orders"), int(name[1:])): report for name, report in reports.items()}
-    return topics_of(plan, LanesView(controller=controller, reports=found, counts=COUNTS, ages_s={}, paused=paused))[0]
+    looked_s = {topic.topic: 3.0}
+    view = LanesView(controller=controller, reports=found, counts=COUNTS, ages_s={}, paused=paused, looked_s=looked_s)
+    return topics_of(plan, view)[0]
 
 
 def report(partition: int, state: LaneState, position: int, problem: Problem | None = None) -> LaneReport:
@@ -64,6 +66,7 @@ def test_lag_before_the_first_report_is_the_plans() -> None:
     topic = topic_after(decision(0), decision(1), p0=report(0, LaneState.ACTIVE, 40))
     assert topic.lag_records == 160
     assert topic.state is LaneState.STARTING
+    assert [p.source_age_s for p in topic.partitions] == [0.0, 3.0], "as old as the plan is"
 
 
 def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
