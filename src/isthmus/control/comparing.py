@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from isthmus.control.application import SparkApplication
 from isthmus.control.blocking import in_loop
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.trees import comparable
 from isthmus.control.links.verified import remember_verdict
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.names import find_topics
@@ -42,13 +41,14 @@ async def comparison(
     :raises ConfigError: No link has a topic of that name.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
-    links = await in_force(comparable(links), pool)
+    links = await in_force(links, pool)
     selected = await _selected(links, topics, pool)
     policies = await asyncio.gather(*(treated(each, pool.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
     def compare() -> dict[str, Verdict]:
         application.find()
+        from isthmus.spark.logs import Copying
         from isthmus.spark.verification import verify
 
         verdicts = {
@@ -63,7 +63,7 @@ async def comparison(
                 # Under `auto` they may have been left out at another time.
                 may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
                 link=link.name,
-                level=link.level,
+                copying=Copying(link.level, link.distributor.flags) if link.distributor else None,
                 progress=on_progress,
             )
             for link in links

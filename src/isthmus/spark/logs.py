@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from types import MappingProxyType
-from typing import Self
+from typing import NamedTuple, Self
 
 from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.errors import ConfigError
+from isthmus.lane.mapped.flagging import flagged
+from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.model.cluster import Cluster
-from isthmus.model.copyflags import is_done_with
+from isthmus.model.copyflags import FlagsHeader, is_done_with
 from isthmus.wire.client import Client
+
+
+class Copying(NamedTuple):
+    """How a distributor copies: its level, and the header in which it keeps copy flags, if it keeps them in one."""
+
+    level: int
+    flags: FlagsHeader | None = None
 
 
 def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
@@ -30,13 +40,13 @@ def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
 class Logs:
     """The logs of several clusters, read one range after the other, without asyncio showing.
 
-    `levels` are those of the distributors that copy from a cluster, by its alias: what they leave alone, because it was
-    distributed at their level or below, is told as what consumers skip.
+    `copying` is how distributors copy from a cluster, by its alias: what they leave alone, because it was distributed
+    at their level or below, is told as what consumers skip, and the headers of all else are those of its copies.
     """
 
-    def __init__(self, clusters: Mapping[str, Cluster], levels: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(self, clusters: Mapping[str, Cluster], copying: Mapping[str, Copying] = MappingProxyType({})) -> None:
         self._clusters = clusters
-        self._levels = levels
+        self._copying = copying
         self._loop = asyncio.new_event_loop()
         self._clients: dict[str, Client] = {}
         self._readers: dict[str, LogReader] = {}
@@ -54,7 +64,7 @@ class Logs:
         if alias not in self._readers:
             self._clients[alias] = Client(known(self._clusters, alias))
             self._readers[alias] = LogReader(self._clients[alias])
-        level = self._levels.get(alias, 0)
+        copying = self._copying.get(alias)
         stream = self._readers[alias].read(span)
         try:
             while True:
@@ -62,10 +72,26 @@ class Logs:
                     found = self._loop.run_until_complete(anext(stream))
                 except StopAsyncIteration:
                     return
-                yield [_judged(item, level) for item in found] if level else found
+                yield found if copying is None else [each for item in found for each in _judged(item, copying)]
         finally:
             self._loop.run_until_complete(stream.aclose())
 
 
-def _judged(item: StoredBatch, level: int) -> StoredBatch:
-    return item._replace(is_aborted=item.is_aborted or is_done_with(item.batch.producer_id, level))
+def _judged(item: StoredBatch, copying: Copying) -> Iterator[StoredBatch]:
+    """A batch as a distributor copies it, in pieces where it leaves some of it alone."""
+    batch, is_aborted = item
+    if copying.flags is None:
+        yield item._replace(is_aborted=is_aborted or is_done_with(batch.producer_id, copying.level))
+    elif batch.is_control or is_aborted:
+        yield item
+    else:
+        records = records_of(batch)
+        copies = {record.offset: record for record in flagged(records, copying.level, copying.flags).records}
+
+        def run(place: tuple[int, Record]) -> tuple[bool, int]:
+            # Batches that are encoded have no holes.
+            return place[1].offset in copies, place[1].offset - place[0]
+
+        for (is_copied, _), found in groupby(enumerate(records), run):
+            piece = [copies.get(record.offset, record) for _, record in found]
+            yield StoredBatch(encode(piece, 0), is_aborted=not is_copied)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from isthmus.cluster.reading import OffsetRange
 from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.model.cluster import Cluster
-from isthmus.spark.logs import Logs
+from isthmus.spark.logs import Copying, Logs
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowColumn, RowOrigin, Rows
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ def read_rows(
     mode: str,
     names: Sequence[str],
     ranges: Iterable[NumberedRange],
-    levels: Mapping[str, int] = MappingProxyType({}),
+    copying: Mapping[str, Copying] = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode; for `levels` see `Logs`.
+    """The rows of ranges, with these columns of a mode; for `copying` see `Logs`.
 
     :raises ClusterError: A cluster cannot be read.
     """
     rows = Rows(MODES[mode], names)
     make = rows.of_batches if mode == "batches" else rows.of_records
-    with Logs(clusters, levels) as logs:
+    with Logs(clusters, copying) as logs:
         for number, alias, span in ranges:
             origin = RowOrigin(alias, number, span)
             for found in logs.read(alias, span):

@@ -450,12 +450,17 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     asyncio.run(scenario())
     with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
         shown = {link.link: link.as_dict()["topics"][0]["partitions"][0] for link in fabric.status()}
+        assert all(verdict.equal for verdict in fabric.verify().values())
+        topics.send(writing, name, [Given(b"late", b"v", [("f", b"\x02")], topics.SEPTEMBER)])
+        topics.flush(writing)
+        found = {link: sum(each.missing for each in verdict.topics) for link, verdict in fabric.verify().items()}
+        assert {link for link, missing in found.items() if missing} == {f"{name}.east.1"}
     assert {link: each["copy_flags_replaced"] for link, each in shown.items() if each["copy_flags_replaced"]} == {
         f"{name}.east.1": 2,
         f"{name}.east.2": 2,
     }
     copied = (b"plain", b"too wide", b"twice")
-    assert seen("east") == given
+    assert seen("east") == given | {b"late": [("f", b"\x02")]}
     assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
     assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
@@ -12,7 +10,6 @@ from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, PlanRefused, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.link import Link
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.tree import Distributor, TreeSettings
 from isthmus.wire.client import Client
@@ -138,17 +135,3 @@ def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[Tree
             hint=f"There are {names}." if names else "Write them into the file, or declare them: isthmus tree create.",
         )
     return found
-
-
-def comparable(links: Sequence[Link]) -> Sequence[Link]:
-    """The links, if what all of them copy can be compared.
-
-    :raises PlanRefused: One is a distributor that writes copy flags into a header of what it copies.
-    """
-    for link in links:
-        if link.distributor is not None and link.distributor.flags is not None:
-            raise PlanRefused(
-                f"link {link.name} writes copy flags into a header of records: no copy is what it was made of",
-                hint="Name another link. Distributors with flags: producer-id can be compared.",
-            )
-    return links

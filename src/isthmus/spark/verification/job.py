@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.spark.blocks import offsets_of
+from isthmus.spark.logs import Copying
 from isthmus.spark.tally import batch_totals, unlike_blocks
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import (
@@ -51,7 +52,7 @@ def verify(
     allow_lag: bool = False,
     may_lack_aborted: bool = False,
     link: str | None = None,
-    level: int = 0,
+    copying: Copying | None = None,
     progress: OnVerified | None = None,
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
@@ -67,7 +68,7 @@ def verify(
     :param until_ms: Compare up to the first record with this timestamp or a later one.
     :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
     :param link: The link whose maps count, which the target's ledger has.
-    :param level: That of a distributor: what it leaves alone, as it was distributed before, is not looked for.
+    :param copying: How a distributor copies: what it leaves alone, as it was distributed before, is not looked for.
     :param progress: Told what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
@@ -75,7 +76,7 @@ def verify(
         raise ConfigError("two source topics have the same target topic", hint="Name each target topic once.")
     if source.alias == target.alias and source != target:
         raise ConfigError(f"both clusters have the alias {source.alias}", hint="Give each its own.")
-    sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted, level=level)
+    sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted, copying=copying)
     began = time.monotonic()
     surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link)
     slices = dict(enumerate(surveyed.slices))

@@ -15,7 +15,7 @@ from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.cluster.spans import spans_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.translation import MappedRange
-from isthmus.spark.logs import Logs
+from isthmus.spark.logs import Copying, Logs
 from isthmus.spark.projection import CommittedRows, Projection
 from isthmus.spark.ranges import NumberedRange, grouped, read_rows
 from isthmus.spark.tally import Pair
@@ -44,7 +44,7 @@ ResultT = TypeVar("ResultT")
 class Sides:
     """A source and a target. What is read of them is described to `progress` and in the Spark UI.
 
-    `level` is that of the distributor between them: what it leaves alone counts as what is aborted.
+    `copying` is how the distributor between them copies, if there is one: what it leaves alone counts as aborted.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Sides:
         progress: OnVerified | None,
         *,
         may_lack_aborted: bool = False,
-        level: int = 0,
+        copying: Copying | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.may_lack_aborted = may_lack_aborted
-        self._levels = {source.alias: level} if level else {}
+        self._copying = {source.alias: copying} if copying else {}
         self._spark = spark
         self._progress = progress
 
@@ -98,12 +98,12 @@ class Sides:
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
-        clusters, levels = self._clusters, self._levels
+        clusters, copying = self._clusters, self._copying
         sized = [((number, self._pair(part)), 2 * part.size_bytes) for number, part in slices]
         groups = self._grouped(sized)
 
         def task(parts: Iterable[list[tuple[int, Pair]]]) -> Iterator[tuple[int, ResultT]]:
-            with Logs(clusters, levels) as logs:
+            with Logs(clusters, copying) as logs:
                 for part in parts:
                     for number, pair in part:
                         yield number, compare(logs, pair)
@@ -125,7 +125,7 @@ class Sides:
         For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
         has Spark start two more Python processes for every plan.
         """
-        clusters, levels = self._clusters, self._levels
+        clusters, copying = self._clusters, self._copying
         names = [field.split()[0] for field in fields.split(",")]
         parts = list(parts)
         views = _views(parts, keeps_others=keeps_others)
@@ -134,7 +134,7 @@ class Sides:
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
                 for number in part.column(0).to_pylist():
-                    rows = read_rows(clusters, mode, names, groups[number], levels)
+                    rows = read_rows(clusters, mode, names, groups[number], copying)
                     yield from map(partial(_viewed, views), rows) if views else rows
 
         count = max(len(groups), 1)
