@@ -230,6 +230,11 @@ class Tree:
         return tuple(sorted(found, key=lambda each: (order[each.cluster], each.level, order[each.target])))
 
     @property
+    def names(self) -> frozenset[str]:
+        """Those of its distributors."""
+        return frozenset(each.name for each in self.distributors)
+
+    @property
     def by_itself(self) -> Tree:
         """The tree without anybody's choice of leaves."""
         return replace(self, switched={})

@@ -23,8 +23,8 @@ from tests.integration.control.treeload import Clusters
 
 
 def refused_beside(file: Mapping[str, Any], clusters: Clusters, name: str) -> None:
-    """Another tree of its topics, its name or one of its clusters under two names, beside a mirror, with a cluster that
-    is away, or with what cannot be: nothing of it is written anywhere.
+    """Another tree of its topics, its name, its distributors' names or one of its clusters under two names, beside a
+    mirror, with a cluster that is away, or with what cannot be: nothing of it is written anywhere.
     """
     east, *others = clusters
 
@@ -46,6 +46,12 @@ def refused_beside(file: Mapping[str, Any], clusters: Clusters, name: str) -> No
         trees(clusters=twice).create(f"{name}-2", [east, "again"])
     with pytest.raises(PlanRefused, match="which would win over a declared one"):
         trees(trees=[{"name": "t", "clusters": [east, others[0]]}]).create("t", [east, others[0]])
+    dotted = at(f"b.{east}", clusters[east].bootstrap_servers)
+    beside = [{"name": f"{name}-2.b", "clusters": [east, others[0]], "topics": ["d"]}]
+    with pytest.raises(
+        PlanRefused, match=rf"gives the name {name}-2\.b\.{east}\.1 to a distributor, as tree {name}-2.b"
+    ):
+        trees(clusters=dotted, trees=beside).create(f"{name}-2", [f"b.{east}", others[0]], {"topics": ["e"]})
     with pytest.raises(PlanRefused, match=f"{east} is cluster .* here, and another in the file of the tree"):
         trees().create(f"{name}-2", [east, others[0]], cluster_ids={east: "another"})
     with pytest.raises(ClusterError, match="away"):

@@ -148,7 +148,7 @@ class AsyncDeclaredTrees:
         """What a tree becomes by what is said of it now. One that is deleted need not be one that can be used.
 
         :raises ConfigError: A setting cannot be used.
-        :raises PlanRefused: Another tree or a mirror has its topics.
+        :raises PlanRefused: Another tree or a mirror has its topics, or another tree distributors of the same names.
         :raises ClusterError: None of its clusters answers.
         """
         aliases = _there(declared, known) if known.is_whole else tuple(values[MEMBERS])
@@ -161,6 +161,12 @@ class AsyncDeclaredTrees:
         for other in (each for each in others.trees if each.tree.name != known.name):
             for mistake in tree_conflicts((other, settings), ()):
                 raise PlanRefused(f"topics of tree {known.name} {mistake.message}", hint=mistake.hint)
+            # Names may hold dots, so that two trees with other names can have distributors of one name.
+            for name in sorted(other.tree.names & settings.tree.names):
+                raise PlanRefused(
+                    f"tree {known.name} gives the name {name} to a distributor, as tree {other.tree.name} does",
+                    hint="Give the tree another name.",
+                )
         for mistake in (*tree_conflicts((settings,), mirrors), *taken_names((settings,), mirrors)):
             link = mirrors[int(mistake.path[1])].name
             raise PlanRefused(f"tree {known.name}: link {link} {mistake.message}", hint=mistake.hint)
