@@ -172,7 +172,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def read_last_known(cluster: str) -> Json:
         async with desk.cluster(cluster) as administration:
-            return (await administration.last_known()).as_dict()
+            return (await found(administration.last_known())).as_dict()
 
     @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
     async def list_cluster_topics(

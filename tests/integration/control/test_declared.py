@@ -211,7 +211,7 @@ def clusters_out_of_reach_are_remembered(both: Configuration, name: str) -> None
     assert {topic.name for topic in copies.topics} <= {f"{name}.x-1", f"{name}.y-1"}
     nobody = replace(both.cluster("east"), alias="north")
     others = Configuration(clusters=(*both.clusters, nobody), links=())
-    with pytest.raises(ClusterError, match="nothing is remembered of a cluster north: asked were east, west"):
+    with pytest.raises(ConfigError, match="nothing is remembered of a cluster north: asked were east, west"):
         Fabric(others).cluster("north").last_known()
 
 

@@ -108,7 +108,8 @@ class AsyncAdministration:
 
         The cluster itself is not asked.
 
-        :raises ClusterError: None of those that answer remembers anything of it.
+        :raises ConfigError: None of them remembers anything of it.
+        :raises ClusterError: None of those that answer does, and some do not answer.
         """
         return await last_known(self.cluster.alias, self._others)
 

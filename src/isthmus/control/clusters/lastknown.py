@@ -12,7 +12,7 @@ from isthmus.cluster.features import features
 from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
-from isthmus.errors import ClusterError, IsthmusError, UnsupportedByBroker
+from isthmus.errors import ClusterError, ConfigError, IsthmusError, UnsupportedByBroker
 from isthmus.ledger.documents import Document, decoded, kind_of
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
@@ -105,7 +105,8 @@ async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
 async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     """What other clusters remember of one, the newest of it. The cluster itself is not asked.
 
-    :raises ClusterError: None of those that answer remembers anything.
+    :raises ConfigError: None of them remembers anything.
+    :raises ClusterError: None of those that answer does, and some do not answer.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     found: Mapping[str, Memories | None] = dict(
@@ -116,11 +117,11 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     known = newest(memories, alias, now_ms=now_ms(), away=away)
     if known is None:
         asked = f"asked were {', '.join(memories)}" if memories else "no other cluster of the configuration answers"
-        raise ClusterError(
-            f"nothing is remembered of a cluster {alias}: {asked}",
-            cluster=alias,
-            hint="A link that runs from it or, if it is a declared one, into it writes down how it stands each minute.",
-        )
+        message = f"nothing is remembered of a cluster {alias}: {asked}"
+        hint = "A link that runs from it or, if it is a declared one, into it writes down how it stands each minute."
+        if away:
+            raise ClusterError(message, cluster=alias, hint=hint)
+        raise ConfigError(message, hint=hint)
     return known
 
 
