@@ -9,7 +9,9 @@ import pytest
 
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
+from isthmus.local import LocalCluster
 from isthmus.web.tokens import Role
+from tests.integration.lane import topics
 from tests.integration.web.asking import Served
 
 pytestmark = pytest.mark.integration
@@ -148,6 +150,42 @@ def test_a_namespace_is_declared_reserved_and_taken_back(served: Served, topic: 
     assert served.ask("DELETE", one, headers={"If-Match": served.ask("GET", one).headers["ETag"]}).status_code == 200
     assert served.ask("GET", one).status_code == 404
     assert served.ask("POST", at, json={"namespace": "__x*"}).status_code == 400
+
+
+def test_a_tree_is_declared_changed_and_deleted(
+    served: Served, east: LocalCluster, west: LocalCluster, topic: Namer
+) -> None:
+    """By an admin who knows how it stands; its distributors are there and gone with it, and so is their plan."""
+    name, other = topic("tree"), topic("other")
+    for cluster in (east, west):
+        topics.create(cluster, name)
+    wanted = {"name": name, "clusters": ["east", "west"], "settings": {"topics": [name]}}
+    one, anyhow = f"/v1/trees/{name}", {"If-Match": "*"}
+    assert served.ask("POST", "/v1/trees", Role.OPERATOR, json=wanted).status_code == 403
+    tried = served.ask("POST", "/v1/trees?dry_run=true", json=wanted)
+    assert (tried.status_code, served.ask("GET", one).status_code) == (200, 404), tried.text
+    created = served.ask("POST", "/v1/trees", json=wanted)
+    try:
+        assert created.status_code == 201, created.text
+        twin = {**wanted, "name": f"{name}-2"}
+        assert served.ask("POST", "/v1/trees", json=twin).status_code == 409
+        distributors = {each["link"] for each in served.read("/v1/links")} & {f"{name}.east.1", f"{name}.west.1"}
+        assert len(distributors) == 2
+        change = {"settings": {"topics": [name, other], "margin_s": 30}}
+        known = {"If-Match": created.headers["ETag"]}
+        assert served.ask("PATCH", one, json=change).status_code == 428
+        assert served.ask("PATCH", one, json={"settings": {"clusters": ["east"]}}, headers=known).status_code == 400
+        assert served.ask("PATCH", f"{one}?dry_run=true", json=change, headers=known).status_code == 200
+        changed = served.ask("PATCH", one, json=change, headers=known)
+        assert changed.json().items() >= change["settings"].items()
+        assert served.ask("DELETE", one, headers=known).status_code == 412
+        assert served.read(one)["declaration"].items() >= change["settings"].items()
+        assert [link["link"] for link in served.read(f"{one}/plan")["links"]] == [f"{name}.east.1", f"{name}.west.1"]
+    finally:
+        deleted = served.ask("DELETE", one, headers=anyhow)
+    assert (deleted.status_code, deleted.json()["deleted"]) == (200, True)
+    assert served.ask("GET", one).status_code == 404
+    assert f"{name}.east.1" not in {each["link"] for each in served.read("/v1/links")}
 
 
 def test_groups_are_synced_and_topics_forgotten(served: Served) -> None:
