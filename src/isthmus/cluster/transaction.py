@@ -99,8 +99,8 @@ class Transaction:
         """Take the epoch that the coordinator raised when it aborted our transaction without us; whether it did so.
 
         It may refuse its owner then like one whom another has fenced. Whoever initializes leaves the transactional id
-        empty at the next epoch, which an abort by the coordinator raises once more: so an abort at the next epoch is
-        that of ours.
+        empty at the next epoch, which an abort by the coordinator raises once more. So an abort at the next epoch is
+        that of ours, where no owner ever aborts one by `end`.
 
         :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
         :raises ClusterError: The coordinator does not answer or does not allow it.

@@ -33,7 +33,6 @@ _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
 _FENCED: Final = frozenset({codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, _INVALID_PRODUCER_ID_MAPPING})
-_ENDED: Final = _FENCED | {codes.INVALID_TXN_STATE}
 _DOUBTFUL: Final = (
     _FENCED
     | codes.COORDINATOR_MOVED
@@ -124,21 +123,14 @@ class FencedWriter:
                 return
 
     async def _recover(self) -> None:
-        """After a failure nobody knows what was written: abort it and begin with another epoch (KIP-360).
+        """After a failure nobody knows what was written: have it aborted and begin with another epoch (KIP-360).
 
-        The brokers grant this to the newest controller alone.
+        The brokers grant this to the newest controller alone. Nobody ends such a transaction as an abort of its own:
+        see `Transaction.reclaim`.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        transaction = self._transaction
-        try:
-            # Its owner has to end it: a coordinator that ends it to raise the epoch takes the owner for an older one,
-            # unless all goes well.
-            await transaction.end(commit=False)
-        except BrokerRefused as error:
-            if error.code not in _ENDED:
-                raise
         try:
             await self._raise_epoch()
         except Fenced:
