@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -142,31 +143,25 @@ class FabricDesk:
             check_match(if_match, declared_etag(declared))
             yield fabric
 
-    @contextlib.asynccontextmanager
-    async def cluster(self, alias: str) -> AsyncIterator[AsyncAdministration]:
+    def cluster(self, alias: str) -> AbstractAsyncContextManager[AsyncAdministration]:
         """A cluster of the file, to be asked.
 
         :raises RequestRefused: There is none of that alias.
         """
-        async with self.written() as fabric:
-            try:
-                administration = fabric.cluster(alias)
-            except ConfigError as error:
-                raise _missing(error) from None
-            yield administration
+        return self._of_file(lambda fabric: fabric.cluster(alias))
+
+    def reassigning(self, alias: str) -> AbstractAsyncContextManager[AsyncReassigning]:
+        """The partitions of a cluster of the file, to be moved between its brokers; as `cluster`."""
+        return self._of_file(lambda fabric: fabric.reassigning(alias))
 
     @contextlib.asynccontextmanager
-    async def reassigning(self, alias: str) -> AsyncIterator[AsyncReassigning]:
-        """The partitions of a cluster of the file, to be moved between its brokers.
-
-        :raises RequestRefused: There is none of that alias.
-        """
+    async def _of_file(self, look: Callable[[AsyncFabric], FoundT]) -> AsyncIterator[FoundT]:
         async with self.written() as fabric:
             try:
-                known = fabric.reassigning(alias)
+                chosen = look(fabric)
             except ConfigError as error:
                 raise _missing(error) from None
-            yield known
+            yield chosen
 
 
 async def found(look: Awaitable[FoundT]) -> FoundT:
