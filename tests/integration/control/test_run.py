@@ -65,7 +65,7 @@ async def tasks_apart(
     async def paused(*names: str) -> None:
         for name in names:
             assert not await pausing.pause(link, pausing.Named(task=name), LedgerSettings())
-        await run.until(lambda: [name for name, state in tasks().items() if state is LoopState.PAUSED] == [*names])
+        await run.until(lambda: {name for name, state in tasks().items() if state is LoopState.PAUSED} == {*names})
 
     async def resumed(*names: str) -> None:
         for name in names:
