@@ -17,6 +17,7 @@ from isthmus.control.topics.observation import treated
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.transactions import AbortedPolicy
 
 if TYPE_CHECKING:
@@ -76,13 +77,15 @@ async def comparison(
     return compare
 
 
-async def _selected(links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool) -> dict[str, dict[str, str]]:
+async def _selected(
+    links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool
+) -> dict[str, dict[SourceTopic, TargetTopic]]:
     """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
     the name at the source that at the target.
 
     :raises ConfigError: No link has a topic of that name.
     """
-    selected: dict[str, dict[str, str]] = {}
+    selected: dict[str, dict[SourceTopic, TargetTopic]] = {}
     seen: set[str] = set()
     for link in links:
         found = await find_topics(pool.client(link.source), link.topics)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.verification import DiscrepancyKind, TopicVerdict, verify
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -83,7 +84,8 @@ class Pair:
 
     def verify_into(self, given: dict[str, str], **options: Any) -> dict[str, TopicVerdict]:
         """The verdicts of topics by the names they have at the source."""
-        verdict = verify(self._spark, self.source.cluster(), self.target.cluster(), given, **options)
+        named = {SourceTopic(own): TargetTopic(copy) for own, copy in given.items()}
+        verdict = verify(self._spark, self.source.cluster(), self.target.cluster(), named, **options)
         json.dumps(verdict.as_dict())
         return {topic.source_topic: topic for topic in verdict.topics}
 

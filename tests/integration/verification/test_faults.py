@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict, Verdict, verify
 from tests.integration.lane import topics
 from tests.integration.verification.forgery import MARKER, Record, Tamper, forge, honest
@@ -120,7 +121,9 @@ def _plant(east: LocalCluster, west: LocalCluster, tamper: Tamper, chance: rando
 @pytest.fixture(scope="module")
 def verdict(planted: dict[str, str], spark: SparkSession, east: LocalCluster, west: LocalCluster) -> Verdict:
     """One verification of all the topics."""
-    return verify(spark, east.cluster(), west.cluster(), {topic: topic for topic in planted.values()})
+    return verify(
+        spark, east.cluster(), west.cluster(), {SourceTopic(topic): TargetTopic(topic) for topic in planted.values()}
+    )
 
 
 def _of(verdict: Verdict, topic: str) -> TopicVerdict:

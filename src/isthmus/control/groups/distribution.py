@@ -29,6 +29,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DistributorRole, Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.positions import (
     PositionEntry,
     PositionKey,
@@ -53,7 +54,7 @@ _ELSEWHERE: Final = Committed(NO_OFFSET)
 class _ByTime:
     """The topics of a tree, of which times are looked up at the target."""
 
-    mirrored: Mapping[str, str]
+    mirrored: Mapping[SourceTopic, TargetTopic]
     home: frozenset[str] = frozenset()
 
     @property
@@ -105,7 +106,7 @@ class DistributedReview:
         self._here, self._there = PositionMap(source), PositionMap(target)
         self._authors = CommitAuthors(source, target, dict(role.inbound))
         self._times = RecordTimes(source)
-        self._topics: Mapping[str, str] = {}
+        self._topics: Mapping[SourceTopic, TargetTopic] = {}
         self.maps = LinkMaps(link.name, documents)
         self.unstable: dict[str, float] = {}
 

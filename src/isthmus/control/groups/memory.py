@@ -11,7 +11,7 @@ from isthmus.control.groups.plan import GroupPlan, Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.carrying import Written
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.offsets import PartitionKey
 
 
@@ -71,7 +71,7 @@ class GroupMemory:
         """
         for key, echo in group.echoes.items():
             topic, partition = key
-            target_key = (view.mirrored.get(topic, ""), partition)
+            target_key = (view.mirrored.get(SourceTopic(topic), ""), partition)
             translated = view.translated.offsets.get((target_key, echo.committed.offset))
             if translated is not None:
                 self._heard.setdefault(group.group, {})[key] = echo.place

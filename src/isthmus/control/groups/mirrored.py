@@ -8,6 +8,7 @@ from typing import Final
 
 from isthmus.ledger.documents import Document, TopicDocument
 from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
@@ -19,7 +20,7 @@ _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})
 
 async def mirrored_topics(
     link: str, documents: Mapping[str, Document], source: Client, target: Client
-) -> dict[str, str]:
+) -> dict[SourceTopic, TargetTopic]:
     """The target topic of every source topic that the link of this name has mirrored.
 
     That holds as long as both are still the same topics.

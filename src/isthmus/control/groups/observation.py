@@ -16,6 +16,7 @@ from isthmus.model.group import Committed, GroupDescription
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -54,7 +55,7 @@ class GroupsView:
     link: str
     settings: GroupSettings
     groups: tuple[GroupView, ...]
-    mirrored: Mapping[str, str] = field(default_factory=dict)
+    mirrored: Mapping[SourceTopic, TargetTopic] = field(default_factory=dict)
     ended: frozenset[PartitionKey] = frozenset()
     ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
     translated: Translation = field(default_factory=Translation)
@@ -66,7 +67,7 @@ class Paths(Protocol):
     """Which topic of the target each topic of the source stands for; for `mapped` and `home` see `GroupsView`."""
 
     @property
-    def mirrored(self) -> Mapping[str, str]: ...
+    def mirrored(self) -> Mapping[SourceTopic, TargetTopic]: ...
     @property
     def mapped(self) -> frozenset[str]: ...
     @property
@@ -101,7 +102,7 @@ async def observe_groups(
         group: target_name for group in positions if (target_name := link.groups.naming.to_target(group)) is not None
     }
     keys = {
-        (mirrored[topic], partition)
+        (mirrored[SourceTopic(topic)], partition)
         for group in names
         for topic, partition in positions[group]
         if topic in mirrored and (topic, partition) not in ended
@@ -124,10 +125,10 @@ async def observe_groups(
         for group, name in names.items()
     ]
     wanted = {
-        ((mirrored[topic], partition), committed.offset)
+        ((mirrored[SourceTopic(topic)], partition), committed.offset)
         for view in views
         for (topic, partition), committed in _carried(view)
-        if topic in mirrored and (mirrored[topic], partition) in ranges.values
+        if topic in mirrored and (mirrored[SourceTopic(topic)], partition) in ranges.values
     }
     return GroupsView(
         link=link.name,

@@ -9,6 +9,7 @@ from isthmus.control.groups.returning import ReturningTopics
 from isthmus.control.groups.translation import TargetPosition, Translation, translation
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 
 
@@ -18,7 +19,7 @@ class TopicPaths:
     came from the target as a copy, whose originals are `home`.
     """
 
-    mirrored: Mapping[str, str]
+    mirrored: Mapping[SourceTopic, TargetTopic]
     maps: LinkMaps
     returning: ReturningTopics
     home: frozenset[str] = frozenset()

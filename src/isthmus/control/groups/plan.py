@@ -13,7 +13,7 @@ from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.loop import GROUPS_TASK, Change
 from isthmus.model.namespace import Namespace
-from isthmus.model.naming import NO_NAMES, LogicalNames
+from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.plain import plain
 from isthmus.model.positions import PositionEntry
@@ -333,7 +333,7 @@ def worst(standings: Iterable[Standing]) -> Standing:
 def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Memory) -> PositionPlan:
     topic, partition = key
     source = group.positions[key]
-    target_topic = view.mirrored.get(topic)
+    target_topic = view.mirrored.get(SourceTopic(topic))
     target_key = (target_topic or "", partition)
     committed = (group.committed or {}).get(target_key)
     log = view.ranges.get(target_key)

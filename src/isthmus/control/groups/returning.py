@@ -19,7 +19,7 @@ from isthmus.errors import NotAuthorized, PlanRefused
 from isthmus.ledger.documents import LinkDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.carrying import Standing
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -32,7 +32,7 @@ class ReturningTopics:
     """
 
     def __init__(self, source: Client, target: Client) -> None:
-        self.topics: Mapping[str, str] = {}
+        self.topics: Mapping[SourceTopic, TargetTopic] = {}
         self.ended: frozenset[PartitionKey] = frozenset()
         self._copies: Mapping[str, str] = {}
         self._maps: dict[str, LinkMaps] = {}
@@ -44,7 +44,7 @@ class ReturningTopics:
 
         :raises ClusterError: A cluster does not answer.
         """
-        topics: dict[str, str] = {}
+        topics: dict[SourceTopic, TargetTopic] = {}
         ended: set[PartitionKey] = set()
         maps: dict[str, LinkMaps] = {}
         with contextlib.suppress(NotAuthorized, PlanRefused):
@@ -55,7 +55,7 @@ class ReturningTopics:
                 if not isinstance(identity, LinkDocument) or identity.source_cluster_id != here:
                     continue
                 made = await mirrored_topics(known.link, known.documents, self._target, self._source)
-                back = {copy: original for original, copy in made.items()}
+                back = {SourceTopic(copy): TargetTopic(original) for original, copy in made.items()}
                 topics.update(back)
                 gone = ended_partitions(known.link, known.documents)
                 ended |= {

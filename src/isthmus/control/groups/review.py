@@ -24,6 +24,7 @@ from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -103,8 +104,8 @@ class GroupReview:
         self._counterparts = Counterparts(source, target)
         self.maps = LinkMaps(link.name, documents)
         self._returning = ReturningTopics(source, target)
-        self._mirrored: Mapping[str, str] = {}
-        self._home: Mapping[str, str] = {}
+        self._mirrored: Mapping[SourceTopic, TargetTopic] = {}
+        self._home: Mapping[SourceTopic, TargetTopic] = {}
         self.unstable: dict[str, float] = {}
 
     @property

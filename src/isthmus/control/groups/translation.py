@@ -11,6 +11,7 @@ from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
 from isthmus.control.lanes.maps import LinkMaps, mapped_position
 from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import timestamp_to_look_up
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -38,7 +39,7 @@ class Translation:
 async def translation(
     settings: GroupSettings,
     wanted: Iterable[TargetPosition],
-    mirrored: Mapping[str, str],
+    mirrored: Mapping[SourceTopic, TargetTopic],
     maps: LinkMaps,
     source: Client,
     target: Client,
@@ -83,11 +84,11 @@ def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: L
 async def _by_time(
     settings: GroupSettings,
     wanted: Iterable[TargetPosition],
-    mirrored: Mapping[str, str],
+    mirrored: Mapping[SourceTopic, TargetTopic],
     source: Client,
     target: Client,
 ) -> dict[TargetPosition, int]:
-    sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
+    sources: dict[str, str] = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
     found: dict[TargetPosition, int] = {}
     for positions in rounds(wanted):
         asked = {(sources[topic], partition): at for (topic, partition), at in positions.items()}

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.blocks import offsets_of
 from isthmus.spark.logs import Copying
 from isthmus.spark.tally import batch_totals, unlike_blocks
@@ -45,7 +46,7 @@ def verify(
     spark: SparkSession,
     source: Cluster,
     target: Cluster,
-    topics: Mapping[str, str],
+    topics: Mapping[SourceTopic, TargetTopic],
     *,
     since_ms: int | None = None,
     until_ms: int | None = None,

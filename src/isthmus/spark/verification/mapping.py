@@ -10,6 +10,7 @@ from isthmus.errors import ConfigError, NotAuthorized
 from isthmus.ledger.documents import Document, TopicDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 from isthmus.wire.client import Client
@@ -30,12 +31,14 @@ class LinkMapping:
     broken: Mapping[str, str] = field(default_factory=dict)
     begins: Mapping[PartitionKey, int] = field(default_factory=dict)
 
-    def lanes_of(self, topics: Mapping[str, str], partitions: Collection[PartitionKey]) -> dict[PartitionKey, LaneMap]:
+    def lanes_of(
+        self, topics: Mapping[SourceTopic, TargetTopic], partitions: Collection[PartitionKey]
+    ) -> dict[PartitionKey, LaneMap]:
         """The maps of these partitions of the source, as far as their topics are mapped."""
         return {
-            (topic, partition): self.lanes.get((topics[topic], partition), NOT_BEGUN)
+            (topic, partition): self.lanes.get((topics[SourceTopic(topic)], partition), NOT_BEGUN)
             for topic, partition in partitions
-            if topics[topic] in self.topics
+            if topics[SourceTopic(topic)] in self.topics
         }
 
 

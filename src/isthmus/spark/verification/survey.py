@@ -13,6 +13,7 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.spark.verification.extent import (
@@ -50,7 +51,11 @@ class ComparisonSurvey:
 
 
 async def survey(
-    source: Client, target: Client, topics: Mapping[str, str], bounds: ComparisonBounds, link: str | None
+    source: Client,
+    target: Client,
+    topics: Mapping[SourceTopic, TargetTopic],
+    bounds: ComparisonBounds,
+    link: str | None,
 ) -> ComparisonSurvey:
     """Decide what to compare. `topics` maps source topics to target topics, and `link` has the maps of those mapped.
 
@@ -78,10 +83,10 @@ async def survey(
     for s, p in sorted(source_logs.keys() | target_logs.keys()):
         log = newer.get((s, p), source_logs.get((s, p)))
         found = extent_of(
-            (s, topics[s], p),
+            (s, topics[SourceTopic(s)], p),
             None if log is None else replace(log, stable_end=ends.get((s, p), log.stable_end)),
             target_logs.get((s, p)),
-            since=max(since.get((s, p), 0), maps.begins.get((topics[s], p), 0)),
+            since=max(since.get((s, p), 0), maps.begins.get((topics[SourceTopic(s)], p), 0)),
             until=until.get((s, p)),
             allow_lag=bounds.allow_lag,
             lane=lanes.get((s, p)),
@@ -95,12 +100,15 @@ async def survey(
 
 
 async def _target_logs(
-    target: Client, at_target: Metadata, topics: Mapping[str, str], lanes: Mapping[PartitionKey, LaneMap]
+    target: Client,
+    at_target: Metadata,
+    topics: Mapping[SourceTopic, TargetTopic],
+    lanes: Mapping[PartitionKey, LaneMap],
 ) -> tuple[dict[PartitionKey, LogRange], dict[PartitionKey, int]]:
     """The logs of the target by the partitions of the source, those of mapped ones as the source sees them, and how
     much of these is of others.
     """
-    names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
+    names: dict[str, str] = {target_topic: source_topic for source_topic, target_topic in topics.items()}
     mapped = {topic for topic, _ in lanes}
     found: dict[PartitionKey, LogRange] = {}
     foreign: dict[PartitionKey, int] = {}
@@ -211,7 +219,7 @@ def _check(metadata: Metadata, alias: str, *, may_be_missing: bool = False) -> N
 
 
 def _problems(
-    at_source: Metadata, at_target: Metadata, topics: Mapping[str, str], alias: str, maps: LinkMapping
+    at_source: Metadata, at_target: Metadata, topics: Mapping[SourceTopic, TargetTopic], alias: str, maps: LinkMapping
 ) -> dict[str, str]:
     problems: dict[str, str] = {}
     for source_topic, target_topic in topics.items():

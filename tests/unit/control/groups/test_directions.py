@@ -21,6 +21,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.batch import CONTROL, scan
 from tests.unit.cluster.commits.test_records import key, value
 from tests.unit.wire.stored import PLAIN, stored
@@ -103,7 +104,7 @@ class OneWay:
             link="link",
             settings=GroupSettings(),
             groups=(group,),
-            mirrored={"orders": "orders"},
+            mirrored={SourceTopic("orders"): TargetTopic("orders")},
             ranges={KEY: LogRange(0, 100, 100)},
             translated=Translation({(KEY, offset): offset for offset in offsets}),
         )

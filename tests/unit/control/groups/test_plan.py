@@ -19,6 +19,7 @@ from isthmus.model.carrying import Standing, Written
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.positions import PositionEntry
 
 KEY = ("orders", 0)
@@ -50,7 +51,7 @@ def view(
         link="east-west",
         settings=GroupSettings(),
         groups=(group,),
-        mirrored={"orders": "orders"},
+        mirrored={SourceTopic("orders"): TargetTopic("orders")},
         ranges={key: LogRange(0, 100, 100) for key in source if key[0] == "orders"},
         translated=Translation({(key, offset): offset for key, offset in source.items()}),
     )

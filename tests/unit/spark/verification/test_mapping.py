@@ -187,7 +187,8 @@ def test_what_a_ledger_says() -> None:
     assert set(found.broken) == {"bad", "late"}
     assert "contradict" in found.broken["bad"]
     assert "lost the beginning" in found.broken["late"]
-    lanes = found.lanes_of({"orders": "copy", "plain": "other"}, [("orders", 0), ("orders", 1), ("plain", 0)])
+    named = {SourceTopic("orders"): TargetTopic("copy"), SourceTopic("plain"): TargetTopic("other")}
+    lanes = found.lanes_of(named, [("orders", 0), ("orders", 1), ("plain", 0)])
     assert {key: lane is NOT_BEGUN for key, lane in lanes.items()} == {("orders", 0): False, ("orders", 1): True}
 
 
