@@ -38,7 +38,7 @@ async def look(
         before, end, mark = befores.get(key), ends.get(key), marks.get(key)
         if before is None or end is None or mark is None:
             looks[key] = codes.UNKNOWN_TOPIC_OR_PARTITION
-        elif code := before.error_code or end.error_code or mark.error_code or _refusal(producers.get(key)):
+        elif code := before.error_code or end.error_code or mark.error_code:
             looks[key] = code
         else:
             known = _active(producers.get(key))
@@ -67,12 +67,6 @@ def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
         ),
         None,
     )
-
-
-def _refusal(answer: Any) -> int:
-    """That the leader may not tell us its producers: the ends of its log alone are told without READ."""
-    is_refused = answer is not None and answer.error_code == codes.TOPIC_AUTHORIZATION_FAILED
-    return codes.TOPIC_AUTHORIZATION_FAILED if is_refused else codes.NONE
 
 
 def _active(answer: Any) -> list[Any]:
