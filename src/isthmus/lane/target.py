@@ -41,7 +41,7 @@ async def look(
         elif code := before.error_code or end.error_code or mark.error_code:
             looks[key] = code
         else:
-            known = _active(producers.get(key))
+            known = producers.get(key, [])
             coordinator_epoch = max((state.coordinator_epoch for state in known), default=-1)
             looks[key] = LogLook(
                 end.offset, min(mark.offset, before.offset), _state_of(producer_id, known), coordinator_epoch
@@ -54,7 +54,7 @@ async def producer_states(
 ) -> dict[PartitionKey, ProducerState]:
     """What the leader keeps of `producer_id` in each partition; nothing where it keeps none or does not tell."""
     described = await _describe(connection, keys)
-    states = {key: _state_of(producer_id, _active(answer)) for key, answer in described.items()}
+    states = {key: _state_of(producer_id, known) for key, known in described.items()}
     return {key: state for key, state in states.items() if state is not None}
 
 
@@ -69,12 +69,8 @@ def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
     )
 
 
-def _active(answer: Any) -> list[Any]:
-    return [] if answer is None else list(answer.active_producers)
-
-
-async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Any]:
-    """What the leader says of the producers it knows, by partition; nothing where it cannot be asked."""
+async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, list[Any]]:
+    """All producers that the leader knows, by partition."""
     if DESCRIBE_PRODUCERS not in connection.api_versions:
         return {}
     topics: dict[str, list[int]] = {}
@@ -87,4 +83,6 @@ async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dic
         ]
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
-    return {(topic.name, p.partition_index): p for topic in answer.topics for p in topic.partitions}
+    return {
+        (topic.name, p.partition_index): list(p.active_producers) for topic in answer.topics for p in topic.partitions
+    }
