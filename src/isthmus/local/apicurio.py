@@ -15,11 +15,10 @@ from isthmus.local.jars import OnJars
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import HOST
 from isthmus.local.ports import free_ports
-from isthmus.local.process import ProcessGuard, start_failure
+from isthmus.local.process import READY_TERM_S, ProcessGuard, start_failure
 
 _RUNNER: Final = "apicurio-registry-app-3.0.9-runner.jar"
 _HEAP_MB: Final = 256
-_READY_TERM_S: Final = 180.0
 _ASK_TERM_S: Final = 2.0
 
 
@@ -58,8 +57,8 @@ class ApicurioServer:
         jvm = jvm_for("apicurio-3.0.9", progress=progress)
         server = cls(jvm, _unpacked(jvm))
         try:
-            if not server._process.wait_until(server._answers, _READY_TERM_S):
-                raise start_failure("Apicurio", server._process, server._log, _READY_TERM_S)
+            if not server._process.wait_until(server._answers, READY_TERM_S):
+                raise start_failure("Apicurio", server._process, server._log, READY_TERM_S)
         except BaseException:
             server.stop()
             raise

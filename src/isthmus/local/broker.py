@@ -12,12 +12,11 @@ from isthmus.local.folders import write_atomic
 from isthmus.local.layout import HOST, Layout
 from isthmus.local.ports import require_free
 from isthmus.local.probe import knows
-from isthmus.local.process import Process, ProcessGuard, State, start_failure
+from isthmus.local.process import READY_TERM_S, Process, ProcessGuard, State, start_failure
 from isthmus.local.properties import server_properties
 from isthmus.local.security import Credentials
 from isthmus.local.template import ClusterTemplate, kafka_template
 
-READY_TERM_S: Final = 300.0
 _STOP_TERM_S: Final = 30.0
 
 

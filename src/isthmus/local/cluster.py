@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
-from isthmus.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
+from isthmus.local.broker import BrokerStatus, Launcher, LocalBroker
 from isthmus.local.folders import exclusive, state_folder, write_atomic
 from isthmus.local.jars import OnJars
 from isthmus.local.layout import HOST, Layout, layout_from_json
 from isthmus.local.ports import choose_ports
+from isthmus.local.process import READY_TERM_S
 from isthmus.local.security import Credentials, User, admit_users
 from isthmus.local.template import kafka_template, new_id
 from isthmus.model.cluster import Cluster, SaslMechanism

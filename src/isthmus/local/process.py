@@ -19,6 +19,8 @@ State = Literal["running", "paused", "stopped"]
 
 _POLL_S: Final = 0.01
 _ASK_S: Final = 0.05
+READY_TERM_S: Final = 300.0
+"""How long a server may take to be ready: a busy machine may start many at once."""
 _END_TERM_S: Final = 10.0
 # Reads one line from its owner and leaves the group alone; without one its owner has died, and the
 # group dies too.

@@ -19,7 +19,7 @@ from isthmus.local.layout import HOST
 from isthmus.local.locks import LockName
 from isthmus.local.ports import free_ports
 from isthmus.local.probe import knows
-from isthmus.local.process import Process, ProcessGuard, start_failure
+from isthmus.local.process import READY_TERM_S, Process, ProcessGuard, start_failure
 from isthmus.local.properties import as_text
 from isthmus.local.security import USERS, Credentials
 from isthmus.model.cluster import Cluster
@@ -29,7 +29,6 @@ Version = Literal["2.8.2", "3.9.1"]
 _LOCKS: Final[dict[Version, LockName]] = {"2.8.2": "zk-2.8.2", "3.9.1": "zk-3.9.1"}
 _HEAP_MB: Final = 256
 _LOGINS: Final = "jaas.conf"
-_READY_TERM_S: Final = 180.0
 _END_TERM_S: Final = 10.0
 
 
@@ -122,7 +121,7 @@ class ZooKeeperModeCluster:
         port, name = free_ports(1)[0], f"twin-of-{node_id}"
         twin = self._spawn("kafka.Kafka", name, self._settings(node_id, port, name))
         log = self.folder / f"{name}.log"
-        if not twin.wait_stopped(_READY_TERM_S):
+        if not twin.wait_stopped(READY_TERM_S):
             raise HostError(f"a second broker {node_id} of Kafka {self.version} goes on", hint=f"See {log}.")
         return log.read_text(errors="replace")
 
@@ -205,9 +204,9 @@ class ZooKeeperModeCluster:
         return self._guard.spawn(command, environment=self._jvm.environment, log=self.folder / f"{name}.log")
 
     def _wait(self, name: str, process: Process, ready: Callable[[], bool]) -> None:
-        if not process.wait_until(ready, _READY_TERM_S):
+        if not process.wait_until(ready, READY_TERM_S):
             who = f"the {name} of Kafka {self.version}"
-            raise start_failure(who, process, self.folder / f"{name}.log", _READY_TERM_S)
+            raise start_failure(who, process, self.folder / f"{name}.log", READY_TERM_S)
 
 
 def _write_logins(credentials: Credentials) -> None:
