@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -65,7 +64,6 @@ def commit(cluster: Brokers, groups: Mapping[str, Offsets]) -> None:
         assert not wanted or time.monotonic() < deadline, "a commit was refused"
 
 
-@cache
 def await_coordinator(servers: str, group: str) -> None:
     """Wait until the coordinator of a group answers for it. Who asks first has the log of commits created, and its
     partition read: librdkafka asks three times only, and its list_consumer_group_offsets crashes meanwhile.
