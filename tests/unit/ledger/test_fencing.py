@@ -54,6 +54,7 @@ def test_a_controller_is_later_than_any_that_the_ledger_tells_of() -> None:
 
 
 LOST = Unreachable("gone", cluster="nowhere")
+AWAY = BrokerRefused("away", code=codes.COORDINATOR_NOT_AVAILABLE, name="", cluster="nowhere")
 REFUSED = initialised(codes.PRODUCER_FENCED)
 ANEW = [(-1, -1), (PRODUCER, EPOCH)]
 """What InitProducerId asks for: as nobody first, then as who it was."""
@@ -80,8 +81,9 @@ NOT_OURS = [
 
 
 @pytest.mark.parametrize("found", NOT_OURS)
-def test_who_was_fenced_does_not_begin_again(found: Any) -> None:
-    """After a failure it asks as who it was: brokers refuse that once there is another."""
+@pytest.mark.parametrize("failure", [LOST, AWAY], ids=["lost", "no coordinator"])
+def test_who_was_fenced_does_not_begin_again(failure: Exception, found: Any) -> None:
+    """After a failure that may pass it asks as who it was: brokers refuse that once there is another."""
 
     async def append(client: Answering) -> None:
         writer = FencedWriter(client, "l")
@@ -90,7 +92,7 @@ def test_who_was_fenced_does_not_begin_again(found: Any) -> None:
             await writer.append([Deletion("group/l/g")])
         assert said(client) == ANEW
 
-    asking([initialised(), LOST, REFUSED, found], append)
+    asking([initialised(), failure, REFUSED, found], append)
 
 
 @pytest.mark.parametrize("second", [codes.NONE, codes.PRODUCER_FENCED])
@@ -112,17 +114,3 @@ def test_who_was_only_aborted_begins_again(second: int) -> None:
 
     aborted = [described("PrepareAbort", EPOCH + 1), described("CompleteAbort", EPOCH + 1)]
     asking([initialised(), REFUSED, *aborted, initialised(second)], recover)
-
-
-def test_a_coordinator_that_is_away_is_asked_again() -> None:
-    """That there is none for a moment is no refusal: what was to be written is, once there is one."""
-
-    async def append(client: Answering) -> None:
-        writer = FencedWriter(client, "l")
-        await writer.take_over()
-        with pytest.raises(Fenced):
-            await writer.append([Deletion("group/l/g")])
-        assert said(client) == ANEW
-
-    away = BrokerRefused("away", code=codes.COORDINATOR_NOT_AVAILABLE, name="", cluster="nowhere")
-    asking([initialised(), away, REFUSED, NOT_OURS[0]], append)
