@@ -71,7 +71,7 @@ def create_app(
     """
     watch = watch or Watch(desk.links)
     happenings = watch.happenings
-    operations = Operations(lambda each: happenings.publish("operation", each.link, each.event()))
+    operations = Operations(lambda each: happenings.publish("operation", each.link or "", each.event()))
     app = FastAPI(
         title="Isthmus",
         version=__version__,

@@ -93,9 +93,10 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
                 done = await known.execute(moves, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=told)
                 return [each.as_dict() for each in done]
 
-        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        said = {**plain(body), "dry_run": dry_run}
         subject = f"partitions of {cluster}"
-        return accepted(operations.begin("reassign", "", caller, said, work, subject=subject), response)
+        begun = operations.begin("reassign", cluster, caller, said, work, subject=subject, is_of_link=False)
+        return accepted(begun, response)
 
     @router.post(
         _AT + ":cancel",

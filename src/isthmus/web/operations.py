@@ -39,11 +39,14 @@ class OperationState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class LongOperation:
-    """Something that was begun. `subject` is what no other operation may be at work on meanwhile, if there is such."""
+    """Something that was begun. `target` names what it is about: the `link`, or something else where there is none.
+    `subject` is what no other operation may be at work on meanwhile, if there is such.
+    """
 
     id: str
     verb: str
-    link: str
+    target: str
+    link: str | None
     by: Caller
     subject: str | None
     begun_at_ms: int
@@ -58,6 +61,7 @@ class LongOperation:
         return {
             "operation": self.id,
             "verb": self.verb,
+            "target": self.target,
             "link": self.link,
             "by": self.by.name,
             "state": str(self.state),
@@ -74,6 +78,7 @@ class LongOperation:
         return {
             "operation": self.id,
             "verb": self.verb,
+            "target": self.target,
             "link": self.link,
             "by": self.by.name,
             "state": str(self.state),
@@ -140,14 +145,28 @@ class Operations:
         self._is_open = True
 
     def begin(
-        self, verb: str, link: str, caller: Caller, said: dict[str, Any], work: Work, *, subject: str | None = None
+        self,
+        verb: str,
+        target: str,
+        caller: Caller,
+        said: dict[str, Any],
+        work: Work,
+        *,
+        subject: str | None = None,
+        is_of_link: bool = True,
     ) -> LongOperation:
-        """Begin one. Whoever began it is in the log, and how it ended as well.
+        """Begin one, of the link `target` or of something else. Whoever began it is in the log, and how it ended.
 
         :raises RequestRefused: Too many are at work, or one on the same subject.
         """
         operation = LongOperation(
-            id=uuid.uuid4().hex, verb=verb, link=link, by=caller, subject=subject, begun_at_ms=now_ms()
+            id=uuid.uuid4().hex,
+            verb=verb,
+            target=target,
+            link=target if is_of_link else None,
+            by=caller,
+            subject=subject,
+            begun_at_ms=now_ms(),
         )
         logged = {**said, "operation": operation.id}
 
@@ -156,7 +175,7 @@ class Operations:
                 on_step(text)
                 self._on_change(operation)
 
-            with audited(caller, verb, link, logged):
+            with audited(caller, verb, target, logged):
                 return await work(step)
 
         working = _Working(operation, audited_work, lambda: self._ended(operation))
@@ -164,7 +183,7 @@ class Operations:
             self._check_room(subject)
             self._kept[operation.id] = operation
             self._working[operation.id] = working
-        record(caller, verb, link, logged, "begun")
+        record(caller, verb, target, logged, "begun")
         self._on_change(operation)
         working.thread.start()
         return operation
@@ -174,7 +193,7 @@ class Operations:
         same = next((each for each in others if subject is not None and each.subject == subject), None)
         if same is not None:
             raise RequestRefused(
-                f"{same.verb} of {same.link} is at work",
+                f"{same.verb} of {same.target} is at work",
                 status=HTTPStatus.CONFLICT,
                 hint=f"Wait for it: GET /v1/operations/{same.id}; or stop it: POST /v1/operations/{same.id}:cancel.",
             )
@@ -229,7 +248,7 @@ class Operations:
         with self._lock:
             working = self._working.get(name)
         if working is not None:
-            record(caller, f"cancel {operation.verb}", operation.link, {"operation": name}, "done")
+            record(caller, f"cancel {operation.verb}", operation.target, {"operation": name}, "done")
             working.stop()
         return operation
 

@@ -45,8 +45,6 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/clusters/{cluster}/schemas", summary="The versions of all subjects that a registry holds")
     async def list_schemas(cluster: str, _: Viewer) -> list[Json]:
-        async with desk.cluster(cluster):
-            pass
         async with desk.written() as fabric:
             schemas = fabric.schemas
             held = await found(schemas.contents(cluster))
@@ -65,6 +63,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     ) -> Json:
         body = body or RegistriesBody()
         wanted = AsyncFabric(desk.configuration).schemas
+        # What cannot be is refused before it begins.
         wanted.routes(body.clusters)
 
         async def work(on_step: OnStep) -> list[Json]:
@@ -78,7 +77,9 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
             return [each.as_dict() for each in plans]
 
         said = {**plain(body), "dry_run": dry_run}
-        return accepted(operations.begin("schemas sync", "", caller, said, work, subject="schemas"), response)
+        what = ", ".join(body.clusters) or "all registries"
+        begun = operations.begin("schemas sync", what, caller, said, work, subject="schemas", is_of_link=False)
+        return accepted(begun, response)
 
     @router.post(
         "/schemas:primary",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -59,6 +61,25 @@ def test_work_has_a_result(operations: Operations) -> None:
         None,
         ["counting"],
     )
+
+
+def test_what_an_operation_is_about_is_in_the_log_whether_a_link_or_not(
+    operations: Operations, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A link can be asked for by its name; what else it may be is named where one reads who did what."""
+    caplog.set_level(logging.INFO, "isthmus.audit")
+
+    async def work(_: OnStep) -> None:
+        return None
+
+    told = begin(operations, work), operations.begin("reassign", "east", ANYBODY, {}, work, is_of_link=False)
+    assert [ended(each) for each in told] == [OperationState.SUCCEEDED] * 2
+    assert [(each.as_dict()["target"], each.event()["link"]) for each in told] == [
+        ("east-west", "east-west"),
+        ("east", None),
+    ]
+    lines = [json.loads(record.getMessage()) for record in caplog.records]
+    assert {(line["what"], line["target"]) for line in lines} == {("promote", "east-west"), ("reassign", "east")}
 
 
 def test_work_that_fails_has_a_problem(operations: Operations) -> None:

@@ -172,3 +172,17 @@ def test_an_operation_is_shown_while_it_goes_on(tokens: Path) -> None:
     assert refused.status_code == 409
     assert "has no configuration file" in refused.text
     assert "None yet" in browser.text("/operations")
+
+
+def test_an_operation_that_is_of_no_link_says_what_it_is_of(tokens: Path) -> None:
+    """Such as a cluster; no link is offered that leads nowhere."""
+    browser = Browser(tokens)
+    moved = [{"topic": "orders", "partition": 0, "replicas": [2]}]
+    begun = browser.request("/v1/clusters/north/reassignments", partitions=moved)
+    assert begun.status_code == 202
+
+    for path in ("/operations", f"/operations/{begun.json()['operation']}"):
+        page = browser.text(path)
+        assert "north" in seen_in(page)
+        assert not [each for each in marks(page) if each == ("a", {"href": "/links/"})]
+    assert "reassign of north" in seen_in(page)
