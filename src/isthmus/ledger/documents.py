@@ -156,13 +156,17 @@ class GroupPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDocument(DocumentOfLink):
-    """One consumer group that the link carries. Without it no position is ever moved back."""
+    """One consumer group that the link carries. Without it no position is ever moved back.
+
+    `set_back` are lower positions that were about to be written at the target: whether they were, a look tells.
+    """
 
     KIND: ClassVar[str] = "group"
 
     group: str
     standing: str
     positions: tuple[GroupPosition, ...] = ()
+    set_back: tuple[GroupPosition, ...] = ()
     problem: Problem | None = None
 
     def _path(self) -> tuple[str, ...]:

@@ -160,6 +160,35 @@ def test_what_was_written_survives_a_restart(east: LocalCluster, west: LocalClus
     asyncio.run(scenario())
 
 
+def test_what_a_controller_set_back_before_it_was_killed(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer
+) -> None:
+    """Its successor knows the position as the link's own, so that the group moves on with its source."""
+    name, group = topic("killed"), topic("killed")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 15}})
+    link_settings = between(east, west, [name], [group])
+
+    async def killed() -> None:
+        # Nothing is remembered on leaving by an error.
+        async with carrying(link_settings, timings=Timings(remember_s=600.0)) as link:
+            await link.until(lambda: link.standing(group) is Standing.IN_STEP)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 4}})
+            await link.until_at(group, {0: 4})
+            raise InterruptedError
+
+    async def scenario() -> None:
+        async with carrying(link_settings) as link:
+            await link.until_at(group, {0: 15})
+        with pytest.raises(InterruptedError):
+            await killed()
+        await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 15}})
+        async with carrying(link_settings) as link:
+            await link.until_at(group, {0: 15})
+
+    asyncio.run(scenario())
+
+
 def test_groups_under_other_names_and_deleted_ones(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """A prefix takes the place of another; a group deleted at the source goes at the target if so configured."""
     name, stem = topic("renamed"), topic("stem")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,13 +23,21 @@ _CHANGED: Final = Problem(
 
 
 async def apply_groups(
-    plans: Sequence[GroupPlan], committer: GroupCommitter, memory: GroupMemory, target: Client
+    plans: Sequence[GroupPlan],
+    committer: GroupCommitter,
+    memory: GroupMemory,
+    target: Client,
+    remember: Callable[[], Awaitable[None]],
 ) -> tuple[GroupPlan, ...]:
     """Carry plans out; how the groups stand afterwards. One that changed meanwhile is `UNAVAILABLE`: plan it again.
+
+    `remember` writes the changes of `memory` into the ledger: before anything is set back.
 
     :raises ClusterError: The target as a whole did not answer; nothing was written.
     """
     by_target = {plan.target_group: plan for plan in plans}
+    if [plan for plan in plans if memory.sets_back(plan)]:
+        await remember()
     commits = {name: commit for name, plan in by_target.items() if (commit := commit_of(plan)) is not None}
     outcome = await committer.commit(commits) if commits else None
     stands: dict[str, GroupPlan] = dict(by_target)

@@ -131,8 +131,9 @@ class AsyncGroups:
                 plans = await look.review.send(look.plans)
             finally:
                 look.review.close()
-            groups = await apply_groups(plans, committer, look.memory, look.target)
-            await self._remember(look)
+            remember = partial(self._remember, look)
+            groups = await apply_groups(plans, committer, look.memory, look.target, remember)
+            await remember()
             return replace(plan, groups=groups, notes=notes_of(link, "", committer.reason))
         except PlanRefused as error:
             return replace(plan, problem=problem_of(error))

@@ -163,7 +163,7 @@ class GroupLoop:
 
     async def _carry(self, due: Collection[str]) -> None:
         plans = await self._review.send(await self._review.plan(self._commits, due))
-        for plan in await apply_groups(plans, self._committer, self._memory, self._target):
+        for plan in await apply_groups(plans, self._committer, self._memory, self._target, self.remember):
             self._groups[plan.group] = plan
         # Those that are gone on both sides are forgotten.
         self._groups = {group: plan for group, plan in self._groups.items() if group in self._memory.groups}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions
 from isthmus.control.groups.observation import Echoes, GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan, Memory
+from isthmus.control.groups.plan import GroupPlan, Memory, PositionPlan
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.carrying import Written
@@ -25,10 +25,11 @@ class GroupMemory:
         self._link = link
         self._documents = {d.group: d for d in documents.values() if isinstance(d, GroupDocument) and d.link == link}
         self._written: dict[str, dict[PartitionKey, Written]] = {
-            group: {(p.topic, p.partition): Written(p.source, p.target) for p in document.positions}
-            for group, document in self._documents.items()
+            group: _known(document.positions) for group, document in self._documents.items()
         }
-        self._attempted: dict[str, dict[PartitionKey, Written]] = {}
+        self._attempted: dict[str, dict[PartitionKey, Written]] = {
+            group: _known(document.set_back) for group, document in self._documents.items() if document.set_back
+        }
         self._changed: set[str] = set()
         self._heard: dict[str, dict[PartitionKey, int]] = {}
 
@@ -78,13 +79,29 @@ class GroupMemory:
                 written = Written(echo.committed.offset, translated, echo.committed.metadata)
                 self._written.setdefault(group.group, {})[target_key] = written
 
+    def sets_back(self, plan: GroupPlan) -> bool:
+        """A commit is about to be sent; whether `changes` is to be in the ledger first, as it sets something back.
+
+        Else, were this the last that is done here, a position found there would be one that somebody else set back.
+        """
+        lower = {
+            p.target_key: written
+            for p in plan.positions
+            if (written := _written(p)) is not None and p.committed is not None and written.target < p.committed.offset
+        }
+        if lower:
+            self._attempted[plan.group] = lower
+            self.stands(plan)
+        return bool(lower)
+
     def attempted(self, plan: GroupPlan) -> None:
         """A commit was sent, and its answer got lost."""
-        self._attempted[plan.group] = _written(plan)
+        self._attempted[plan.group] = _all_written(plan)
 
     def done(self, plan: GroupPlan) -> None:
         """A commit was made."""
-        self._written.setdefault(plan.group, {}).update(_written(plan))
+        self._attempted.pop(plan.group, None)
+        self._written.setdefault(plan.group, {}).update(_all_written(plan))
 
     def agreed(self, plan: GroupPlan) -> None:
         """Where the target's position is the one to be written, it counts as written, whoever wrote it.
@@ -98,15 +115,12 @@ class GroupMemory:
 
     def stands(self, plan: GroupPlan) -> None:
         """How the group stands now."""
-        positions = tuple(
-            GroupPosition(TargetTopic(topic), partition, written.source, written.target)
-            for (topic, partition), written in sorted(self._written.get(plan.group, {}).items())
-        )
         document = GroupDocument(
             link=self._link,
             group=plan.group,
             standing=str(plan.standing),
-            positions=positions,
+            positions=_told(self._written.get(plan.group, {})),
+            set_back=_told(self._attempted.get(plan.group, {})),
             problem=plan.problem,
         )
         if self._documents.get(plan.group) != document:
@@ -116,6 +130,7 @@ class GroupMemory:
     def forget(self, group: str) -> None:
         """The group is gone on both sides."""
         self._written.pop(group, None)
+        self._attempted.pop(group, None)
         self._heard.pop(group, None)
         if self._documents.pop(group, None) is not None:
             self._changed.add(group)
@@ -137,9 +152,22 @@ class GroupMemory:
         return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
 
 
-def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
-    return {
-        p.target_key: Written(p.basis.offset, p.commit, p.basis.metadata)
-        for p in plan.positions
-        if p.commit is not None
-    }
+def _written(position: PositionPlan) -> Written | None:
+    if position.commit is None:
+        return None
+    return Written(position.basis.offset, position.commit, position.basis.metadata)
+
+
+def _all_written(plan: GroupPlan) -> dict[PartitionKey, Written]:
+    return {p.target_key: written for p in plan.positions if (written := _written(p)) is not None}
+
+
+def _known(positions: Iterable[GroupPosition]) -> dict[PartitionKey, Written]:
+    return {(p.topic, p.partition): Written(p.source, p.target) for p in positions}
+
+
+def _told(written: Memory) -> tuple[GroupPosition, ...]:
+    return tuple(
+        GroupPosition(TargetTopic(topic), partition, each.source, each.target)
+        for (topic, partition), each in sorted(written.items())
+    )

@@ -174,6 +174,32 @@ def test_memory_survives_in_the_ledger() -> None:
     assert memory.changes(10) == []
 
 
+def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> None:
+    """The target lost records, the position there was set back, and nobody is left who knows: the ledger tells."""
+    memory = GroupMemory("east-west", {})
+    memory.done(planned(view({KEY: 90}, {})))
+    lost = replace(view({KEY: 90}, {KEY: 90}), ranges={KEY: LogRange(0, 30, 30)})
+    plan = planned(lost, memory.written)
+    assert commit_of(plan) == GroupCommit(
+        positions={KEY: Committed(30, metadata="noted")}, based_on={KEY: Committed(90)}
+    )
+    assert memory.sets_back(plan)
+    (change,) = memory.changes(10)
+    assert isinstance(change, GroupDocument)
+    for found, offset in ((30, 60), (90, 60)):
+        successor = GroupMemory("east-west", {change.key: decoded(change.key, encoded(change)) or change})
+        successor.settle("billing", {KEY: Committed(found)})
+        grown = replace(view({KEY: 90}, {KEY: found}), ranges={KEY: LogRange(0, 60, 60)})
+        (position,) = planned(grown, successor.written).positions
+        assert position.commit == offset
+    memory.done(plan)
+    memory.stands(plan)
+    (change,) = memory.changes(10)
+    assert isinstance(change, GroupDocument)
+    assert change.set_back == ()
+    assert not memory.sets_back(planned(view({KEY: 95}, {KEY: 30}), memory.written))
+
+
 def test_a_lost_answer_is_settled_by_a_look() -> None:
     """A commit whose answer got lost counts as ours if the target shows it, and only then."""
     memory = GroupMemory("east-west", {})
