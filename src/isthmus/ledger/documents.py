@@ -314,6 +314,12 @@ _OTHERS = (
 OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
 """The kinds that tasks and operators write; all others belong to the controller."""
 
+WANTED: Final = frozenset(
+    kind.KIND
+    for kind in (DeclarationDocument, FiltersDocument, NamespaceDocument, SettingsDocument, TreeDeclarationDocument)
+)
+"""The kinds that only say what operators want: no task acts on them."""
+
 _KINDS: Final[dict[str, type[Document]]] = {
     kind.KIND: kind
     for kind in (

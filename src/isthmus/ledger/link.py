@@ -104,6 +104,7 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._is_lost = False
+        self._undone: set[str] = set()
         self._fenced: Fenced | None = None
         self.problem: ClusterError | None = None
         self._whereabouts = whereabouts or Whereabouts()
@@ -248,6 +249,9 @@ class LinkLedger:
         self._is_lost = self._is_lost or poll.is_other_log
         for entry in poll.entries:
             self._hear(entry)
+        self._undone |= {key for key in poll.undone.values() if link_of(key) == self.link}
+        if self._undone:
+            await self._hear_again()
         if self._is_lost:
             # What tasks say of themselves they say again on their own.
             lost = [d for d in self.documents.values() if not isinstance(d, TaskDocument | ProgressDocument)]
@@ -255,6 +259,13 @@ class LinkLedger:
                 await self.write(*batch)
             self._is_lost = False
         return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
+
+    async def _hear_again(self) -> None:
+        """Take back what others said in transactions that were aborted: what they said before counts."""
+        documents = await read_documents(self._client)
+        for key in self._undone:
+            self._take(key, documents.get(key))
+        self._undone.clear()
 
     def _hear(self, entry: Entry) -> None:
         """Take what others say. The controller's own documents are known before they are read, and newer here."""
@@ -264,10 +275,13 @@ class LinkLedger:
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
             self._fenced = fenced(self.link, document)
             raise self._fenced
-        if kind_of(entry.key) in OTHERS:
-            if document is not None:
-                self.documents[entry.key] = document
-            elif entry.value is None:
-                self.documents.pop(entry.key, None)
-            for listener in self._listeners:
-                listener(entry.key, document)
+        if kind_of(entry.key) in OTHERS and (document is not None or entry.value is None):
+            self._take(entry.key, document)
+
+    def _take(self, key: str, document: Document | None) -> None:
+        if document is not None:
+            self.documents[key] = document
+        else:
+            self.documents.pop(key, None)
+        for listener in self._listeners:
+            listener(key, document)

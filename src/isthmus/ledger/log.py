@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
@@ -14,6 +15,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
+from isthmus.ledger.undoing import OpenTransactions
 from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
@@ -159,17 +161,21 @@ class Poll(NamedTuple):
 
     `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
     among `entries` if `at_end` says so. `is_other_log` tells that the ledger was lost and begins anew with these
-    entries: what was read before is not in it.
+    entries: what was read before is not in it. `undone` are the keys, by offset, of what operators wanted,
+    was told before, and was aborted since: see `OpenTransactions`.
     """
 
     entries: list[Entry]
     asked_at: float
     at_end: bool
     is_other_log: bool
+    undone: Mapping[int, str] = MappingProxyType({})
 
 
 class News(NamedTuple):
-    """What was written to the ledger since the last look; if it `is_other_log` nothing that was read before counts."""
+    """What was written to the ledger since the last look; if it `is_other_log` nothing that was read before counts:
+    it is another one, or some of what was told before was undone.
+    """
 
     entries: list[Entry]
     is_other_log: bool
@@ -177,7 +183,8 @@ class News(NamedTuple):
 
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
-    stopped in the middle, and what it says counts by its generation alone.
+    stopped in the middle, and what it says counts by its generation alone. Only what operators wanted is taken back if
+    it was aborted.
     """
 
     def __init__(
@@ -188,6 +195,7 @@ class LedgerTail:
         self._poll_ms = poll_ms
         self._leader = LedgerLeader(client)
         self._is_other_log = False
+        self._transactions = OpenTransactions()
 
     @property
     def node_id(self) -> int:
@@ -207,8 +215,16 @@ class LedgerTail:
     async def read_on(self) -> News:
         """What was written since the last look, up to the end the log has now.
 
-        :raises ClusterError: The ledger cannot be read.
+        :raises ClusterError: The ledger cannot be read; another call goes on where this one began.
         """
+        before = self.position, self.topic_id, self._transactions.copy()
+        try:
+            return await self._read_on()
+        except BaseException:
+            self.position, self.topic_id, self._transactions = before
+            raise
+
+    async def _read_on(self) -> News:
         connection = await self._connect()
         key = (LEDGER_TOPIC, PARTITION)
         end = (await list_offsets(connection, {key: -1}, LATEST, timeout_s=_ANSWER_S))[key]
@@ -216,10 +232,19 @@ class LedgerTail:
         entries: list[Entry] = []
         # Without a record in it, another log is not read from.
         is_other_log, self._is_other_log = self._is_other_log, False
+        begin = self.position
         while self.position < end.offset:
             poll = await self.poll()
-            entries = poll.entries if poll.is_other_log else entries + poll.entries
-            is_other_log |= poll.is_other_log
+            if poll.is_other_log:
+                begin, is_other_log, entries = 0, True, []
+            elif any(offset < begin for offset in poll.undone):
+                # An earlier look told of them: all is told again, without them.
+                self._begin_at(0)
+                begin, is_other_log, entries = 0, True, []
+                continue
+            elif poll.undone:
+                entries = [entry for entry in entries if entry.offset not in poll.undone]
+            entries += poll.entries
             if poll.at_end:
                 break
         return News(entries, is_other_log)
@@ -249,19 +274,26 @@ class LedgerTail:
 
     def _taken(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
+        undone: dict[int, str] = {}
+        begin = self.position
         if fetched is not None:
-            for offset_end, found in unpacked(bytes(fetched.records or b"")):
-                entries += [entry for entry in found if entry.offset >= self.position]
-                self.position = max(self.position, offset_end)
+            for batch, found in unpacked(bytes(fetched.records or b"")):
+                new = [entry for entry in found if entry.offset >= self.position]
+                undone |= self._transactions.take(batch, new)
+                entries += new
+                self.position = max(self.position, batch.offset_end)
         at_end = fetched is None or self.position >= fetched.high_watermark
         is_other_log, self._is_other_log = self._is_other_log, False
-        return Poll(entries, asked_at, at_end, is_other_log)
+        if undone:
+            entries = [entry for entry in entries if entry.offset not in undone]
+            undone = {offset: key for offset, key in undone.items() if offset < begin}
+        return Poll(entries, asked_at, at_end, is_other_log, undone)
 
     async def _connect(self) -> Connection:
         connection = await self._leader.connect()
         topic_id = self._leader.place.topic_id
         if self.topic_id not in (NO_TOPIC_ID, topic_id):
-            self.position = 0
+            self._begin_at(0)
             self._is_other_log = True
         self.topic_id = topic_id
         return connection
@@ -271,8 +303,12 @@ class LedgerTail:
         key = (LEDGER_TOPIC, PARTITION)
         start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
         self._leader.check(start.error_code, "DESCRIBE")
-        self.position = start.offset
+        self._begin_at(start.offset)
         self._is_other_log = True
+
+    def _begin_at(self, position: int) -> None:
+        self.position = position
+        self._transactions = OpenTransactions()
 
     def _request(self) -> FetchRequest:
         topic = FetchRequest.FetchTopic

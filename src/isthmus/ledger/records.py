@@ -69,13 +69,13 @@ def packed(changes: Iterable[LedgerChange]) -> Batch:
     return next(scan(bytes(builder.build())))
 
 
-def unpacked(records: bytes) -> Iterator[tuple[int, list[Entry]]]:
-    """The batches of a fetched record set: the offset behind each, and its entries (none for control batches).
+def unpacked(records: bytes) -> Iterator[tuple[Batch, list[Entry]]]:
+    """The batches of a fetched record set, each with its entries (none for control batches).
 
     What cannot be decoded is passed over: only brokers and other people's clients write such a batch.
     """
     for batch in scan(records):
-        yield batch.offset_end, [] if batch.is_control else _entries(batch)
+        yield batch, [] if batch.is_control else _entries(batch)
 
 
 def _entries(batch: Batch) -> list[Entry]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.log import LedgerTail, News
 from isthmus.ledger.topic import is_missing
@@ -50,16 +48,13 @@ class LedgerView:
         return news
 
     async def _look(self) -> News:
-        position, topic_id = self._tail.position, self._tail.topic_id
         try:
             return await self._tail.read_on()
-        except (ClusterError, asyncio.CancelledError) as error:
-            if isinstance(error, ClusterError) and is_missing(error):
-                self._tail.position = 0
-                return News([], is_other_log=True)
-            # What was read half-way has to be read again.
-            self._tail.position, self._tail.topic_id = position, topic_id
-            raise
+        except ClusterError as error:
+            if not is_missing(error):
+                raise
+            self._tail.position = 0
+            return News([], is_other_log=True)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -13,6 +13,8 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus import __version__
+from isthmus.cluster.transaction import Transaction
+from isthmus.control.links.memory import remembered
 from isthmus.control.links.pausing import Named, pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
 from isthmus.ledger.declared import FiltersDocument
@@ -24,7 +26,7 @@ from isthmus.ledger.documents import (
     TaskDocument,
     TopicDocument,
 )
-from isthmus.ledger.fencing import write_by_one
+from isthmus.ledger.fencing import FencedWriter, write_by_one
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
@@ -389,3 +391,51 @@ def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Calla
         writer.close()
 
     run(work, west3)
+
+
+def test_a_change_that_was_aborted_is_taken_back(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a command that was killed before its transaction ended: by who looks, and by a controller that runs."""
+    link = topic("link")
+    key = f"filters/{link}"
+    before, after = (FiltersDocument(link=link, since_ms=since, topics_include=()) for since in (1, 2))
+
+    async def killed(transaction: Transaction, *, commit: bool) -> None:
+        raise asyncio.CancelledError
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        heard: list[Document | None] = []
+        ledger.listen(lambda at, document: heard.append(document) if at == key else None)
+        following = asyncio.create_task(ledger.run())
+        writer, successor = (FencedWriter(client, link, role="filters") for _ in range(2))
+        try:
+            await writer.take_over()
+            await writer.append([before])
+            memory = await remembered(client)
+            with monkeypatch.context() as patch:
+                patch.setattr(Transaction, "end", killed)
+                # The controller's own writes are not its matter.
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+                with pytest.raises(asyncio.CancelledError):
+                    await writer.append([after])
+            following = asyncio.create_task(ledger.run())
+            await eventually(lambda: ledger.documents.get(key) == after)
+            assert (await remembered(client)).documents()[key] == after
+
+            await successor.take_over()
+            await eventually(lambda: ledger.documents.get(key) == before)
+            assert heard == [before, after, before]
+            while (await remembered(client)).documents()[key] == after:
+                await asyncio.sleep(0.01)
+            assert memory.documents()[key] == before == (await read_documents(client))[key]
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            for each in (ledger, writer, successor):
+                each.close()
+
+    run(work, west)

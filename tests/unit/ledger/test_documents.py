@@ -313,7 +313,10 @@ def test_a_batch_that_cannot_be_decoded(monkeypatch: pytest.MonkeyPatch, caplog:
 
     found = list(unpacked(bytes(broken) + odd))
 
-    assert [(end, [entry.value for entry in entries]) for end, entries in found] == [(1, []), (1, [b"y"])]
+    assert [(batch.offset_end, [entry.value for entry in entries]) for batch, entries in found] == [
+        (1, []),
+        (1, [b"y"]),
+    ]
     assert len(caplog.records) == 1
 
 
@@ -349,9 +352,9 @@ def test_changes_travel_in_one_batch(copies: int) -> None:
     changes: list[LedgerChange] = [*DOCUMENTS.values(), Deletion("pause/l")] * copies
 
     batch = packed(changes)
-    ((offset_end, entries),) = list(unpacked(bytes(batch.view)))
+    ((found, entries),) = list(unpacked(bytes(batch.view)))
 
-    assert offset_end == len(changes)
+    assert found.offset_end == len(changes)
     assert [entry.key for entry in entries] == [change.key for change in changes]
     assert [None if entry.value is None else decoded(entry.key, entry.value) for entry in entries] == [
         None if isinstance(change, Deletion) else change for change in changes

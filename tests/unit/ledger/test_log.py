@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
+from isthmus.errors import Unreachable
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Deletion, packed
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.offsets import READ_UNCOMMITTED
 from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
-from tests.unit.wire.stored import patched
+from tests.unit.wire.stored import PLAIN, marker, patched, stored
 
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
 
@@ -99,6 +102,72 @@ def test_everything_up_to_the_end_is_read() -> None:
         assert [entry.key for entry in entries] == [*KEYS, *KEYS]
 
     asking([listed(6), fetched(records(0), high_watermark=9), fetched(records(3), high_watermark=9)], follow)
+
+
+PRODUCER = 7
+
+
+WANTED_KEYS = ("filters/l", "declaration/l/@c", "lease/l/0")
+
+
+def transacted(base_offset: int) -> bytes:
+    """Three documents within a transaction, on the last of which a task acts."""
+    record = [PLAIN._replace(key=key.encode(), value=b"x") for key in WANTED_KEYS]
+    return stored(base_offset, record, producer_id=PRODUCER, transactional=True)
+
+
+@pytest.mark.parametrize(("commit", "undone"), [(True, {}), (False, dict(enumerate(WANTED_KEYS[:2], 3)))])
+def test_whoever_follows_hears_of_an_abort(commit: bool, undone: dict[int, str]) -> None:
+    """Of what operators wanted: told already it is taken back, in the same look it is not told. Leases count anyhow."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, position=3)
+        assert [entry.key for entry in (await tail.poll()).entries] == list(WANTED_KEYS)
+        ended = await tail.poll()
+        assert ([entry.offset for entry in ended.entries], ended.undone) == ([7], undone)
+        at_once = await tail.poll()
+        assert (len(at_once.entries), at_once.undone) == (3 if commit else 1, {})
+
+    others = stored(7, [PLAIN._replace(key=b"pause/l", value=b"x")])
+    asking(
+        [
+            fetched(transacted(3), high_watermark=6),
+            fetched(marker(6, PRODUCER, commit=commit) + others, high_watermark=8),
+            fetched(transacted(8) + marker(11, PRODUCER, commit=commit), high_watermark=12),
+        ],
+        follow,
+    )
+
+
+def test_all_is_told_again_without_what_was_aborted() -> None:
+    """Of a ledger that is read look by look; a look that fails half-way forgets no open transaction."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client)
+        assert len((await tail.read_on()).entries) == 6
+        with pytest.raises(Unreachable):
+            await tail.read_on()
+        assert tail.position == 6
+        again = await tail.read_on()
+        assert ([entry.offset for entry in again.entries], again.is_other_log) == ([0, 1, 2, 5], True)
+        assert await tail.read_on() == ([], False)
+
+    aborted = marker(6, PRODUCER, commit=False)
+    asking(
+        [
+            listed(6),
+            fetched(records(0) + transacted(3), high_watermark=6),
+            listed(8),
+            fetched(aborted, high_watermark=8),
+            Unreachable("gone", cluster="nowhere"),
+            listed(7),
+            fetched(aborted, high_watermark=7),
+            fetched(records(0) + transacted(3), high_watermark=7),
+            fetched(aborted, high_watermark=7),
+            listed(7),
+        ],
+        follow,
+    )
 
 
 def test_packed_documents_are_whole() -> None:
