@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench repeats soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
 
 default: env help
 
@@ -88,6 +88,9 @@ bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
 
 SEED ?= 1
 MINUTES ?= 4
+
+repeats: env $(ARCHIVED) ## what make test leaves out: mechanisms it has a test of, by more cases and orders of events
+	@$(BIN)/pytest -n 3 -m repeats
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten

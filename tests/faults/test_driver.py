@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
@@ -29,8 +29,6 @@ from tests.patience import TERM_S
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
-SEEDS: Final = (1, 2)
-"""A second or two on a machine with nothing else to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +89,16 @@ def scene(east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: P
     return Scene(source=east, target=west, name=name, stream=stream, folder=tmp_path, configuration=configuration)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("chance", SEEDS, indirect=True)
+@pytest.mark.parametrize(
+    ("chance", "number"),
+    [
+        (1, signal.SIGINT),
+        (2, signal.SIGTERM),
+        pytest.param(1, signal.SIGTERM, marks=pytest.mark.repeats),
+        pytest.param(2, signal.SIGINT, marks=pytest.mark.repeats),
+    ],
+    indirect=["chance"],
+)
 def test_signals_at_any_moment(scene: Scene, chance: random.Random, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM, while it starts as well as later, end it and all it started."""
     with scene.stream.flowing(), scene.run() as driver:

@@ -25,7 +25,10 @@ PARTITIONS: Final = 3
 STEPS: Final = 3_000
 
 
-@pytest.mark.parametrize("fault", [Fault.RESTART, Fault.KILL], ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(Fault.RESTART, id="restart", marks=pytest.mark.repeats), pytest.param(Fault.KILL, id="kill")],
+)
 def test_no_control_record_is_written_twice(
     east: LocalCluster, mirror3: Mirror, topic: TopicNamer, chance: random.Random, fault: Fault
 ) -> None:
