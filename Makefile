@@ -72,7 +72,7 @@ faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 	@$(BIN)/pytest tests/faults
 
 test: check $(ARCHIVED) ## check, then the whole suite
-	@$(BIN)/pytest -n 3
+	@$(BIN)/pytest -n 2
 
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified; CONSOLE=1 to look at them in a browser
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo $(if $(CONSOLE),--console)
@@ -90,7 +90,7 @@ SEED ?= 1
 MINUTES ?= 4
 
 repeats: env $(ARCHIVED) ## what make test leaves out: mechanisms it has a test of, by more cases and orders of events
-	@$(BIN)/pytest -n 3 -m repeats
+	@$(BIN)/pytest -n 2 -m repeats
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten
