@@ -71,7 +71,7 @@ integration: env $(ARCHIVED) ## the tests against real brokers and a real Spark
 faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 	@$(BIN)/pytest tests/faults
 
-test: check $(ARCHIVED) ## check, then the whole suite
+test: check $(ARCHIVED) ## check, then the suite
 	@$(BIN)/pytest -n 2
 
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified; CONSOLE=1 to look at them in a browser

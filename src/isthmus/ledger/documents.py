@@ -158,7 +158,7 @@ class GroupPosition(NamedTuple):
 class GroupDocument(DocumentOfLink):
     """One consumer group that the link carries. Without it no position is ever moved back.
 
-    `set_back` are lower positions that were about to be written at the target: whether they were, a look tells.
+    `attempted` are those of a commit of which it was not known whether it was made: a look at the target tells.
     """
 
     KIND: ClassVar[str] = "group"
@@ -166,7 +166,7 @@ class GroupDocument(DocumentOfLink):
     group: str
     standing: str
     positions: tuple[GroupPosition, ...] = ()
-    set_back: tuple[GroupPosition, ...] = ()
+    attempted: tuple[GroupPosition, ...] = ()
     problem: Problem | None = None
 
     def _path(self) -> tuple[str, ...]:

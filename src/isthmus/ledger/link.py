@@ -38,15 +38,15 @@ OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
 
-async def read_documents(client: Client) -> dict[str, Document]:
-    """Everything a cluster's ledger says now, by key; nothing where there is none.
+async def read_documents(client: Client, link: str | None = None) -> dict[str, Document]:
+    """Everything a cluster's ledger says now, of one link or all, by key; nothing where there is none.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
     view = LedgerView(client)
     try:
-        return newest((await view.look()).entries)
+        return newest((await view.look()).entries, link)
     finally:
         view.close()
 
@@ -262,7 +262,7 @@ class LinkLedger:
 
     async def _hear_again(self) -> None:
         """Take back what others said in transactions that were aborted: what they said before counts."""
-        documents = await read_documents(self._client)
+        documents = await read_documents(self._client, self.link)
         for key in self._undone:
             self._take(key, documents.get(key))
         self._undone.clear()

@@ -40,6 +40,7 @@ from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
+from tests.integration.lane.topics import SEPTEMBER, Given, produce
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -349,6 +350,33 @@ def test_a_view_reads_what_is_new(west: LocalCluster, topic: Callable[[str], str
             assert ([entry.key for entry in news.entries], news.is_other_log) == ([f"link/{link}"], True)
         finally:
             view.close()
+            writer.close()
+
+    run(work, west)
+
+
+def test_a_document_that_cannot_be_decoded_deletes_nothing(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Listeners hear of what was said before and of what comes after it, and of nothing in between."""
+    link = topic("link")
+    first, second = (PauseDocument(link=link, since_ms=since) for since in (1, 2))
+    poison = Given(first.key.encode(), b"not json", [], SEPTEMBER)
+
+    async def work(client: Client) -> None:
+        ledger, writer = LinkLedger(client, link), LedgerWriter(client)
+        await ledger.open()
+        heard: list[Document | None] = []
+        ledger.listen(lambda _, document: heard.append(document))
+        running = asyncio.create_task(ledger.run())
+        try:
+            await writer.append([first])
+            await asyncio.to_thread(produce, west, LEDGER_TOPIC, [poison])
+            await writer.append([second])
+            await eventually(lambda: second in heard)
+            assert heard == [first, second]
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            ledger.close()
             writer.close()
 
     run(work, west)

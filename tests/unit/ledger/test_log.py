@@ -16,6 +16,8 @@ from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, lis
 from tests.unit.wire.stored import PLAIN, marker, patched, stored
 
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
+WANTED_KEYS = ("filters/l", "declaration/l/@c", "lease/l/0")
+PRODUCER = 7
 
 
 def records(base_offset: int) -> bytes:
@@ -102,12 +104,6 @@ def test_everything_up_to_the_end_is_read() -> None:
         assert [entry.key for entry in entries] == [*KEYS, *KEYS]
 
     asking([listed(6), fetched(records(0), high_watermark=9), fetched(records(3), high_watermark=9)], follow)
-
-
-PRODUCER = 7
-
-
-WANTED_KEYS = ("filters/l", "declaration/l/@c", "lease/l/0")
 
 
 def transacted(base_offset: int) -> bytes:

@@ -24,6 +24,11 @@ class GroupCommit:
     positions: Positions
     based_on: Positions
 
+    @property
+    def sets_back(self) -> bool:
+        """Whether a position at the target becomes a lower one."""
+        return any(self.positions[key].offset < found.offset for key, found in self.based_on.items())
+
 
 @dataclass(slots=True)
 class CommitOutcome:

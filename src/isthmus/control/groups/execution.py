@@ -36,9 +36,11 @@ async def apply_groups(
     :raises ClusterError: The target as a whole did not answer; nothing was written.
     """
     by_target = {plan.target_group: plan for plan in plans}
-    if [plan for plan in plans if memory.sets_back(plan)]:
-        await remember()
     commits = {name: commit for name, plan in by_target.items() if (commit := commit_of(plan)) is not None}
+    if setting_back := [by_target[name] for name, commit in commits.items() if commit.sets_back]:
+        for plan in setting_back:
+            memory.attempting(plan)
+        await remember()
     outcome = await committer.commit(commits) if commits else None
     stands: dict[str, GroupPlan] = dict(by_target)
     for name in commits:

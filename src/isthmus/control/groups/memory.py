@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions
 from isthmus.control.groups.observation import Echoes, GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan, Memory, PositionPlan
+from isthmus.control.groups.plan import GroupPlan, Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.carrying import Written
@@ -28,7 +28,7 @@ class GroupMemory:
             group: _known(document.positions) for group, document in self._documents.items()
         }
         self._attempted: dict[str, dict[PartitionKey, Written]] = {
-            group: _known(document.set_back) for group, document in self._documents.items() if document.set_back
+            group: _known(document.attempted) for group, document in self._documents.items() if document.attempted
         }
         self._changed: set[str] = set()
         self._heard: dict[str, dict[PartitionKey, int]] = {}
@@ -79,29 +79,22 @@ class GroupMemory:
                 written = Written(echo.committed.offset, translated, echo.committed.metadata)
                 self._written.setdefault(group.group, {})[target_key] = written
 
-    def sets_back(self, plan: GroupPlan) -> bool:
-        """A commit is about to be sent; whether `changes` is to be in the ledger first, as it sets something back.
+    def attempting(self, plan: GroupPlan) -> None:
+        """A commit is about to be sent that sets something back: `changes` have to be in the ledger first.
 
-        Else, were this the last that is done here, a position found there would be one that somebody else set back.
+        Else, were it the last that is done here, whoever comes next would take it for somebody else's.
         """
-        lower = {
-            p.target_key: written
-            for p in plan.positions
-            if (written := _written(p)) is not None and p.committed is not None and written.target < p.committed.offset
-        }
-        if lower:
-            self._attempted[plan.group] = lower
-            self.stands(plan)
-        return bool(lower)
+        self.attempted(plan)
+        self.stands(plan)
 
     def attempted(self, plan: GroupPlan) -> None:
         """A commit was sent, and its answer got lost."""
-        self._attempted[plan.group] = _all_written(plan)
+        self._attempted[plan.group] = _written(plan)
 
     def done(self, plan: GroupPlan) -> None:
         """A commit was made."""
         self._attempted.pop(plan.group, None)
-        self._written.setdefault(plan.group, {}).update(_all_written(plan))
+        self._written.setdefault(plan.group, {}).update(_written(plan))
 
     def agreed(self, plan: GroupPlan) -> None:
         """Where the target's position is the one to be written, it counts as written, whoever wrote it.
@@ -120,7 +113,7 @@ class GroupMemory:
             group=plan.group,
             standing=str(plan.standing),
             positions=_told(self._written.get(plan.group, {})),
-            set_back=_told(self._attempted.get(plan.group, {})),
+            attempted=_told(self._attempted.get(plan.group, {})),
             problem=plan.problem,
         )
         if self._documents.get(plan.group) != document:
@@ -152,14 +145,12 @@ class GroupMemory:
         return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
 
 
-def _written(position: PositionPlan) -> Written | None:
-    if position.commit is None:
-        return None
-    return Written(position.basis.offset, position.commit, position.basis.metadata)
-
-
-def _all_written(plan: GroupPlan) -> dict[PartitionKey, Written]:
-    return {p.target_key: written for p in plan.positions if (written := _written(p)) is not None}
+def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
+    return {
+        p.target_key: Written(p.basis.offset, p.commit, p.basis.metadata)
+        for p in plan.positions
+        if p.commit is not None
+    }
 
 
 def _known(positions: Iterable[GroupPosition]) -> dict[PartitionKey, Written]:

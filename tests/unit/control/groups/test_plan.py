@@ -180,10 +180,10 @@ def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> 
     memory.done(planned(view({KEY: 90}, {})))
     lost = replace(view({KEY: 90}, {KEY: 90}), ranges={KEY: LogRange(0, 30, 30)})
     plan = planned(lost, memory.written)
-    assert commit_of(plan) == GroupCommit(
-        positions={KEY: Committed(30, metadata="noted")}, based_on={KEY: Committed(90)}
-    )
-    assert memory.sets_back(plan)
+    commit = GroupCommit(positions={KEY: Committed(30, metadata="noted")}, based_on={KEY: Committed(90)})
+    assert commit_of(plan) == commit
+    assert commit.sets_back
+    memory.attempting(plan)
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
     for found, offset in ((30, 60), (90, 60)):
@@ -196,8 +196,10 @@ def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> 
     memory.stands(plan)
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
-    assert change.set_back == ()
-    assert not memory.sets_back(planned(view({KEY: 95}, {KEY: 30}), memory.written))
+    assert change.attempted == ()
+    onward = commit_of(planned(view({KEY: 95}, {KEY: 30}), memory.written))
+    assert onward is not None
+    assert not onward.sets_back
 
 
 def test_a_lost_answer_is_settled_by_a_look() -> None:
