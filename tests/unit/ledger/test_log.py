@@ -166,6 +166,17 @@ def test_all_is_told_again_without_what_was_aborted() -> None:
     )
 
 
+def test_what_is_aborted_while_it_is_read_is_not_told() -> None:
+    """A look that takes several answers tells nothing that a later one of them takes back, and is of the same log."""
+
+    async def follow(client: Answering) -> None:
+        news = await LedgerTail(client).read_on()
+        assert ([entry.offset for entry in news.entries], news.is_other_log) == ([2], False)
+
+    aborted = fetched(marker(3, PRODUCER, commit=False), high_watermark=4)
+    asking([listed(4), fetched(transacted(0), high_watermark=4), aborted], follow)
+
+
 def test_packed_documents_are_whole() -> None:
     """What is written is one batch that a broker takes."""
     (batch,) = scan(records(5))

@@ -183,6 +183,7 @@ def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> 
     commit = GroupCommit(positions={KEY: Committed(30, metadata="noted")}, based_on={KEY: Committed(90)})
     assert commit_of(plan) == commit
     assert commit.sets_back
+    assert not replace(commit, based_on=commit.positions).sets_back
     memory.attempting(plan)
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
