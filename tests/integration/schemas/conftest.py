@@ -20,8 +20,11 @@ def east_registry() -> Iterator[ApicurioServer]:
 
 
 @pytest.fixture(scope="session")
-def west_registry() -> Iterator[ApicurioServer]:
-    """Another one, which nobody writes to but us."""
+def west_registry(east_registry: ApicurioServer) -> Iterator[ApicurioServer]:
+    """Another one, which nobody writes to but us.
+
+    It ends with the first: one that began anew would give ids that are taken here.
+    """
     with ApicurioServer.start() as server:
         yield server
 
