@@ -6,3 +6,8 @@ from typing import Final
 
 TERM_S: Final = 300.0
 """What passes never waits for it."""
+
+
+def pause_s(looked_s: float) -> float:
+    """How long to do nothing (s) after a look that took so long: waiting leaves most of a busy machine to others."""
+    return min(max(0.05, 2 * looked_s), 1.0)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from isthmus.local import LocalCluster
-from tests.patience import TERM_S
+from tests.patience import TERM_S, pause_s
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
@@ -76,11 +76,12 @@ class Driver:
 
     def wait_for(self, look: Callable[[], object], *, term_s: float = TERM_S) -> None:
         """Wait until `look` finds something; the command must not end meanwhile."""
-        deadline = time.monotonic() + term_s
+        deadline, begun = time.monotonic() + term_s, time.monotonic()
         while not look():
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.said}"
             assert time.monotonic() < deadline, f"still nothing after {term_s} s: {self.said}"
-            time.sleep(_LOOK_S)
+            time.sleep(pause_s(time.monotonic() - begun))
+            begun = time.monotonic()
 
     def assert_alone(self) -> None:
         """Nothing that it started is left. A JVM that was starting sees that it is alone when it has started."""

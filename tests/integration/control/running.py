@@ -25,7 +25,7 @@ from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
-from tests.patience import TERM_S
+from tests.patience import TERM_S, pause_s
 
 
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:
@@ -63,12 +63,13 @@ class Running:
         """Wait for something to become true; how long it took (s)."""
         begun = time.monotonic()
         while True:
+            looking = time.monotonic()
             answer = condition()
             if answer if isinstance(answer, bool) else await answer:
                 return time.monotonic() - begun
             assert not self.task.done(), f"the run has ended: {self.task.result()}"
             assert time.monotonic() - begun < TERM_S, f"still {self.links}"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s(time.monotonic() - looking))
 
     async def end(self) -> RunOutcome:
         """Stop it in good order."""

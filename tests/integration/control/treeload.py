@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from tests.patience import TERM_S, pause_s
 
 PARTITIONS: Final = 2
 AHEAD_MS: Final = {"south": 3_600_000}
@@ -120,10 +120,11 @@ class Load:
         return {doubt["leaf"]: doubt["records_max"] for each in found for doubt in each["in_doubt"]}
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TERM_S
+        deadline, begun = time.monotonic() + TERM_S, time.monotonic()
         while not condition():
             assert time.monotonic() < deadline, self.call("status")
-            time.sleep(0.3)
+            time.sleep(pause_s(time.monotonic() - begun))
+            begun = time.monotonic()
 
     def wait_until_everywhere(self, count: int, *, without: str = "") -> None:
         """Until so many records are on every cluster."""

@@ -43,6 +43,7 @@ class StandaloneSpark:
             "spark.port.maxRetries": "50",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executorEnv.PYTHONPATH": str(Path(isthmus.__file__).parents[1]),
         }
         self.folder = folder
