@@ -27,17 +27,17 @@ class Ending(Proxy):
 
     def __init__(self, port: int, upstream_port: int, *, requests: int) -> None:
         super().__init__(port, upstream_port)
-        self._left = requests
+        self.requests = requests
 
     async def destination(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
-        if self._left <= 0:
+        if self.requests <= 0:
             raise OSError
         return await super().destination(reader, writer)
 
     async def admitted(self, link: Link, chunk: bytes, *, is_answer: bool) -> int:
         if not is_answer:
-            self._left -= 1
-        return len(chunk) if self._left >= 0 else 0
+            self.requests -= 1
+        return len(chunk) if self.requests >= 0 else 0
 
 
 @pytest.fixture

@@ -12,23 +12,27 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.recovery import quarantine, replaying
+from isthmus.control.recovery import claiming, quarantine, replaying
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.quarantine import Row, parcels
 from isthmus.control.recovery.sides import described
-from isthmus.errors import GateNotMet, PlanRefused
+from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
 from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
 from isthmus.model.topic import TopicDescription
+from isthmus.model.whereabouts import Liveness
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
+from tests.faults.proxy import HOST
 from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of
 from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.test_away import Ending
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
@@ -147,6 +151,59 @@ def overtaken(east: LocalCluster, west: LocalCluster, name: str) -> None:
     filled(east, west, name, 10)
     topics.produce(east, name, records(20, begin=10))
     topics.delete_records(east, name, 15)
+
+
+def test_it_goes_on_after_a_cluster_went_away(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever cluster goes away at whichever step, the command ends soon and names it; given again once that is back,
+    it does what is left: each record is set aside once, and both sides are alike.
+    """
+    link, names = topic("link"), {each: topic(f"{each}-away") for each in ("east", "west")}
+    whole = link_between(east, west, link, *names.values())
+    (port,) = free_ports(1)
+    # Who gave the command before is a process that has ended.
+    monkeypatch.setattr(claiming, "liveness_of", lambda _: Liveness.DEAD)
+
+    def tried(away: LocalCluster, at: int) -> tuple[list[str], IsthmusError | None]:
+        """The steps of the command when the network of a cluster is gone from one on, and how it ended."""
+        steps: list[str] = []
+
+        def step(what: str) -> None:
+            steps.append(what)
+            if len(steps) == at:
+                network.requests = 0
+
+        shaky = replace(away.cluster(), addresses=((away.bootstrap_servers, f"{HOST}:{port}"),))
+        source, target = (shaky if each.alias == shaky.alias else each for each in whole.clusters)
+        only = replace(whole, links=(replace(whole.links[0], source=source, target=target),))
+        recoverer = LinkRecoverer(
+            configuration=only, name=link, topics=[names[away.name]], quiet_s=0.3, timeout_s=3.0, on_step=step
+        )
+        with Ending(port, int(away.bootstrap_servers.rpartition(":")[2]), requests=1 << 30) as network:
+            try:
+                asyncio.run(recoverer.recover())
+            except IsthmusError as error:
+                return steps, error
+        return steps, None
+
+    for away in (east, west):
+        lost(east, west, names[away.name])
+        ended = set[str]()
+        for at in range(1, 20):
+            steps, error = tried(away, at)
+            if error is None:
+                break
+            assert away.name in f"{error.message} {error.hint}", (steps, error)
+            assert error.hint, (steps, error)
+            ended.add(steps[-1])
+        assert len(ended) == (3 if away is east else 8), ended
+
+    asyncio.run(caught_up(whole, spark))
+    for each in names.values():
+        assert log_of(west, each) == log_of(east, each)
+        aside = [told(record) for record in log_of(west, quarantine_of(each)) if kind_of(record) == b"diverged"]
+        assert [value for _, value, _ in aside[:8]] == [b"%d" % n for n in range(12, 20)]
 
 
 def in_single_records(rows: list[Row]) -> Iterator[Batch]:

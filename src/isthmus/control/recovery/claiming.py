@@ -23,16 +23,25 @@ from isthmus.wire.client import Client
 
 FAREWELL_S: Final = 5.0
 """So long a ledger that may be away is waited for when a claim is given up. After that its silence says as much."""
+TERM_S: Final = 60.0
 _ROLE: Final = "recovery"
 
 
 class RecoveryClaim:
     """The right to recover a link. All that its owner writes into the ledger goes through it, and fails with an error
-    that names the other one once somebody else has taken it.
+    that names the other one once somebody else has taken it. Writing is tried for `term_s`.
     """
 
-    def __init__(self, target: Client, link: str, ledger: LedgerSettings, *, farewell_s: float = FAREWELL_S) -> None:
-        self._target, self._link, self._ledger = target, link, ledger
+    def __init__(
+        self,
+        target: Client,
+        link: str,
+        ledger: LedgerSettings,
+        *,
+        term_s: float = TERM_S,
+        farewell_s: float = FAREWELL_S,
+    ) -> None:
+        self._target, self._link, self._ledger, self._term_s = target, link, ledger, term_s
         self._writer = FencedWriter(target, link, role=_ROLE)
         self._writing = asyncio.Lock()
         self._beat = 0
@@ -44,7 +53,7 @@ class RecoveryClaim:
         :raises PlanRefused: Somebody else recovers the link now.
         :raises ClusterError: The ledger cannot be written.
         """
-        append = partial(self._writer.append, changes)
+        append = partial(self._writer.append, changes, term_s=self._term_s)
         try:
             async with self._writing:
                 await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
@@ -104,13 +113,15 @@ class RecoveryClaim:
 
 
 @asynccontextmanager
-async def claimed(target: Client, link: str, ledger: LedgerSettings) -> AsyncIterator[RecoveryClaim]:
-    """The right to recover a link, for as long as the block lasts.
+async def claimed(
+    target: Client, link: str, ledger: LedgerSettings, *, term_s: float = TERM_S
+) -> AsyncIterator[RecoveryClaim]:
+    """The right to recover a link, for as long as the block lasts; writing into the ledger is tried for `term_s`.
 
     :raises PlanRefused: Somebody else is at it.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    claim = RecoveryClaim(target, link, ledger)
+    claim = RecoveryClaim(target, link, ledger, term_s=term_s)
     await claim._open()
     living = asyncio.create_task(claim._live())
     try:

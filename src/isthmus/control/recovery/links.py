@@ -64,7 +64,9 @@ class LinkRecoverer:
             claim = None
             if not dry_run:
                 # Before anything is looked at: what somebody else changes meanwhile would be found half-way.
-                claim = await stack.enter_async_context(claimed(target, link.name, self.configuration.ledger))
+                claim = await stack.enter_async_context(
+                    claimed(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
+                )
             link = await filtered(link, target)
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
