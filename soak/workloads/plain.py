@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,10 +27,12 @@ PATIENT: Final = {
     "topic.metadata.refresh.interval.ms": 2_000,
     "reconnect.backoff.max.ms": 500,
     "log_level": 0,
-    # Without it the library has whoever polls or flushes raise what is no exception, a SystemError; the next call of a
-    # producer that is over reports it as it should.
     "error_cb": lambda error: None,
 }
+GIVEN_UP: Final = (KafkaException, SystemError)
+"""What calls of a producer raise that librdkafka has given up. It is a SystemError, whose cause is no exception, where it
+reports deliveries after that.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +121,16 @@ class PlainWriter:
                 for number in range(count, due):
                     self._send(producer, number % self.partitions)
                 count = max(count, due)
-            except KafkaException as error:
+                producer.poll(_TICK_S)
+            except GIVEN_UP as error:
                 # librdkafka gives up a producer whose order it can no longer vouch for.
                 self._history.tell("writer", writer=self.pen.name, problem=str(error))
                 producer = self._producer()
             except BufferError:
                 begun, count = time.monotonic(), 0
-            producer.poll(_TICK_S)
             self.acks.tell()
-        producer.flush(_FLUSH_S)
+        with suppress(*GIVEN_UP):
+            producer.flush(_FLUSH_S)
         self.acks.tell(at_once=True)
 
     def _send(self, producer: Producer, partition: int) -> None:

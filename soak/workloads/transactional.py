@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from soak.content import Style, made, record_id
 from soak.history import History
-from soak.workloads.plain import PATIENT, Acks
+from soak.workloads.plain import GIVEN_UP, PATIENT, Acks
 from soak.workloads.routine import Routine
 
 _TIMEOUT_MS: Final = 10_000
@@ -55,7 +55,7 @@ class TransactionalWriter(Routine):
                 if self._producer is None:
                     self._producer = self._made()
                 self._transaction(self._producer)
-            except (KafkaException, TimeoutError) as error:
+            except (*GIVEN_UP, TimeoutError) as error:
                 # What became of the transaction is for the coordinator to decide: the next producer of this name asks.
                 self._history.tell("writer", writer=self.name, problem=str(error)[:200])
                 self._producer = None
