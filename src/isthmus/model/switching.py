@@ -140,13 +140,16 @@ class TargetChoice:
         return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
     def over(self, begins: Iterable[LaneBegin]) -> TargetChoice:
-        """It, once the wanted leaf has become the target: from these offsets on."""
+        """It, once the wanted leaf has become the target: from these offsets on. Of partitions that the present one was
+        never sent holds what was said before.
+        """
         former = tuple(dict.fromkeys((*self.former, self.target)))
+        known = {(each.topic, each.partition): each for each in (*self.begins, *begins)}
         return replace(
             self,
             target=self.wanted,
             former=former,
-            begins=tuple(begins),
+            begins=tuple(known.values()),
             is_forced=False,
             is_resent=False,
             finishes="",
@@ -159,16 +162,16 @@ class TargetChoice:
         `allowed` is how far it may have gone, and `ends` where the source's partitions ended when it could not go on
         any more; those that are missing are gone.
         """
-        lanes, begins = [], {(each.topic, each.partition): each for each in self.begins}
+        lanes, begins = [], []
         for topic, topic_id, partition, position, end in allowed:
             log_end = ends.get((topic, partition), NO_OFFSET)
             end = max(min(end, log_end), position)
             begin = begin_of(self.begins, topic, topic_id, partition)
             lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
-            begins[topic, partition] = LaneBegin(topic, topic_id, partition, position if self.is_resent else end)
+            begins.append(LaneBegin(topic, topic_id, partition, position if self.is_resent else end))
         doubted = tuple(lane for lane in lanes if lane.end > lane.position and not self.is_resent)
         doubts = (*self.doubts, LeafDoubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
-        return replace(self.over(begins.values()), doubts=doubts)
+        return replace(self.over(begins), doubts=doubts)
 
     def going_back(self, leaf: str) -> TargetChoice:
         """It, once a leaf that was left by force gets what it lacks; "" for none."""

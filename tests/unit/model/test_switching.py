@@ -70,3 +70,14 @@ def test_a_choice_is_asked_for_taken_back_and_carried_out() -> None:
     assert (done.target, done.wanted, done.former, done.begins, done.serial) == ("d", "d", ("c",), begins, 2)
     again = done.asked("c").over(begins)
     assert (again.target, again.former, again.serial) == ("c", ("c", "d"), 4)
+
+
+def test_what_a_leaf_was_never_sent_begins_where_it_did() -> None:
+    """A partition that the present target could not take is not distributed from its beginning again at the next one:
+    the leaf before has that.
+    """
+    flights, arrivals = LaneBegin(SourceTopic("flights"), ID, 0, 12), LaneBegin(SourceTopic("arrivals"), ID, 0, 40)
+    choice = TargetChoice(target="c", wanted="d").over([flights, arrivals]).asked("e")
+    assert {*choice.over([flights._replace(offset=20)]).begins} == {flights._replace(offset=20), arrivals}
+    anew = arrivals._replace(topic_id=uuid.UUID(int=9), offset=3)
+    assert {*choice.over([anew]).begins} == {flights, anew}, "a topic that was created anew"
