@@ -213,18 +213,20 @@ def begin_of(begins: Iterable[LaneBegin], topic: SourceTopic, topic_id: uuid.UUI
 
 
 def stopped_at(
-    lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor]
+    lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor], serial: int
 ) -> tuple[tuple[LaneBegin, ...], str]:
     """Where the lanes of a distributor have stopped for good, and why that is not known of all of them, if so.
 
-    `begun` are all that ever copied: of one that does not run now nobody knows how far it was.
+    `begun` are all that ever copied: of one that does not run now nobody knows how far it was. `serial` is that of the
+    wish: where a lane stopped for an earlier one it may have gone on since.
     """
     found: list[LaneBegin] = []
     running = {lane.key: lane for lane in lanes}
     for key, lane in sorted(running.items()):
         report = reports.get(key)
-        if report is None or report.state is not LaneState.HELD or report.position < 0:
-            state = LaneState.STARTING if report is None else report.state
+        if report is None or (report.state, report.hold) != (LaneState.HELD, serial) or report.position < 0:
+            is_earlier = report is not None and report.state is LaneState.HELD
+            state = LaneState.STARTING if report is None or is_earlier else report.state
             return (), f"{key} has not stopped yet: it is {state}"
         found.append(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, report.position))
     for key in sorted(begun):

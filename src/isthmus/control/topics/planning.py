@@ -283,7 +283,7 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
         "level": role.level,
         "flags": role.flags,
         "begin_offset": begin_of(role.begins, *place),
-        "is_held": role.going is not None,
+        "hold": 0 if role.going is None else role.going.serial,
         # A leaf that gets what it lacks gets nothing else.
         "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
         "has_allowance": role.has_allowance,
