@@ -122,8 +122,8 @@ class Lane:
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
     `begin_offset` another leaf got (-1 for nothing), and one with a `hold` only finds out where it stands: that is the
-    number of the wish for another leaf, 0 for none. What lies at `end_offset` and behind another leaf gets (-1 for nothing); one that `has_allowance` goes as far as it is told
-    while it runs.
+    number of the wish for another leaf, 0 for none. What lies at `end_offset` and behind another leaf gets (-1 for
+    nothing); one that `has_allowance` goes as far as it is told while it runs.
 
     Of what is `gated` nothing comes before its schema is known at the target (`model.schemagate`).
     """

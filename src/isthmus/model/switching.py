@@ -83,6 +83,10 @@ class LeafDoubt:
         """From where on another leaf gets it."""
         return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.end) for lane in self.lanes)
 
+    def within(self, partitions: Collection[tuple[SourceTopic, int]]) -> LeafDoubt:
+        """What it may lack of these partitions of the source."""
+        return replace(self, lanes=tuple(lane for lane in self.lanes if (lane.topic, lane.partition) in partitions))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChoice:
@@ -177,10 +181,11 @@ class TargetChoice:
         """It, once a leaf that was left by force gets what it lacks; "" for none."""
         return replace(self, finishes=leaf, serial=self.serial + 1)
 
-    def reconciled(self) -> TargetChoice:
-        """It, once that leaf lacks nothing any more."""
-        doubts = tuple(each for each in self.doubts if each.leaf != self.finishes)
-        return replace(self, doubts=doubts, finishes="", serial=self.serial + 1)
+    def reconciled(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
+        """It, once that leaf has got what it can get now: it stays in doubt of the partitions that it is `lacking`."""
+        left = {(each.topic, each.partition) for each in lacking}
+        doubts = (each.within(left) if each.leaf == self.finishes else each for each in self.doubts)
+        return replace(self, doubts=tuple(each for each in doubts if each.lanes), finishes="", serial=self.serial + 1)
 
 
 class Onward(NamedTuple):
@@ -233,6 +238,43 @@ def stopped_at(
         if key not in running:
             return (), f"{key} was distributed, and is not looked at now: it is paused, refused or not selected"
     return tuple(found), ""
+
+
+class Lack(NamedTuple):
+    """What a leaf has not got up to where another one began, and why. Where it `is_stuck` somebody has to act."""
+
+    begin: LaneBegin
+    why: str
+    is_stuck: bool
+
+
+def still_lacking(
+    ends: Iterable[LaneBegin], lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport]
+) -> tuple[Lack, ...]:
+    """What a leaf has not got yet up to these offsets. Of a topic that was created anew it can get nothing."""
+    running = {(lane.source_topic, lane.partition): lane for lane in lanes}
+    found: list[Lack] = []
+    for each in ends:
+        lane = running.get((each.topic, each.partition))
+        if lane is None:
+            why = f"cannot get {each.topic}-{each.partition} up to {each.offset}: it is not copied now"
+            found.append(Lack(each, why, is_stuck=True))
+            continue
+        report = reports.get(lane.key)
+        if begin_of([each], lane.source_topic, lane.source_topic_id, lane.partition) != each.offset:
+            continue
+        if report is None or report.position < each.offset:
+            is_stuck = report is not None and report.state.is_terminal
+            found.append(Lack(each, _why(lane.key, each.offset, report), is_stuck))
+    return tuple(found)
+
+
+def _why(key: LaneKey, end: int, report: LaneReport | None) -> str:
+    if report is not None and report.state.is_terminal:
+        reason = "" if report.problem is None else f": {report.problem.message}"
+        return f"cannot get {key} up to {end}, which is {report.state}{reason}"
+    at = "nothing" if report is None or report.position < 0 else f"what comes before {report.position}"
+    return f"has {at} of {key}, and gets it up to {end}"
 
 
 def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, Cursor]) -> LaneKey | None:
