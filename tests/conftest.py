@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import signal
@@ -21,15 +20,10 @@ HEAP_MB = 256
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# Spark is started often and lives shortly here: with one collector and the quick compiler that takes half the time.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts the tests in the background has them ignore Ctrl-C, which what they start inherits."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for jvm in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-        os.environ.setdefault(jvm, QUICK_JVM)
     # A plugin, as what a session shares belongs to no folder, of which alone a conftest.py is told.
     config.pluginmanager.register(sharing)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 
@@ -30,6 +33,23 @@ PATIENT: Final = {
     # producer that is over reports it as it should.
     "error_cb": lambda error: None,
 }
+_ResultT = TypeVar("_ResultT")
+
+
+def reported(call: Callable[[float], _ResultT], term_s: float) -> _ResultT:
+    """What a call of a producer returns that reports deliveries.
+
+    :raises KafkaException: librdkafka has given the producer up.
+    """
+    try:
+        return call(term_s)
+    except KafkaException:
+        raise
+    except:  # noqa: E722  # deliveries that are reported after the fatal error have the client raise it as it is
+        error: object = sys.exc_info()[1]
+        if isinstance(error, BaseException):
+            raise
+    raise KafkaException(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +138,16 @@ class PlainWriter:
                 for number in range(count, due):
                     self._send(producer, number % self.partitions)
                 count = max(count, due)
+                reported(producer.poll, _TICK_S)
             except KafkaException as error:
                 # librdkafka gives up a producer whose order it can no longer vouch for.
                 self._history.tell("writer", writer=self.pen.name, problem=str(error))
                 producer = self._producer()
             except BufferError:
                 begun, count = time.monotonic(), 0
-            producer.poll(_TICK_S)
             self.acks.tell()
-        producer.flush(_FLUSH_S)
+        with suppress(KafkaException):
+            reported(producer.flush, _FLUSH_S)
         self.acks.tell(at_once=True)
 
     def _send(self, producer: Producer, partition: int) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from soak.content import Style, made, record_id
 from soak.history import History
-from soak.workloads.plain import PATIENT, Acks
+from soak.workloads.plain import PATIENT, Acks, reported
 from soak.workloads.routine import Routine
 
 _TIMEOUT_MS: Final = 10_000
@@ -89,7 +89,7 @@ class TransactionalWriter(Routine):
         for _ in range(chance.randint(1, 3)):
             for _ in range(chance.randint(1, _RECORDS_MAX)):
                 self._send(producer, chance.randrange(self._partitions), spans)
-            if producer.flush(_FLUSH_S):
+            if reported(producer.flush, _FLUSH_S):
                 raise TimeoutError("records were not delivered")
             self._over.wait(chance.uniform(0.0, 0.3))
         fate = chance.random()
@@ -126,7 +126,7 @@ class TransactionalWriter(Routine):
             on_delivery=heard,
         )
         self._sent[partition] += 1
-        producer.poll(0)
+        reported(producer.poll, 0)
 
     def _settle(self) -> None:
         """A producer of the same name ends what the one before has left open."""

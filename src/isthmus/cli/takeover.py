@@ -36,7 +36,7 @@ QuietOption = Annotated[
     str, typer.Option("--quiet", help="For how long nothing may move before MirrorMaker 2 counts as stopped.")
 ]
 TimeoutOption = Annotated[
-    str, typer.Option("--timeout", help="How long its workers and open transactions are waited for to end.")
+    str, typer.Option("--timeout", help="How long MirrorMaker 2 and its open transactions are waited for to end.")
 ]
 WholeOption = Annotated[
     bool, typer.Option("--whole", help="Compare all that the target holds, not only what was written last.")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
+# An embedded Spark's JVM hands out tasks and passes bytes on, and Python does the work: with the quick compiler and one
+# collector it leaves both cores to what else starts.
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
@@ -100,7 +103,7 @@ def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str,
     conf = {**_CONF, "spark.app.name": _application(links), "spark.master": settings.master}
     if settings.master.startswith("local"):
         conf |= _LOCAL_CONF
-        conf |= {JVM_OPTIONS: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+        conf |= {JVM_OPTIONS: f"{QUICK_JVM} -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
     if settings.master == "local[*]":
         cores = os.cpu_count() or 1
         slots = settings.slots or max(cores, min(len(links), cores) + 1)
@@ -162,6 +165,8 @@ def _share_python() -> None:
     here = str(Path(__file__).parents[2])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != here]
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *paths])
+    # That of the JVM which only composes the command of the other one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
 
 def _launch(conf: Mapping[str, str], log: Path | None) -> None:

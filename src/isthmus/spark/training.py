@@ -17,7 +17,7 @@ from typing import Any, Final
 from isthmus.errors import HostError, IsthmusError
 from isthmus.local.java import find_java
 from isthmus.model.configuration import SparkSettings
-from isthmus.spark.session import JVM_OPTIONS, archive_options, class_archive, session
+from isthmus.spark.session import JVM_OPTIONS, QUICK_JVM, archive_options, class_archive, session
 
 _END_S: Final = 120.0
 
@@ -33,7 +33,7 @@ def make_archive() -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".train-") as draft:
         made, log = Path(draft, "spark.jsa"), Path(draft, "spark.log")
         recording = archive_options("ArchiveClassesAtExit", made)
-        spark = session(SparkSettings(conf={JVM_OPTIONS: recording}), log=log)
+        spark = session(SparkSettings(conf={JVM_OPTIONS: f"{QUICK_JVM} {recording}"}), log=log)
         spark.sparkContext.parallelize([0], 1).mapPartitions(list).collect()
         spark.range(10).mapInArrow(_same, "id long").groupBy("id").count().collect()
         gateway: Any = spark.sparkContext._gateway

@@ -81,8 +81,9 @@ def taken_over(capsys: pytest.CaptureFixture[str], file: Path, to: Path, **optio
 def test_killed_under_load(
     flow: Flow, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_exactly_once: bool
 ) -> None:
-    """It is killed with -9, started again, killed again. While it runs it is not taken over. Then Isthmus goes on: all
-    records are there in their order, and as many more as it says MirrorMaker 2 had doubled. Again, it is done before.
+    """It is killed with -9, started again, killed again. While it runs it is not taken over, but waited for. Then
+    Isthmus goes on: all records are there in their order, and as many more as it says MirrorMaker 2 had doubled. Again,
+    it is done before.
     """
     create(flow.source, flow.stem)
     to = tmp_path / "isthmus.yaml"
@@ -91,15 +92,17 @@ def test_killed_under_load(
             theirs.start()
             until(lambda: copied(flow) > 6_000, lambda: theirs.log)
             with pytest.raises(GateNotMet, match="still running"):
-                taken_over(capsys, theirs.file, to)
+                taken_over(capsys, theirs.file, to, timeout="2s")
             assert to.exists()
-            theirs.kill()
             if not is_exactly_once:
+                theirs.kill()
                 before = copied(flow)
                 theirs.start()
                 until(lambda: copied(flow) > before + 3_000, lambda: theirs.log)
-                theirs.kill()
-            found = taken_over(capsys, theirs.file, to, whole=True)
+            stopping = threading.Timer(3.0, theirs.kill)
+            stopping.start()
+            found = taken_over(capsys, theirs.file, to, whole=True, timeout=f"{TERM_S:g}s")
+            stopping.join()
         assert {topic["outcome"] for topic in found["topics"]} == {"taken over"}
 
         with isthmus.open(to, spark=spark) as fabric:

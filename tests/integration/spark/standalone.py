@@ -18,6 +18,7 @@ import pyspark
 import isthmus
 from isthmus.local.java import find_java
 from isthmus.local.ports import free_ports
+from isthmus.spark.session import QUICK_JVM
 
 HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
@@ -43,7 +44,7 @@ class StandaloneSpark:
             "spark.port.maxRetries": "50",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.executorEnv.PYTHONPATH": str(Path(isthmus.__file__).parents[1]),
         }
         self.folder = folder
@@ -97,6 +98,8 @@ def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path)
         "JAVA_HOME": str(java.executable.resolve().parent.parent),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "PYSPARK_PYTHON": python,
     }
     with log.open("wb") as output:

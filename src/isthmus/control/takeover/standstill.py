@@ -26,7 +26,7 @@ OnWait = Callable[[str], None]
 class Standstill:
     """Where MirrorMaker 2 would write: partitions of the target, and the group of its workers ("" for unknown).
 
-    It has stopped when nothing has moved for `quiet_s`. What is open or has not left yet is waited for, up to
+    It has stopped when nothing has moved for `quiet_s`. What still writes, is open or has not left is waited for, up to
     `patience_s`: workers and transactions of a process that was killed are given up by brokers only after a while.
     """
 
@@ -43,9 +43,8 @@ class Standstill:
         """
         deadline = time.monotonic() + max(self.patience_s, self.quiet_s)
         ranges = await ranges_of(target, self.partitions)
-        since = time.monotonic()
+        since, reason = time.monotonic(), await self._unfinished(target, ranges)
         while True:
-            reason = await self._unfinished(target, ranges)
             if reason is None and time.monotonic() - since >= self.quiet_s:
                 return ranges
             if reason is not None and time.monotonic() > deadline:
@@ -53,9 +52,11 @@ class Standstill:
             on_wait(reason or f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}")
             await asyncio.sleep(_LOOK_S)
             now = await ranges_of(target, self.partitions)
-            require_unmoved(ranges, now)
+            if (grown := _growth(ranges, now)) is not None:
+                since = time.monotonic()
             # Where a transaction ends its marker moves the end.
             ranges = now
+            reason = grown or await self._unfinished(target, ranges)
 
     async def _unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> str | None:
         pending = [key for key, log in ranges.items() if log.stable_end < log.end]
@@ -86,17 +87,23 @@ def require_unmoved(before: Mapping[PartitionKey, LogRange], after: Mapping[Part
 
     :raises GateNotMet: Something was; what, is told.
     """
+    if (grown := _growth(before, after)) is not None:
+        raise GateNotMet(f"MirrorMaker 2 has not stopped: {grown}", hint=_STOP)
+
+
+def _growth(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]) -> str | None:
+    """What was written in between, if anything was."""
     # An open transaction that ends adds nothing but its marker.
     moved = [
         key for key, log in after.items() if log.end > before[key].end + (before[key].stable_end < before[key].end)
     ]
-    if moved:
-        grown = sum(after[key].end - before[key].end for key in moved)
-        raise GateNotMet(
-            f"MirrorMaker 2 is still running, or somebody else writes: {_named(moved)} grew by "
-            f"{counted(grown, 'offset')} while it was looked at",
-            hint=_STOP,
-        )
+    if not moved:
+        return None
+    grown = sum(after[key].end - before[key].end for key in moved)
+    return (
+        f"it is still running, or somebody else writes: {_named(moved)} grew by {counted(grown, 'offset')} "
+        "while it was looked at"
+    )
 
 
 def _named(keys: Collection[PartitionKey]) -> str:
