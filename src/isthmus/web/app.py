@@ -83,7 +83,8 @@ def create_app(
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
-    room = [Depends(desk.room)]
+    # Given up before the answer is sent: whoever reads slowly keeps nobody waiting.
+    room = [Depends(desk.room, scope="function")]
     for routes in (
         reading_routes,
         changing_routes,

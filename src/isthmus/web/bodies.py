@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
 from isthmus.control.answers import Filters
 from isthmus.model.assignment import Assignment
@@ -14,6 +15,8 @@ from isthmus.model.recovery import RecoveryWay, SetAside
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
+_DEPTH_MAX: Final = 50
+"""Nodes of a tree have at least two parts, so that so many within each other are more than any tree has."""
 Text = Annotated[str, Field(max_length=300)]
 _Patterns = Annotated[list[Text], Field(max_length=1000)]
 _Number = Annotated[StrictInt, Field(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]
@@ -168,6 +171,19 @@ class LinkChangeBody(Body):
     settings: Settings = Field(default_factory=dict)
 
 
+def _shallow(value: list[Any] | dict[str, Any]) -> list[Any] | dict[str, Any]:
+    level: list[Any] = [value]
+    for _ in range(_DEPTH_MAX):
+        level = [part for each in level for part in _parts(each)]
+    if level:
+        raise ValueError(f"at most {_DEPTH_MAX} nodes may be within each other")
+    return value
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 class TreeChangeBody(Body):
     """What is to be changed of a declared tree, by dotted key of trees[]."""
 
@@ -178,7 +194,7 @@ class TreeBody(TreeChangeBody):
     """A tree to be declared: its clusters as nested lists, as in the file, with ids that they have to have, if any."""
 
     name: Annotated[Text, Field(min_length=1)]
-    clusters: list[Any] | dict[str, Any]
+    clusters: Annotated[list[Any] | dict[str, Any], AfterValidator(_shallow)]
     cluster_ids: Annotated[dict[Text, Text], Field(max_length=1000)] = Field(default_factory=dict)
 
 

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.listening import is_loopback
-from isthmus.web.console.door import ConsoleDoor
+from isthmus.web.console.door import ConsoleDoor, is_of
 from isthmus.web.problems import problem_response, unforeseen
 from isthmus.web.replay import RepeatedRequests
 from isthmus.web.tokens import Role, TokenFile
@@ -148,7 +148,7 @@ class Guard:
     def _check_origin(headers: Headers) -> None:
         """See that no page of another site asks."""
         origin = headers.get("origin")
-        is_own = origin is None or urlsplit(origin).netloc == headers.get("host", "")
+        is_own = origin is None or is_of(origin, headers.get("host", ""))
         if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RequestRefused(
                 "pages of other sites may not ask", status=HTTPStatus.FORBIDDEN, hint="Ask without a browser."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -30,12 +29,19 @@ class _Answered:
     messages: list[Message] = field(default_factory=list)
     is_done: bool = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered, and so long ago that it is not kept."""
+        return self.is_done and time.monotonic() - self.at > _KEPT_S
+
 
 class RepeatedRequests:
-    """The answers of the last day to requests that had a key, 1,000 at most. They do not outlive the server."""
+    """The answers of the last day to requests that had a key, of each caller 1,000 at most: nobody has those of others
+    forgotten. They do not outlive the server.
+    """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], _Answered] = OrderedDict()
+        self._kept: dict[str, dict[str, _Answered]] = {}
 
     @contextlib.asynccontextmanager
     async def once(self, caller: str, key: str, asked: str, body: bytes, send: Send) -> AsyncIterator[Send | None]:
@@ -53,7 +59,7 @@ class RepeatedRequests:
                 await send(message)
             yield None
             return
-        made = self._kept[caller, key] = _Answered(digest, time.monotonic())
+        made = self._made(caller, key, digest)
         size = 0
 
         async def remembering(message: Message) -> None:
@@ -68,17 +74,25 @@ class RepeatedRequests:
             status = made.messages[0].get("status", 500) if made.messages else 500
             # What failed by no fault of the caller may be tried again with the same key.
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR or size > _ANSWER_BYTES_MAX:
-                self._kept.pop((caller, key), None)
+                self._kept[caller].pop(key, None)
             made.is_done = True
 
     def _known(self, caller: str, key: str) -> _Answered | None:
-        found = self._kept.get((caller, key))
-        if found is not None and found.is_done and time.monotonic() - found.at > _KEPT_S:
-            del self._kept[caller, key]
-            found = None
-        while len(self._kept) >= _KEPT_MAX:
-            self._kept.popitem(last=False)
-        return found
+        found = self._kept.get(caller, {}).get(key)
+        return None if found is None or found.is_over else found
+
+    def _made(self, caller: str, key: str, digest: bytes) -> _Answered:
+        # Of whom nothing is kept any more nothing is left: tokens come and go.
+        alive = {name: kept for name, kept in self._kept.items() if not all(each.is_over for each in kept.values())}
+        kept = alive.setdefault(caller, {})
+        kept.pop(key, None)
+        # What is being worked on is never forgotten: it would be done twice.
+        ended = [name for name, each in kept.items() if each.is_done]
+        for name in ended[: max(0, len(kept) - _KEPT_MAX + 1)]:
+            del kept[name]
+        self._kept = alive
+        made = kept[key] = _Answered(digest, time.monotonic())
+        return made
 
     def _check(self, known: _Answered, digest: bytes) -> None:
         if known.digest != digest:

@@ -23,6 +23,7 @@ from isthmus.model.listening import ListenAddress
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import BODY_S, RateLimit
+from isthmus.web.patience import patient
 from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import LinksProgress, Watch
 
@@ -38,7 +39,7 @@ class ServeSettings:
     """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second.
 
     `file` is where the configuration is written, for what is done by a process of its own. A body of a request has to
-    come within `body_s`.
+    come within `body_s`; whoever begins none, or reads nothing of an answer, is left after twice that.
     """
 
     listen: str
@@ -106,6 +107,7 @@ def _prepared(
     app = create_app(desk, tokens, rate, watch, is_private=address.is_loopback, body_s=settings.body_s)
     config = uvicorn.Config(
         app,
+        http=patient(settings.body_s),
         access_log=False,
         log_config=None,
         server_header=False,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import fcntl
 import hashlib
 import hmac
 import json
@@ -10,7 +12,7 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,13 +114,14 @@ class TokenFile:
         """
         if not name or len(name) > _NAME_MAX or not name.isprintable():
             raise ConfigError(f"{name!r} is no name for a token", hint=f"Use 1 to {_NAME_MAX} printable characters.")
-        tokens = self.all()
-        if any(token.name == name for token in tokens):
-            raise ConfigError(f"there is a token named {name}", hint=f"Revoke it first: isthmus token revoke {name}.")
         secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        if not dry_run:
-            self._write([*tokens, Token(name=name, role=role, sha256=_hash(secret), created_at=at)])
+        with self._changing(dry_run=dry_run) as tokens:
+            if any(token.name == name for token in tokens):
+                raise ConfigError(
+                    f"there is a token named {name}", hint=f"Revoke it first: isthmus token revoke {name}."
+                )
+            tokens.append(Token(name=name, role=role, sha256=_hash(secret), created_at=at))
         return secret
 
     def revoke(self, name: str, *, dry_run: bool = False) -> None:
@@ -127,29 +130,47 @@ class TokenFile:
         :raises ConfigError: There is none of that name.
         :raises HostError: The file cannot be read or written.
         """
-        tokens = self.all()
-        left = [token for token in tokens if token.name != name]
-        if len(left) == len(tokens):
-            names = ", ".join(token.name for token in tokens) or "none"
-            raise ConfigError(f"there is no token named {name}", hint=f"There are {names}.")
-        if not dry_run:
-            self._write(left)
+        with self._changing(dry_run=dry_run) as tokens:
+            left = [token for token in tokens if token.name != name]
+            if len(left) == len(tokens):
+                names = ", ".join(token.name for token in tokens) or "none"
+                raise ConfigError(f"there is no token named {name}", hint=f"There are {names}.")
+            tokens[:] = left
+
+    @contextlib.contextmanager
+    def _changing(self, *, dry_run: bool) -> Iterator[list[Token]]:
+        """The tokens as they are to become: read, changed and written by one process at a time."""
+        if dry_run:
+            yield [*self.all()]
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            tokens = [*self.all()]
+            yield tokens
+            self._write(tokens)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            os.close(folder)
 
     def _write(self, tokens: Iterable[Token]) -> None:
         kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]
         text = json.dumps({"schema_version": _SCHEMA_VERSION, "tokens": kept}, indent=2) + "\n"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Only its owner can read what mkstemp makes; whoever reads the name meanwhile finds all or nothing new.
-            number, beside = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(beside).replace(self.path)
-        except OSError as error:
-            raise HostError(
-                f"the tokens cannot be written to {self.path}: {error.strerror}",
-                hint="Name another file with --tokens.",
-            ) from None
+        # Only its owner can read what mkstemp makes; whoever reads the name meanwhile finds all or nothing new.
+        number, beside = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(beside).replace(self.path)
+
+    def _unwritable(self, error: OSError) -> HostError:
+        return HostError(
+            f"the tokens cannot be written to {self.path}: {error.strerror}", hint="Name another file with --tokens."
+        )
 
 
 def _parsed(document: Any) -> tuple[Token, ...]:

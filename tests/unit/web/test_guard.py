@@ -118,6 +118,7 @@ def test_every_route_asks_who_may(tokens: TokenFile) -> None:
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Host": "localhost:8087"}, 200),
         ({"Origin": "http://127.0.0.1:8087"}, 200),
+        ({"Origin": "http://[x"}, 403),
     ],
 )
 def test_pages_of_other_sites_are_refused(tokens: TokenFile, headers: dict[str, str], status: int) -> None:

@@ -12,7 +12,7 @@ from isthmus.web.replay import RepeatedRequests
 
 
 async def asked(
-    requests: RepeatedRequests, key: str = "k", body: bytes = b"", *, status: int = 201
+    requests: RepeatedRequests, key: str = "k", body: bytes = b"", *, status: int = 201, caller: str = "alice"
 ) -> tuple[int, bool]:
     """The status that a caller gets, and whether anything was done for it."""
     sent: list[Message] = []
@@ -20,7 +20,7 @@ async def asked(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    async with requests.once("alice", key, "POST /v1/links?", body, send) as remembering:
+    async with requests.once(caller, key, "POST /v1/links?", body, send) as remembering:
         if remembering is not None:
             await remembering({"type": "http.response.start", "status": status, "headers": []})
             await remembering({"type": "http.response.body", "body": b"{}"})
@@ -74,3 +74,35 @@ def test_a_key_has_so_many_characters(key: str) -> None:
     """One without any, or with too many, is refused."""
     with pytest.raises(RequestRefused, match="1 to 255"):
         asyncio.run(asked(RepeatedRequests(), key))
+
+
+def test_nobody_has_requests_of_others_forgotten() -> None:
+    """However many somebody sends; of the same caller the last thousand are known."""
+    requests = RepeatedRequests()
+
+    async def scenario() -> None:
+        assert await asked(requests, "first") == (201, True)
+        for number in range(1001):
+            assert await asked(requests, str(number), status=403, caller="bob") == (403, True)
+        assert await asked(requests, "first") == (201, False)
+        assert await asked(requests, "1", caller="bob") == (403, False)
+        assert await asked(requests, "0", caller="bob") == (201, True)
+
+    asyncio.run(scenario())
+
+
+def test_a_request_at_work_is_not_forgotten() -> None:
+    """It would be done twice."""
+    requests = RepeatedRequests()
+
+    async def send(_: Message) -> None:
+        pass
+
+    async def scenario() -> None:
+        async with requests.once("alice", "slow", "POST /v1/links?", b"", send):
+            for number in range(1001):
+                await asked(requests, str(number))
+            with pytest.raises(RequestRefused, match="still being worked on"):
+                await asked(requests, "slow")
+
+    asyncio.run(scenario())

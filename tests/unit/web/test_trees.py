@@ -82,6 +82,16 @@ DECLARING: tuple[tuple[Role, str, str, dict[str, object], int], ...] = (
 )
 
 
+def test_a_tree_without_end_is_refused(tmp_path: Path) -> None:
+    """However deep it is, and whether JSON can be that deep or not."""
+    asking = clients(tmp_path)[Role.ADMIN]
+
+    for depth in (51, 300, 900, 100_000):
+        body = f'{{"name": "u", "clusters": {"[" * depth}"east"{"]" * depth}}}'
+        answer = asking.post("/v1/trees", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 422), (depth, answer.text)
+
+
 def test_what_cannot_be_declared_is_refused(tmp_path: Path) -> None:
     """By who asks, by what is declared, where the file has it, and while the clusters do not answer."""
     asking = clients(tmp_path)

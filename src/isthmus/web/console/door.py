@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
@@ -22,6 +23,8 @@ COOKIE: Final = "isthmus-session"
 LOGIN: Final = "/login"
 _OF_THE_API: Final = ("/v1", "/metrics", "/livez", "/readyz", "/health")
 _SAFE: Final = ("GET", "HEAD")
+_OF_ADDRESSES: Final = "/?:@!$&'()*+,;=%#"
+"""What stands in addresses as it is, beside letters and figures."""
 
 
 class ConsoleDoor:
@@ -56,7 +59,7 @@ class ConsoleDoor:
         :raises RequestRefused: It does not say so.
         """
         origin = headers.get("origin")
-        is_own = origin is not None and urlsplit(origin).netloc == headers.get("host", "")
+        is_own = origin is not None and is_of(origin, headers.get("host", ""))
         if method not in _SAFE and not is_own and headers.get("sec-fetch-site") != "same-origin":
             raise RequestRefused(
                 "only pages of this console may ask for changes here",
@@ -82,12 +85,21 @@ class ConsoleDoor:
             answer.headers.update(problem_headers(error))
             return answer
         query = scope.get("query_string", b"").decode("latin-1")
-        wanted = scope["path"] + (f"?{query}" if query else "")
+        # As it was sent: a name in it may hold what has a meaning in an address.
+        path = scope.get("raw_path", b"").decode("latin-1") or quote(scope["path"])
+        wanted = path + (f"?{query}" if query else "")
         login = LOGIN if scope["method"] not in _SAFE else f"{LOGIN}?next={quote(wanted, safe='/')}"
         if headers.get("hx-request") == "true":
             # A part of a page that has been open for long: all of it is to go there.
             return Response(status_code=HTTPStatus.OK, headers={"HX-Redirect": LOGIN, "Cache-Control": "no-store"})
         return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": login, "Cache-Control": "no-store"})
+
+
+def is_of(origin: str, host: str) -> bool:
+    """Whether pages of this origin are pages of this host; whatever is no origin is of none."""
+    with contextlib.suppress(ValueError):
+        return urlsplit(origin).netloc == host
+    return False
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:
@@ -103,7 +115,6 @@ def session_cookie(value: str, *, is_secure: bool) -> str:
 
 
 def local_path(given: str) -> str:
-    """Where to go after the login: a path of this server, whatever the address said."""
-    parts = urlsplit(given)
-    is_local = given.startswith("/") and not given.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
-    return given if is_local and given.isprintable() and "\\" not in given else "/"
+    """Where to go after the login: a path of this server as a header has it, whatever the address said."""
+    is_local = given.startswith("/") and not given.startswith("//")
+    return quote(given, safe=_OF_ADDRESSES) if is_local and given.isprintable() and "\\" not in given else "/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 
@@ -52,12 +53,30 @@ def test_under_tls_the_cookie_is_sent_over_tls_only(tokens: Path) -> None:
     assert entered.headers["set-cookie"].endswith("; Secure")
 
 
-@pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example/", "/\\evil.example", "x", "/a\r\nb: c"])
+@pytest.mark.parametrize(
+    "wanted",
+    ["//evil.example", "https://evil.example/", "/\\evil.example", "x", "/a\r\nb: c", "//[", "http://[x"],
+)
 def test_the_login_leads_nowhere_else(tokens: Path, wanted: str) -> None:
     """What an address says of where to go next counts only for paths of this server."""
     secret = TokenFile(tokens).create("alice", Role.VIEWER)
+    browser = Browser(tokens)
 
-    assert Browser(tokens).post("/login", token=secret, next=wanted).headers["location"] == "/"
+    assert browser.get(f"/login?next={quote(wanted)}").status_code == 200
+    assert browser.post("/login", token=secret, next=wanted).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("path", ["/links/%E2%98%83%3Fa%2Fb?sort=name", "/links/a%20b"])
+def test_the_login_leads_back_to_any_name(tokens: Path, path: str) -> None:
+    """Whatever is in it: a snowman, a question mark, a slash."""
+    secret = TokenFile(tokens).create("alice", Role.VIEWER)
+    browser = Browser(tokens)
+
+    login = browser.get(path).headers["location"]
+    (wanted,) = parse_qs(urlsplit(login).query)["next"]
+    assert f'value="{wanted}"' in browser.text(login)
+    assert browser.post("/login", token=secret, next=wanted).headers["location"] == path
+    assert browser.post("/login", token=secret, next=unquote(wanted)).status_code == 303
 
 
 def test_a_session_ends_with_its_token_with_a_logout_and_with_the_day(tokens: Path) -> None:
@@ -118,6 +137,7 @@ def test_who_may_only_look_has_no_buttons_and_changes_nothing(tokens: Path) -> N
         {"Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": "none"},
         {"Origin": BASE, "Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://[x"},
     ],
     ids=str,
 )

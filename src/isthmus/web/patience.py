@@ -1,0 +1,43 @@
+"""Connections that are ended: nothing is asked on them for too long, or nobody reads what was answered."""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+
+def patient(patience_s: float) -> type[H11Protocol]:
+    """What a server speaks on a connection. It is looked at every `patience_s`, and ended when it stands at the second
+    look where it stood at the first: uvicorn itself waits for the rest of a request for ever, and for whoever takes no
+    more of an answer, so that a few hundred such connections would keep everybody else out.
+    """
+
+    class Patient(H11Protocol):
+        _next_look: TimerHandle | None = None
+        _was_waiting_after: RequestResponseCycle | object | None = object()
+        _was_unread: int | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._next_look = self.loop.call_later(patience_s, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._next_look is not None:
+                self._next_look.cancel()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            cycle: RequestResponseCycle | None = self.cycle
+            is_waiting = cycle is None or cycle.response_complete
+            unread = self.transport.get_write_buffer_size() if self.flow.write_paused else None
+            if (is_waiting and cycle is self._was_waiting_after) or (unread and unread == self._was_unread):
+                # Whoever reads nothing would not let it close.
+                self.transport.abort()
+                return
+            self._was_waiting_after = cycle if is_waiting else object()
+            self._was_unread = unread
+            self._next_look = self.loop.call_later(patience_s, self._look)
+
+    return Patient
