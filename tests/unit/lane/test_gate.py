@@ -59,7 +59,7 @@ def test_what_nobody_reads_there_waits_for_nothing() -> None:
 
 
 def test_what_comes_before_what_waits_goes_on() -> None:
-    """Also where it is a control record alone: the lane has it to write, and says that it waits when that is written."""
+    """Also where it is a control record alone: the lane writes it, and tells that it waits once that is written."""
     run = lane_of(gated=VALUES)
     run.read_offset = 0
     control = batch(0, 9)._replace(attributes=CONTROL)
