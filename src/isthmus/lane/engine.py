@@ -283,7 +283,7 @@ class Engine:
         position = run.writer.position
         run.phase = run.phase.placed()
         self._detour.forget(run)
-        if run.lane.is_held:
+        if run.lane.hold:
             run.hold()
             return
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):

@@ -280,6 +280,7 @@ class LaneRun:
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
             schema_id=self.schema_id,
+            hold=self.lane.hold,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             problem=self.problem,
             gaps=tuple(self.gaps),

@@ -121,9 +121,9 @@ class Lane:
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
-    `begin_offset` another leaf got (-1 for nothing), and one that `is_held` only finds out where it stands. What lies
-    at `end_offset` and behind another leaf gets (-1 for nothing); one that `has_allowance` goes as far as it is told
-    while it runs.
+    `begin_offset` another leaf got (-1 for nothing), and one with a `hold` only finds out where it stands: that is the
+    number of the wish for another leaf, 0 for none. What lies at `end_offset` and behind another leaf gets (-1 for
+    nothing); one that `has_allowance` goes as far as it is told while it runs.
 
     Of what is `gated` nothing comes before its schema is known at the target (`model.schemagate`).
     """
@@ -145,7 +145,7 @@ class Lane:
     level: int = 0
     flags: FlagsHeader | None = None
     begin_offset: int = -1
-    is_held: bool = False
+    hold: int = 0
     end_offset: int = -1
     has_allowance: bool = False
     gated: GatedFields = UNGATED
@@ -166,7 +166,7 @@ class LaneReport:
     `position` is the next offset to copy: everything before it is durable at the target. `source_end` is the source's
     last stable offset as last seen. `records` and `size_bytes` count what this lease copied,
     `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
-    `schema_id` is the id of the schema that it waits for, -1 while it waits for none.
+    `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
     """
 
     key: LaneKey
@@ -177,6 +177,7 @@ class LaneReport:
     size_bytes: int = 0
     flags_replaced: int = 0
     schema_id: int = -1
+    hold: int = 0
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
 

@@ -190,15 +190,32 @@ def text_of(node: TreeNode) -> str:
 
 
 def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[tuple[Distributor, str], ...]:
-    """The distributors that have to go over to another leaf before a cluster leaves the tree, and to which."""
+    """The distributors that have to go over to another leaf before a cluster leaves the tree, and to which: to one that
+    is not in doubt, if there is any.
+    """
     found = []
     for each in tree.distributors:
         choice = choices.get(each.name)
-        target = choice.target if choice is not None and choice.is_of(each.leaves) else each.target
+        known = choice if choice is not None and choice.is_of(each.leaves) else None
+        target = each.target if known is None else known.target
         others = [leaf for leaf in each.leaves if leaf != cluster]
+        certain = [leaf for leaf in others if known is None or known.doubt(leaf) is None]
         if target == cluster and others and each.cluster != cluster:
-            found.append((each, others[0]))
+            found.append((each, (certain or others)[0]))
     return tuple(found)
+
+
+def uncertain(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[str, str] | None:
+    """A leaf that lacks something, and which distributor sent it, as long as a cluster may not leave for that: others
+    get through it what it lacks; or it alone has what another one lacks; or somebody would go over to that one.
+    """
+    going = {*to_go_over(tree, choices, cluster)}
+    for each in tree.distributors:
+        choice = choices.get(each.name)
+        for doubt in () if choice is None else choice.doubts:
+            if cluster in (doubt.leaf, each.cluster) or (each, doubt.leaf) in going:
+                return doubt.leaf, each.name
+    return None
 
 
 def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:

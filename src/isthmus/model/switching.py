@@ -83,6 +83,10 @@ class LeafDoubt:
         """From where on another leaf gets it."""
         return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.end) for lane in self.lanes)
 
+    def within(self, partitions: Collection[tuple[SourceTopic, int]]) -> LeafDoubt:
+        """What it may lack of these partitions of the source."""
+        return replace(self, lanes=tuple(lane for lane in self.lanes if (lane.topic, lane.partition) in partitions))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChoice:
@@ -140,13 +144,16 @@ class TargetChoice:
         return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
     def over(self, begins: Iterable[LaneBegin]) -> TargetChoice:
-        """It, once the wanted leaf has become the target: from these offsets on."""
+        """It, once the wanted leaf has become the target: from these offsets on. Of partitions that the present one was
+        never sent holds what was said before.
+        """
         former = tuple(dict.fromkeys((*self.former, self.target)))
+        known = {(each.topic, each.partition): each for each in (*self.begins, *begins)}
         return replace(
             self,
             target=self.wanted,
             former=former,
-            begins=tuple(begins),
+            begins=tuple(known.values()),
             is_forced=False,
             is_resent=False,
             finishes="",
@@ -159,25 +166,26 @@ class TargetChoice:
         `allowed` is how far it may have gone, and `ends` where the source's partitions ended when it could not go on
         any more; those that are missing are gone.
         """
-        lanes, begins = [], {(each.topic, each.partition): each for each in self.begins}
+        lanes, begins = [], []
         for topic, topic_id, partition, position, end in allowed:
             log_end = ends.get((topic, partition), NO_OFFSET)
             end = max(min(end, log_end), position)
             begin = begin_of(self.begins, topic, topic_id, partition)
             lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
-            begins[topic, partition] = LaneBegin(topic, topic_id, partition, position if self.is_resent else end)
+            begins.append(LaneBegin(topic, topic_id, partition, position if self.is_resent else end))
         doubted = tuple(lane for lane in lanes if lane.end > lane.position and not self.is_resent)
         doubts = (*self.doubts, LeafDoubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
-        return replace(self.over(begins.values()), doubts=doubts)
+        return replace(self.over(begins), doubts=doubts)
 
     def going_back(self, leaf: str) -> TargetChoice:
         """It, once a leaf that was left by force gets what it lacks; "" for none."""
         return replace(self, finishes=leaf, serial=self.serial + 1)
 
-    def reconciled(self) -> TargetChoice:
-        """It, once that leaf lacks nothing any more."""
-        doubts = tuple(each for each in self.doubts if each.leaf != self.finishes)
-        return replace(self, doubts=doubts, finishes="", serial=self.serial + 1)
+    def reconciled(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
+        """It, once that leaf has got what it can get now: it stays in doubt of the partitions that it is `lacking`."""
+        left = {(each.topic, each.partition) for each in lacking}
+        doubts = (each.within(left) if each.leaf == self.finishes else each for each in self.doubts)
+        return replace(self, doubts=tuple(each for each in doubts if each.lanes), finishes="", serial=self.serial + 1)
 
 
 class Onward(NamedTuple):
@@ -210,24 +218,63 @@ def begin_of(begins: Iterable[LaneBegin], topic: SourceTopic, topic_id: uuid.UUI
 
 
 def stopped_at(
-    lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor]
+    lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor], serial: int
 ) -> tuple[tuple[LaneBegin, ...], str]:
     """Where the lanes of a distributor have stopped for good, and why that is not known of all of them, if so.
 
-    `begun` are all that ever copied: of one that does not run now nobody knows how far it was.
+    `begun` are all that ever copied: of one that does not run now nobody knows how far it was. `serial` is that of the
+    wish: where a lane stopped for an earlier one it may have gone on since.
     """
     found: list[LaneBegin] = []
     running = {lane.key: lane for lane in lanes}
     for key, lane in sorted(running.items()):
         report = reports.get(key)
-        if report is None or report.state is not LaneState.HELD or report.position < 0:
-            state = LaneState.STARTING if report is None else report.state
+        if report is None or (report.state, report.hold) != (LaneState.HELD, serial) or report.position < 0:
+            is_earlier = report is not None and report.state is LaneState.HELD
+            state = LaneState.STARTING if report is None or is_earlier else report.state
             return (), f"{key} has not stopped yet: it is {state}"
         found.append(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, report.position))
     for key in sorted(begun):
         if key not in running:
             return (), f"{key} was distributed, and is not looked at now: it is paused, refused or not selected"
     return tuple(found), ""
+
+
+class Lack(NamedTuple):
+    """What a leaf has not got up to where another one began, and why. Where it `is_stuck` somebody has to act."""
+
+    begin: LaneBegin
+    why: str
+    is_stuck: bool
+
+
+def still_lacking(
+    ends: Iterable[LaneBegin], lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport]
+) -> tuple[Lack, ...]:
+    """What a leaf has not got yet up to these offsets. Of a topic that was created anew it can get nothing."""
+    running = {(lane.source_topic, lane.partition): lane for lane in lanes}
+    found: list[Lack] = []
+    for each in ends:
+        lane = running.get((each.topic, each.partition))
+        if lane is None:
+            why = f"cannot get {each.topic}-{each.partition} up to {each.offset}: it is not copied now"
+            found.append(Lack(each, why, is_stuck=True))
+            continue
+        report = reports.get(lane.key)
+        if begin_of([each], lane.source_topic, lane.source_topic_id, lane.partition) != each.offset:
+            continue
+        if report is None or report.position < each.offset:
+            is_stuck = report is not None and report.state.is_terminal
+            found.append(Lack(each, _why(lane.key, each.offset, report), is_stuck))
+    return tuple(found)
+
+
+def _why(key: LaneKey, end: int, report: LaneReport | None) -> str:
+    if report is not None and report.state.is_terminal:
+        reason = "" if report.problem is None else f": {report.problem.message}"
+        return f"cannot get {key} up to {end}, which is {report.state}{reason}"
+    at = "nothing" if report is None or report.position < 0 else f"what comes before {report.position}"
+    return f"has {at} of {key}, and gets it up to {end}"
 
 
 def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, Cursor]) -> LaneKey | None:

@@ -18,9 +18,10 @@ from isthmus.model.reshaping import (
     reshaped,
     text_of,
     to_go_over,
+    uncertain,
     written,
 )
-from isthmus.model.switching import TargetChoice
+from isthmus.model.switching import LeafDoubt, TargetChoice
 from isthmus.model.tree import Tree, TreeSettings, node_of
 
 NONE: Mapping[str, TargetChoice] = {}
@@ -102,6 +103,25 @@ def test_a_cluster_leaves() -> None:
     assert found.pins == {}
     assert found.spent == {1}, "wherever else it is in use"
     assert removed(tree({"level": 3, "clusters": ["a", ["b", "c"]]}), NONE, "c").spent == {1}
+
+
+def test_who_lacks_something_keeps_a_cluster_from_leaving() -> None:
+    """The cluster itself, a leaf that it has left by force, as nobody else has what that lacks; and nobody goes over to
+    a leaf that is in doubt as long as there is another one.
+    """
+    four = tree([["a", "b"], ["c", "d"]])
+    left = TargetChoice(target="d", wanted="d", doubts=(LeafDoubt(leaf="c", lanes=()),))
+    assert uncertain(four, NONE, "d") is None
+    assert uncertain(four, {"t.a.2": left}, "c") == ("c", "t.a.2"), "it passes on what it lacks"
+    assert uncertain(four, {"t.a.2": left}, "a") == ("c", "t.a.2"), "it alone has what c lacks"
+    assert uncertain(four, {"t.a.2": left}, "b") is None
+    assert uncertain(four, {"t.a.2": left}, "d") == ("c", "t.a.2"), "there is no other leaf to go over to"
+    six = tree([["a", "b"], ["c", "d", "e"]])
+    assert uncertain(six, {"t.a.2": left}, "d") is None
+    assert to_go_over(six, {"t.a.2": left}, "d") == (
+        (six.distributor("a", 2, "d"), "e"),
+        (six.distributor("b", 2, "d"), "c"),
+    )
 
 
 def test_nobody_has_for_a_newcomer_what_has_left() -> None:

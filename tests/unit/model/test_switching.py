@@ -20,27 +20,28 @@ LANE = Lane(
     target_topic_id=uuid.UUID(int=8),
     partition=0,
     is_mapped=True,
-    is_held=True,
+    hold=3,
 )
 
 
 def test_where_lanes_stopped_is_known_once_all_are_held() -> None:
-    """One that still copies, one that was not heard of, and one that copied once and is looked at no more keep it from
-    being known.
+    """One that still copies, one that was not heard of, one that copied once and is looked at no more, and one that
+    stopped for an earlier wish, which was taken back, keep it from being known.
     """
-    held = LaneReport(key=KEY, state=LaneState.HELD, position=12)
-    assert stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30)}) == (
+    held = LaneReport(key=KEY, state=LaneState.HELD, position=12, hold=3)
+    assert stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30)}, 3) == (
         (LaneBegin(SourceTopic("flights"), ID, 0, 12),),
         "",
     )
     active = replace(held, state=LaneState.ACTIVE)
-    assert stopped_at([LANE], {KEY: active}, {}) == ((), "flights-0 has not stopped yet: it is ACTIVE")
-    assert stopped_at([LANE], {}, {}) == ((), "flights-0 has not stopped yet: it is STARTING")
-    assert stopped_at([LANE], {KEY: replace(held, position=-1)}, {})[1] != ""
+    assert stopped_at([LANE], {KEY: active}, {}, 3) == ((), "flights-0 has not stopped yet: it is ACTIVE")
+    assert stopped_at([LANE], {}, {}, 3) == ((), "flights-0 has not stopped yet: it is STARTING")
+    assert stopped_at([LANE], {KEY: replace(held, position=-1)}, {}, 3)[1] != ""
     other = LaneKey(TargetTopic("arrivals"), 0)
-    begins, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30), other: Cursor(1, 1, 1)})
+    begins, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30), other: Cursor(1, 1, 1)}, 3)
     assert begins == ()
     assert "arrivals-0 was distributed, and is not looked at now" in why
+    assert stopped_at([LANE], {KEY: held}, {}, 5) == ((), "flights-0 has not stopped yet: it is STARTING")
 
 
 def test_a_distributor_is_behind_until_it_has_dealt_with_everything() -> None:
@@ -70,3 +71,14 @@ def test_a_choice_is_asked_for_taken_back_and_carried_out() -> None:
     assert (done.target, done.wanted, done.former, done.begins, done.serial) == ("d", "d", ("c",), begins, 2)
     again = done.asked("c").over(begins)
     assert (again.target, again.former, again.serial) == ("c", ("c", "d"), 4)
+
+
+def test_what_a_leaf_was_never_sent_begins_where_it_did() -> None:
+    """A partition that the present target could not take is not distributed from its beginning again at the next one:
+    the leaf before has that.
+    """
+    flights, arrivals = LaneBegin(SourceTopic("flights"), ID, 0, 12), LaneBegin(SourceTopic("arrivals"), ID, 0, 40)
+    choice = TargetChoice(target="c", wanted="d").over([flights, arrivals]).asked("e")
+    assert {*choice.over([flights._replace(offset=20)]).begins} == {flights._replace(offset=20), arrivals}
+    anew = arrivals._replace(topic_id=uuid.UUID(int=9), offset=3)
+    assert {*choice.over([anew]).begins} == {flights, anew}, "a topic that was created anew"

@@ -30,7 +30,17 @@ from isthmus.ledger.documents import TreeDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.copyflags import level_of
 from isthmus.model.log import LogRange
-from isthmus.model.reshaping import Reshaping, TreeShape, added, last_with, moved, removed, text_of, to_go_over
+from isthmus.model.reshaping import (
+    Reshaping,
+    TreeShape,
+    added,
+    last_with,
+    moved,
+    removed,
+    text_of,
+    to_go_over,
+    uncertain,
+)
 from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree
@@ -151,7 +161,7 @@ class TreeChanges:
         """
         now, cluster = found.before, found.cluster
         require_clusters(declared, now.clusters)
-        _check_certain(_choices(declared, now), cluster)
+        _check_certain(declared, now, cluster)
         for each, leaf in going:
             by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
             await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
@@ -162,6 +172,8 @@ class TreeChanges:
                 hint="isthmus tree targets shows how far they are. Then call this again.",
             )
         await self._check_drained(declarations, declared, now, cluster)
+        # That took a while.
+        _check_certain(await declarations.look(), now, cluster)
         await self._write(declarations, found, shape)
 
     async def _forget(self, declarations: Declarations, declared: Declared, before: Tree, cluster: str) -> None:
@@ -207,7 +219,7 @@ class TreeChanges:
     async def _write(self, declarations: Declarations, found: Reshaping, shape: TreeShape | None) -> None:
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
-            await write_choice(declarations.client(source), name, partial(_pinned, pin))
+            await write_choice(declarations.client(source), name, partial(pinned, name, pin))
         bases = dict.fromkeys((*(shape.bases if shape else ()), text_of(found.before.root)))
         after = TreeShape(
             clusters=text_of(found.after.root),
@@ -261,20 +273,31 @@ async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) 
                     )
 
 
-def _check_certain(choices: Mapping[str, TargetChoice], cluster: str) -> None:
-    """See that a cluster that leaves lacks nothing of what was sent to it: others get that through it.
+def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
+    """See that nobody lacks anything that would not come any more once a cluster has left.
 
-    :raises GateNotMet: It is in doubt.
+    :raises GateNotMet: A leaf is in doubt.
     """
-    for name, choice in choices.items():
-        if choice.doubt(cluster) is not None:
-            raise GateNotMet(
-                f"{cluster} is IN_DOUBT: it may lack what {name} sent to it",
-                hint="It gets that by itself while isthmus run runs. Then call this again.",
-            )
+    found = uncertain(tree, _choices(declared, tree), cluster)
+    if found is not None:
+        raise GateNotMet(
+            f"{found[0]} is IN_DOUBT: it may lack what {found[1]} sent to it",
+            hint="It gets that by itself while isthmus run runs. Then call this again.",
+        )
 
 
-def _pinned(pin: TargetChoice, _: TargetChoice | None) -> TargetChoice:
+def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of the choice of a distributor that is to stay at its target.
+
+    :raises GateNotMet: Another one was made since the change was planned.
+    """
+    if now == pin:
+        return None
+    if pin.serial != (0 if now is None else now.serial) + 1:
+        raise GateNotMet(
+            f"another leaf was chosen for {name} meanwhile",
+            hint="isthmus tree targets shows it. Then call this again.",
+        )
     return pin
 
 

@@ -154,6 +154,19 @@ async def write_choice(
     raise AssertionError
 
 
+def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
+    """See that a leaf lacks nothing that a distributor sent to it: as its target it would begin behind that, and never
+    get it.
+
+    :raises PlanRefused: It is in doubt.
+    """
+    if known is not None and known.is_of(distributor.leaves) and known.doubt(leaf) is not None:
+        raise PlanRefused(
+            f"{leaf} is IN_DOUBT: it may lack what {distributor.name} sent to it",
+            hint="It gets that by itself when it is back: isthmus tree targets shows how it stands.",
+        )
+
+
 def wished(
     distributor: Distributor,
     leaf: str,
@@ -164,7 +177,10 @@ def wished(
 ) -> TargetChoice | None:
     """What becomes of a choice where another leaf is wanted of a distributor, which is given as it is by itself; `None`
     where that is so already.
+
+    :raises PlanRefused: That leaf is in doubt.
     """
+    check_certain(distributor, leaf, known)
     if known is None or not known.is_of(distributor.leaves):
         by_itself = distributor.target
         known = TargetChoice(target=by_itself, wanted=by_itself, serial=0 if known is None else known.serial)
@@ -185,6 +201,7 @@ async def ask_for(
     """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order, or without asking the
     present one if that `is_forced`. It is given as it is by itself.
 
+    :raises PlanRefused: That leaf is in doubt.
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
     choose = partial(wished, distributor, leaf, is_forced=is_forced, is_resent=is_resent)

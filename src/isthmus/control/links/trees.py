@@ -5,7 +5,7 @@ from __future__ import annotations
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
-from isthmus.control.links.switching import DistributorTarget, ask_for, read_allowances, read_choice
+from isthmus.control.links.switching import DistributorTarget, ask_for, check_certain, read_allowances, read_choice
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, PlanRefused, Unreachable
 from isthmus.model.cluster import Cluster
@@ -70,12 +70,9 @@ class Trees:
         (settings,) = trees_named(self._configuration.trees, tree)
         distributor = settings.tree.by_itself.distributor(cluster, level, to)
         source = self._pool.client(self._cluster(distributor))
-        now = DistributorTarget.of(distributor, await read_choice(source, distributor.name))
-        if to in (each.leaf for each in now.doubts):
-            raise PlanRefused(
-                f"{to} is IN_DOUBT: it may lack what {distributor.name} sent to it",
-                hint="It gets that by itself when it is back: isthmus tree targets shows how it stands.",
-            )
+        known = await read_choice(source, distributor.name)
+        check_certain(distributor, to, None if known is None else known.choice)
+        now = DistributorTarget.of(distributor, known)
         if to != now.target and force:
             await self._check_known(source, distributor.name, now.target)
             await describe_cluster(self._pool.client(self._configuration.cluster(to)))

@@ -63,7 +63,7 @@ class HandoverLoop:
             self._forget()
         cursors = lane_cursors(view.link.name, view.documents)
         lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
-        begins, reason = stopped_at(lanes, view.reports, cursors)
+        begins, reason = stopped_at(lanes, view.reports, cursors, going.serial)
         if begins != self._begins:
             self._forget()
             self._begins = begins

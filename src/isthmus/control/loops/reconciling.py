@@ -1,14 +1,16 @@
 """A leaf that a distributor left by force gets what it lacks: see `model.switching`.
 
 The distributor goes back to it for that, up to where another leaf has begun, and then on to its target. Until then the
-leaf is in doubt, and says so.
+leaf is in doubt, and says so. What it cannot get for a reason that waiting does not change keeps it in doubt, and
+nobody else waiting: it is tried again later (`running.forcing`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from isthmus.control.links.switching import write_choice
@@ -16,8 +18,10 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
-from isthmus.model.switching import LaneBegin, TargetChoice, begin_of
+from isthmus.model.switching import Lack, LaneBegin, TargetChoice, begin_of, still_lacking
 from isthmus.model.wording import counted
+from isthmus.wire import codes
+from isthmus.wire.client import Client
 
 _INTERVAL_S: Final = 1.0
 _TELL_S: Final = 5.0
@@ -33,6 +37,7 @@ class ReconcilingLoop:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._stuck: tuple[Lack, ...] | None = None
 
     def interval_s(self, link: Link) -> float | None:
         """How often it looks, in seconds, while something is in doubt."""
@@ -42,60 +47,86 @@ class ReconcilingLoop:
         return _TELL_S if role.ends is None else _INTERVAL_S
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """That the leaf lacks nothing any more, or what is still in doubt."""
+        """That the leaf has all that it can get now, or what is still in doubt.
+
+        :raises ClusterError: The source cannot be asked for its topics.
+        """
         role = view.link.distributor
         if role is None:
             return ()
         if role.ends is None:
-            return [self._change(view, each.leaf, _doubted(each.leaf, each.records_max)) for each in role.doubts]
-        now = time.monotonic()
+            return [_change(view, each.leaf, _doubted(each.leaf, each.records_max)) for each in role.doubts]
+        now, self._stuck = time.monotonic(), None
         self._since = now if self._since is None else self._since
-        lacking = next(_lacking(view, role.ends), "")
-        if lacking and now - self._since < _PATIENCE_S:
+        lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
+        selected = (each for each in role.ends if view.link.topics.target_of(each.topic) is not None)
+        found = still_lacking(selected, lanes, view.reports)
+        if found and now - self._since < _PATIENCE_S:
+            # A broker that has just started may not know a topic, and a lane may end before all is there.
             return ()
-        hint = "Its distributor goes on with its target when the leaf has that."
-        return [self._change(view, view.link.target.alias, Problem(lacking, hint) if lacking else None)]
-
-    def _change(self, view: LinkView, leaf: str, problem: Problem | None) -> Change:
-        subject = f"link {view.link.name}"
-        return Change(loop=self.name, subject=subject, setting="in doubt", before=leaf, after=None, problem=problem)
+        if all(each.is_stuck for each in found):
+            self._stuck = await _there(view.source, found)
+        lack = next(iter(found if self._stuck is None else self._stuck), None)
+        alias, hint = view.link.target.alias, "Its distributor goes on with its target when the leaf has that."
+        return [_change(view, alias, None if lack is None else Problem(f"{alias} {lack.why}", hint))]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Have the source say that the leaf lacks nothing any more.
+        """Have the source say that the leaf lacks nothing any more, or nothing but what it cannot get now.
 
         :raises ClusterError: Its ledger cannot be written.
         """
-        if not changes or changes[0].problem is not None:
+        role, stuck = view.link.distributor, self._stuck
+        if not changes or role is None or role.ends is None or stuck is None:
             return changes
         leaf = view.link.target.alias
+        lacking = tuple(each.begin for each in stuck)
+        await write_choice(view.source, view.link.name, partial(ended, leaf=leaf, ends=role.ends, lacking=lacking))
+        if stuck:
+            _log.warning("link %s: %s stays IN_DOUBT: it %s", view.link.name, leaf, stuck[0].why)
+        else:
+            _log.warning("link %s: %s has what it lacked", view.link.name, leaf)
+        return [change for change in changes if change.problem is not None]
 
-        def reconciled(choice: TargetChoice | None) -> TargetChoice | None:
-            return choice.reconciled() if choice is not None and choice.finishes == leaf else None
 
-        await write_choice(view.source, view.link.name, reconciled)
-        _log.warning("link %s: %s has what it lacked", view.link.name, leaf)
-        return ()
+def ended(
+    choice: TargetChoice | None, leaf: str, ends: Sequence[LaneBegin], lacking: Collection[LaneBegin]
+) -> TargetChoice | None:
+    """What becomes of a choice once a leaf has got what it can get up to these offsets; `None` where it was left again
+    since, up to other ones.
+    """
+    doubt = None if choice is None else choice.finishing
+    if choice is None or doubt is None or (doubt.leaf, doubt.ends) != (leaf, tuple(ends)):
+        return None
+    return choice.reconciled(lacking)
+
+
+async def _there(source: Client, found: Iterable[Lack]) -> tuple[Lack, ...]:
+    """What the source still has of what a leaf lacks: of a topic that is gone nobody can get anything.
+
+    :raises ClusterError: It does not answer.
+    """
+    lacks = {each.begin: each for each in found}
+    topics = (await source.metadata(sorted({each.topic for each in lacks}))).topics if lacks else {}
+    ids = {
+        name: topic.topic_id for name, topic in topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    return tuple(
+        lack
+        for each, lack in lacks.items()
+        if each.topic in ids and begin_of([each], each.topic, ids[each.topic], each.partition) == each.offset
+    )
+
+
+def _change(view: LinkView, leaf: str, problem: Problem | None) -> Change:
+    subject = f"link {view.link.name}"
+    return Change(
+        loop=ReconcilingLoop.name, subject=subject, setting="in doubt", before=leaf, after=None, problem=problem
+    )
 
 
 def _doubted(leaf: str, records: int) -> Problem:
     return Problem(
         f"{leaf} is IN_DOUBT: it was left while it was gone, and may lack up to {counted(records, 'record')}",
-        "It gets them by itself when it is back, and so do the other leaves of its subtree.",
+        "It gets them by itself when it is back, and so do the other leaves of its subtree. What it cannot take yet is "
+        "tried again every ten minutes; the log of isthmus run says why.",
     )
-
-
-def _lacking(view: LinkView, ends: Sequence[LaneBegin]) -> Iterator[str]:
-    """What the leaf has not got yet. What the source does not have any more it cannot get."""
-    topics = {topic.source_topic: topic for topic in view.plan.topics}
-    for topic in topics.values():
-        of_topic = [each for each in ends if each.topic == topic.source_topic]
-        lanes = {lane.partition: lane for lane in topic.lanes}
-        for each in of_topic:
-            lane = lanes.get(each.partition)
-            if lane is None:
-                yield f"{each.topic}-{each.partition} cannot be copied now"
-            elif begin_of([each], lane.source_topic, lane.source_topic_id, lane.partition) == each.offset:
-                report = view.reports.get(lane.key)
-                if report is None or (report.position < each.offset and not report.state.is_terminal):
-                    at = "nothing" if report is None or report.position < 0 else f"what comes before {report.position}"
-                    yield f"{view.link.target.alias} has {at} of {lane.key}, and gets it up to {each.offset}"

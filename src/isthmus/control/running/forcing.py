@@ -27,6 +27,8 @@ BACK_S: Final = 5.0
 """A leaf that was gone has to be back for so long before anything is asked of it."""
 GONE_S: Final = 15.0
 """A leaf that gets what it lacks may be away for so long before its distributor goes on without it."""
+AGAIN_S: Final = 600.0
+"""A leaf that could not take what it lacks, and was there all the time, is tried again after so long."""
 _log = logging.getLogger(__name__)
 
 
@@ -92,12 +94,16 @@ class TargetKeeper:
     def _due(self, each: Distributor, choice: TargetChoice | None, now: float, after_s: float | None) -> Choose | None:
         """What becomes of a choice by itself, `None` for nothing."""
         if choice is not None and choice.finishes:
+            self._since["tried", each.name, choice.finishes] = now
             is_gone = self._held_s(now, "away", choice.finishes) >= GONE_S
             return partial(_changed, choice, choice.going_back("")) if is_gone else None
         if choice is not None and choice.is_under_way:
             return None
+        for leaf in each.leaves:
+            if choice is None or choice.doubt(leaf) is None:
+                self._since.pop(("tried", each.name, leaf), None)
         for doubt in () if choice is None else choice.doubts:
-            if choice is not None and doubt.leaf in each.leaves and self._held_s(now, "there", doubt.leaf) >= BACK_S:
+            if choice is not None and doubt.leaf in each.leaves and self._is_back(now, each.name, doubt.leaf):
                 return partial(_changed, choice, choice.going_back(doubt.leaf))
         target = each.target if choice is None else choice.target
         if after_s is None or self._held_s(now, "away", target) < after_s:
@@ -105,13 +111,25 @@ class TargetKeeper:
         doubted = [] if choice is None else [doubt.leaf for doubt in choice.doubts]
         for leaf in each.leaves:
             if leaf not in (target, *doubted) and self._held_s(now, "there", leaf) >= 0:
-                return partial(wished, each, leaf, is_forced=True)
+                return partial(_forced, each, leaf, choice)
         return None
+
+    def _is_back(self, now: float, link: str, leaf: str) -> bool:
+        """Whether a leaf may be asked to take what it lacks."""
+        there_s, tried_s = self._held_s(now, "there", leaf), self._held_s(now, "tried", link, leaf)
+        return there_s >= BACK_S and not 0 <= tried_s < min(there_s, AGAIN_S)
 
 
 def _changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
     """What becomes of a choice, if it is still the one that was known."""
     return wanted if now is not None and now.serial == known.serial else None
+
+
+def _forced(each: Distributor, leaf: str, known: TargetChoice | None, now: TargetChoice | None) -> TargetChoice | None:
+    """That another leaf is wanted without asking the present one, if that is still the one that was known."""
+    present = now if now is not None and now.is_of(each.leaves) else None
+    is_same = (present and present.serial) == (known and known.serial)
+    return wished(each, leaf, now, is_forced=True) if is_same else None
 
 
 async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None:

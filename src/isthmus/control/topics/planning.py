@@ -265,12 +265,19 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 is_compacted=decision.is_compacted,
                 holes_max=link.compaction_holes_max,
                 aborted=aborted,
-                continues_after_gap=link.on_data_gap == "continue",
+                continues_after_gap=link.on_data_gap == "continue" or _gets_what_it_lacks(link),
                 is_mapped=decision.is_mapped,
                 start=start_at(link.topics, pair.source),
                 gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
                 **_begun(link, pair, p),
             )
+
+
+def _gets_what_it_lacks(link: Link) -> bool:
+    """Whether its target is a leaf that was left by force, and gets what there still is of what it lacks: what was
+    deleted meanwhile is no reason to go without the rest.
+    """
+    return link.distributor is not None and link.distributor.ends is not None
 
 
 def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str, Any]:
@@ -283,7 +290,7 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
         "level": role.level,
         "flags": role.flags,
         "begin_offset": begin_of(role.begins, *place),
-        "is_held": role.going is not None,
+        "hold": 0 if role.going is None else role.going.serial,
         # A leaf that gets what it lacks gets nothing else.
         "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
         "has_allowance": role.has_allowance,

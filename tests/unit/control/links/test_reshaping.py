@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from isthmus import config
 from isthmus.control.links.declared import Declared
+from isthmus.control.links.reshaping import pinned
 from isthmus.control.running.following import change_of
+from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
@@ -64,3 +68,13 @@ def test_the_documents_survive_the_ledger() -> None:
     ):
         assert decoded(document.key, encoded(document)) == document
     assert (link_of("switch/t.a.2"), link_of("tree/t")) == ("t.a.2", "")
+
+
+def test_a_pin_takes_the_place_of_no_choice_that_was_made_meanwhile() -> None:
+    """That says from where on a leaf gets what there is: without it everything would come once more."""
+    pin = GROWN.pins["t.b.2"]
+    assert pinned("t.b.2", pin, None) == pin
+    assert pinned("t.b.2", pin, pin) is None
+    over = TargetChoice(target="c", wanted="d").over([LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7)])
+    with pytest.raises(GateNotMet, match=r"another leaf was chosen for t\.b\.2 meanwhile"):
+        pinned("t.b.2", pin, over)

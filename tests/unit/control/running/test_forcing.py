@@ -12,8 +12,8 @@ from isthmus import config
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.switching import DistributorTarget, wished
 from isthmus.control.running.following import change_of
-from isthmus.control.running.forcing import BACK_S, GONE_S, TargetKeeper
-from isthmus.errors import ConfigError
+from isthmus.control.running.forcing import AGAIN_S, BACK_S, GONE_S, TargetKeeper
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
@@ -69,6 +69,24 @@ def test_a_leaf_that_is_back_gets_what_it_lacks() -> None:
     assert back.reconciled().doubts == ()
 
 
+def test_a_leaf_that_cannot_take_what_it_lacks_is_tried_again_later() -> None:
+    """Meanwhile its distributor goes on with its target; one that was away since is another matter."""
+    keeper = Keeper(100.0)
+    back = keeper.due(LEFT)
+    assert back is not None
+    assert keeper.due(back) is None
+    kept = back.reconciled(back.doubts[0].ends)
+    assert kept.doubts == LEFT.doubts
+    keeper.now = 99.0 + AGAIN_S
+    assert keeper.due(kept) is None
+    keeper.now = 100.0 + AGAIN_S
+    assert keeper.due(kept) == kept.going_back("c")
+    keeper.now = 110.0
+    keeper._note(101.0, ("there", "c"), holds=False)
+    keeper._note(102.0, ("there", "c"), holds=True)
+    assert keeper.due(kept) == kept.going_back("c")
+
+
 def test_the_link_goes_back_with_an_end() -> None:
     """It is started anew at the leaf, and copies nothing from where the other one began; then it is as it was."""
     forced, back = (Declared(choices={("a", "t.a.2"): choice}).over(WRITTEN) for choice in (LEFT, LEFT.going_back("c")))
@@ -103,6 +121,26 @@ def test_a_wish_may_be_forced_later() -> None:
     assert wished(EACH, "d", forced) is None
     assert wished(EACH, "d", forced, is_forced=True) is None
     assert wished(EACH, "c", forced) == forced.asked("c")
+
+
+def test_nobody_goes_over_to_a_leaf_that_is_in_doubt() -> None:
+    """Whoever asks for it, and whatever was seen before: it would begin behind what it lacks, and never get that."""
+    for is_forced in (False, True):
+        with pytest.raises(PlanRefused, match="c is IN_DOUBT"):
+            wished(EACH, "c", LEFT, is_forced=is_forced)
+
+
+def test_what_was_seen_before_forces_nobody() -> None:
+    """A process that stood still had seen a target that was gone; another one has been chosen since, and is there."""
+    gone = TargetChoice(target="c", wanted="c", serial=3)
+    change = Keeper(60.0, c=0.0)._due(EACH, gone, 60.0, 60.0)
+    assert change is not None
+    assert change(gone) == gone.asked("d", is_forced=True)
+    assert change(replace(gone, target="d", wanted="d", serial=9)) is None
+    assert change(None) is None
+    first = Keeper(60.0, c=0.0)._due(EACH, None, 60.0, 60.0)
+    assert first is not None
+    assert first(gone) is None
 
 
 def test_what_a_cluster_does_not_tell_is_not_made_up() -> None:

@@ -20,7 +20,7 @@ from isthmus.control.topics.preflight import LONG_MAX, TopicPair
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
-from isthmus.model.link import Link, Transactions
+from isthmus.model.link import DistributorRole, Link, Transactions
 from isthmus.model.log import LogRange
 from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
@@ -269,3 +269,16 @@ def test_topics_are_changed_in_the_words_of_all_loops() -> None:
     assert changes(replace(settled, settles={}), narrow) == []
     refused = replace(settled, action=Action.REFUSE, settles={}, reasons=(Problem("no", "do"),))
     assert changes(refused, narrow) == [("topics", "topic", None, None, True)]
+
+
+def test_a_leaf_gets_what_there_still_is_of_what_it_lacks() -> None:
+    """What the source has deleted since the leaf was left keeps nothing else from it; elsewhere such a lane stops."""
+    pair = TopicPair(
+        name=ORDERS, source=topic(), target=topic(), source_ranges={0: LogRange(0, 9, 9)}, target_ranges={}
+    )
+    for ends, goes_on in ((None, False), ((), True)):
+        role = DistributorRole(tree="t", level=2, leaves=("west", "south"), ends=ends)
+        mapped = TopicSettings(include=(TopicPattern.parse("*"),), offsets=OffsetPolicy.MAPPED)
+        link = replace(LINK, topics=mapped, distributor=role)
+        (plan,) = plan_link(observed(pair, link=link), Claims(), None).topics
+        assert [lane.continues_after_gap for lane in plan.lanes] == [goes_on]
