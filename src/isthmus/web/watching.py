@@ -24,8 +24,6 @@ _log = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 _WANTED_S: Final = 90.0
 """Whoever asks for metrics once a minute finds them at hand."""
-FRESH_S: Final = _WANTED_S
-"""What is older is told nobody for what is now."""
 REMEMBERED_S: Final = 3600.0
 """For so long after somebody looked at the console it is looked on, less often, so that charts have no holes."""
 _LINKS_S: Final = 20.0
@@ -36,10 +34,12 @@ LinksProgress = tuple[LinkProgress, ...]
 
 class Watch:
     """The links of a fabric, looked at every two seconds by a thread of its own while somebody wants to know; by nobody
-    else where a run tells how it does (`is_fed`).
+    else where a run tells how it does (`is_fed`). What was seen more than `fresh_s` ago is told nobody for what is now.
     """
 
-    def __init__(self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False) -> None:
+    def __init__(
+        self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False, fresh_s: float = _WANTED_S
+    ) -> None:
         self.happenings = Happenings()
         self.newest: LinksProgress | None = None
         self.newest_at_ms = 0
@@ -47,6 +47,7 @@ class Watch:
         self.history = History()
         self._links = links
         self._is_fed = is_fed
+        self._fresh_s = fresh_s
         self._observer = Observer()
         self.answers = MetricsAnswers(self._observer)
         self._wanted_until = self._remembered_until = 0.0
@@ -73,7 +74,7 @@ class Watch:
         """How the links stand; `None` where that was seen before anybody wanted to know, or cannot be seen now. A run
         says it as long as it goes on.
         """
-        is_old = not self._is_fed and time.monotonic() - self._newest_at > FRESH_S
+        is_old = not self._is_fed and time.monotonic() - self._newest_at > self._fresh_s
         return None if is_old else self.newest
 
     def first(self, timeout_s: float, remembered_s: float = 0.0) -> LinksProgress | None:
