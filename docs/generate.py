@@ -4,6 +4,7 @@ they are up to date.
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import tempfile
@@ -54,51 +55,57 @@ INTRODUCTION = f"""\
 
 <!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
 
-Isthmus reads one YAML file: the one given with `-c`, else that of the context which `--context` or `{CONTEXT_VARIABLE}`
-names, else the one that `{VARIABLE}` names, else the first `{DEFAULT_NAME}` in the working directory, in the folders
-above it (as far as one with `.git`, or the home; folders into which anybody may write are passed over), that of the
-current context, in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in `{SYSTEM_FOLDER}`.
-`isthmus context` gives files names, and chooses the current one; `isthmus context show` says which file counts here.
-`isthmus init` writes one to start with. The smallest one is
+Isthmus reads one YAML file, the first of these:
+
+1. the file given with `-c`;
+2. that of the context which `--context` or `{CONTEXT_VARIABLE}` names;
+3. the file that `{VARIABLE}` names;
+4. `{DEFAULT_NAME}` in the working directory, or in a folder above it (as far as a folder with `.git`, or the home;
+   folders into which anybody may write are skipped);
+5. that of the current context;
+6. `{DEFAULT_NAME}` in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), then in `{SYSTEM_FOLDER}`.
+
+`isthmus context` gives names to files, and chooses the current one; `isthmus context show` shows the file in use.
+`isthmus init` writes a file to start with. The smallest file is
 
 ```yaml
 {SMALLEST}```
 
 An unknown key, a wrong type or a contradiction is an error that names the place, the line and what
-to write instead; `isthmus config check` tells all of them at once, and which PEM files cannot be
-used; `isthmus config show` prints what the file amounts to, defaults included and secrets masked. A
-PEM file is read for every connection: a run waits for one that is missing as for a cluster that is away.
+to write instead. `isthmus config check` reports all errors at once, and which PEM files cannot be
+used. `isthmus config show` prints the resulting configuration, with defaults included and secrets masked. A
+PEM file is read for every connection: if it is missing, a run waits for it as for a cluster that is away.
 
-**Variables** of the environment replace keys of the file, for one machine or one command. The name of the variable is
-`ISTHMUS_` and the keys on the way from the top, in capitals, with `__` between them and `_` for whatever is no letter
-and no digit: `ISTHMUS_CLUSTERS__EAST__SECURITY__PASSWORD`, `ISTHMUS_LINKS__EAST_WEST__LIMITS__BYTES_PER_S=10MB`,
-`ISTHMUS_LEDGER__REPLICATION_FACTOR=1`. Items of a list go by their `name`, or their position. The value is text where
+**Environment variables** replace keys of the file, for one machine or one command. The name of the variable is
+`ISTHMUS_` and the path of keys from the top, in capitals, with `__` between keys and `_` for every character that is no
+letter and no digit: `ISTHMUS_CLUSTERS__EAST__SECURITY__PASSWORD`, `ISTHMUS_LINKS__EAST_WEST__LIMITS__BYTES_PER_S=10MB`,
+`ISTHMUS_LEDGER__REPLICATION_FACTOR=1`. Items of a list go by their `name`, or by their position. The value is text if
 the key takes text, else YAML: `ISTHMUS_LINKS__EAST_WEST__TOPICS__INCLUDE='[orders, flights]'`. A variable that names
-no key is an error; `isthmus config check` lists those that are in force.
+no key is an error; `isthmus config check` lists the variables in use.
 
 **Secrets** belong outside the file. Any text may refer to one:
 
 | written | means |
 |---|---|
 | `${{env:NAME}}` | the environment variable `NAME` |
-| `${{file:/path}}` | what the file holds, without its last line ends |
+| `${{file:/path}}` | the content of the file, without its last line ends |
 | `${{file:/path:key}}` | the value of `key` in a Java properties file |
-| `${{dir:/path:name}}` | what the file `name` in that folder holds, as Kubernetes mounts a secret |
-| `${{prompt:what}}` | what is typed on the terminal, unseen, once in a process |
-| `${{keyring:service:user}}` | what the system's keyring keeps (`pip install 'isthmus[keyring]'`) |
+| `${{dir:/path:name}}` | the content of the file `name` in that folder, as Kubernetes mounts a secret |
+| `${{prompt:what}}` | a text typed on the terminal, unseen, once in a process |
+| `${{keyring:service:user}}` | a secret of the system's keyring (`pip install 'isthmus[keyring]'`) |
 | `$${{` | a plain `${{` |
 
-A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
+A reference that leads nowhere is an error; a secret written out causes a warning. Relative paths, here
 and for certificates, start at the folder of the configuration file.
 
-User names, passwords, token secrets and the passwords of keys that stand in files are read again for every
-connection, so rotating them needs no restart. An executor that has no such file goes by what the driver read when
-the present lease began. Where logins never expire (`connections.max.reauth.ms` of the brokers is 0), connections that
-are open stay open.
+User names, passwords, token secrets and passwords of keys in files are read again for every
+connection, so rotating them needs no restart. An executor without such a file uses what the driver read when
+the present lease began. If logins never expire (`connections.max.reauth.ms` of the brokers is 0), open connections
+stay open.
 
 **Sizes** are numbers of bytes, or texts with a unit: `B`, the decimal `kB`, `MB`, `GB`, `TB` and the binary
-`KiB`, `MiB`, `GiB`, `TiB`, as in `512 KiB` or `1.5 GB`. They are written as here: `Mb` and `mb` are bits to some
-and bytes to others, and are refused, as is `10 M`. **Times** are plain numbers; the key's name ends in their
+`KiB`, `MiB`, `GiB`, `TiB`, as in `512 KiB` or `1.5 GB`. Units are spelled exactly so: `Mb` and `mb` mean bits to some
+readers and bytes to others, and are refused, as is `10 M`. **Times** are plain numbers; the key's name ends in their
 unit: `margin_s: 1.5`.
 
 **Topic patterns** are names (`orders`), prefixes (`orders.*`, and `*` for all) or regular
@@ -113,8 +120,8 @@ ERRORS_INTRODUCTION = """\
 
 <!-- Written by `make docs` from src/isthmus/errors.py. -->
 
-Every error has a code that stays what it is: it stands in the message on stderr (`Error ISTH-CONFIG: ...`), with a
-suggestion below it, and in `-o json` as the `code` of a problem (null where a problem was found by looking, and is no
+Every error has a code that never changes. The message on stderr contains it (`Error ISTH-CONFIG: ...`), with a
+suggestion below. In `-o json` it is the `code` of a problem (null if a problem was found by looking, and is no
 error). `isthmus help ISTH-CONFIG` shows a section of this page, `isthmus help exit-codes` the table.
 
 ## Exit codes
@@ -126,8 +133,8 @@ error). `isthmus help ISTH-CONFIG` shows a section of this page, `isthmus help e
 CHECKS_INTRODUCTION = """
 ## Findings
 
-`isthmus doctor` and `isthmus cluster` give what they find codes too, which are no errors: `code` in `-o json` is null
-where all is well. The message of a finding names what it is about, and its hint what to do there."""
+Findings of `isthmus doctor` and `isthmus cluster` have codes too, but are no errors: `code` in `-o json` is null
+if all is well. The message of a finding names its subject, and its hint what to do there."""
 
 
 def errors_page() -> str:
@@ -161,7 +168,7 @@ def page() -> str:
 
 def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
     yield f"## `{path}`\n" if path else "## Top level\n"
-    yield f"{section.__doc__}\n"
+    yield f"{inspect.cleandoc(section.__doc__ or '')}\n"
     yield "| key | type | default | |\n|---|---|---|---|"
     hints = typing.get_type_hints(section, include_extras=True)
     inner = {}

@@ -20,6 +20,8 @@ from isthmus.wire.offsets import PartitionKey, list_offsets
 from isthmus.wire.records import records_in
 
 _AT_ONCE: Final = 32
+_BACK_MAX: Final = 1_000
+"""A record is looked for so far before a position."""
 _NO_TIMESTAMP: Final = -1
 
 
@@ -45,7 +47,18 @@ async def record_timestamps(
 
 
 async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange) -> int:
-    begin = min(max(position, log.start), max(log.stable_end - 1, log.start))
+    position = min(max(position, log.start), log.stable_end)
+    back = 0
+    # Where nothing but control records follows, the last record lies mostly right before them.
+    while (found := await _from(reader, key, position, max(position - back, log.start), log)) == _NO_TIMESTAMP:
+        if back >= min(position - log.start, _BACK_MAX):
+            return await _before(reader, key, log)
+        back = 2 * back or 1
+    return found
+
+
+async def _from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange) -> int:
+    """The timestamp of the first record at or behind a position, or of the last before it from `begin` on."""
     latest = _NO_TIMESTAMP
     # Control batches hold no record: what lies behind them is asked for next.
     while begin < log.stable_end:
@@ -57,7 +70,7 @@ async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: L
                 return timestamp
             latest = timestamp
         begin = batch.offset_end
-    return latest if latest != _NO_TIMESTAMP else await _before(reader, key, log)
+    return latest
 
 
 async def _before(reader: LogReader, key: PartitionKey, log: LogRange) -> int:

@@ -43,7 +43,7 @@ class ConfigsSection(Section):
     use_defaults_from: Literal["target", "source"] = Field(
         _CONFIGS.use_defaults_from,
         description=(
-            "What a configuration becomes that the source does not set: target removes it at the target, where the "
+            "What happens to a configuration that the source does not set: target removes it at the target, where the "
             "brokers' default counts then; source sets it to the value the source has by default."
         ),
     )
@@ -58,8 +58,8 @@ class AccessSection(Section):
     policy: Annotated[Literal["off", "read-only", "full"], BeforeValidator(switch_text)] = Field(
         "off",
         description=(
-            "off carries none; read-only those about reading the topics that are mirrored, ALL becoming READ; full all "
-            "rules about topics that are mirrored and groups that are carried, for a target that is to take over."
+            "off carries none; read-only those about reading the mirrored topics, with ALL turned into READ; full all "
+            "rules about mirrored topics and carried groups, for a target that is to take over."
         ),
     )
     exclude_principals: tuple[PrincipalPatternText, ...] = Field(
@@ -87,7 +87,7 @@ class LogSection(Section):
 
 
 class MetricsSection(Section):
-    """What a run tells of itself over HTTP: metrics for Prometheus, and health (docs/metrics.md)."""
+    """What a run reports over HTTP: metrics for Prometheus, and health (docs/metrics.md)."""
 
     listen: Address | None = Field(
         None, description="Where it listens, as host:port such as `127.0.0.1:9464`. Without it, nowhere."

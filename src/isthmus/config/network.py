@@ -42,7 +42,7 @@ Addresses = dict[Address, Address]
 
 
 class ProxySection(Section):
-    """What connections to this cluster go through. Where there is no login the url alone is short for the section."""
+    """The proxy of connections to this cluster. If it needs no login, the url alone is short for the section."""
 
     url: ProxyUrl = Field(
         description=(
@@ -73,12 +73,12 @@ class ProxySection(Section):
 
 
 class ZooKeeperSection(Section):
-    """Where a cluster that keeps its registry in ZooKeeper has it. It is only read, by `isthmus cluster registry` and
+    """The ZooKeeper of a cluster that keeps its registry there. It is only read, by `isthmus cluster registry` and
     `isthmus doctor`, and needs the extra `zookeeper`. Without TLS and login `connect` alone is short for the section.
     """
 
     connect: ZooKeeperServers = Field(
-        description="As Kafka's zookeeper.connect says it: host:port,host:port/chroot. With TLS the secure ports."
+        description="As in Kafka's zookeeper.connect: host:port,host:port/chroot. With TLS, the secure ports."
     )
     username: Text | None = Field(None, description="The user, for SASL's DIGEST-MD5, as brokers log in.")
     password: SecretStr | None = Field(None, description="The password of that user.")

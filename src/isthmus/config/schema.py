@@ -106,15 +106,15 @@ class ClusterSection(Section):
     logins: dict[Name, LoginSection] = Field(
         {},
         description=(
-            "Logins that links may have at this cluster in place of its own, by name: `source_login` and "
-            "`target_login` of a link say which (docs/security.md)."
+            "Logins that links may use at this cluster instead of its own, by name; a link names them in "
+            "`source_login` and `target_login` (docs/security.md)."
         ),
     )
     addresses: Addresses = Field(
         {},
         description=(
-            "Where brokers are reached, by the host:port that they advertise (or that is in bootstrap_servers), where "
-            "that cannot be reached from here: behind NAT, forwarded ports, tunnels. Others are reached as they say."
+            "Where brokers are reached, by the host:port that they advertise (or that is in bootstrap_servers), if "
+            "that cannot be reached from here: behind NAT, forwarded ports, tunnels. Others are reached as advertised."
         ),
     )
     proxy: ProxySection | None = Field(
@@ -135,13 +135,14 @@ class ClusterSection(Section):
     )
     names: NamesSection = Field(NamesSection(), description="How names of topics and groups are made there.")
     schema_registry: SchemaRegistrySection | None = Field(
-        None, description="The schema registry of this cluster; `schemas` says what it is for (docs/schemas.md)."
+        None, description="The schema registry of this cluster; `schemas` uses it (docs/schemas.md)."
     )
     offsets_copy_secret: Annotated[SecretStr, Field(min_length=SECRET_CHARACTERS_MIN)] | None = Field(
         None,
         description=(
-            "What the keys of this cluster's groups are derived from, for links from it with `groups.offsets_copy: "
-            "encrypted`: 32 characters or more, by chance, as `openssl rand -hex 32` makes them (docs/groups.md)."
+            "The secret from which keys of this cluster's groups are derived, for links from it with "
+            "`groups.offsets_copy: encrypted`: 32 random characters or more, as `openssl rand -hex 32` makes them "
+            "(docs/groups.md)."
         ),
     )
 
@@ -162,12 +163,12 @@ class GroupsSection(Section):
     way: Literal["identity", "mapped", "timestamp"] = Field(
         "identity",
         description=(
-            "How a position becomes one at the target: identity is the same offset, mapped the offset that the record "
-            "got there, timestamp the first record that is not older than the record at the position less the margin."
+            "How a position is translated: identity is the same offset, mapped the offset that the record "
+            "got at the target, timestamp the first record not older than the record at the position less the margin."
         ),
     )
     margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        _GROUPS.margin_s, description="The margin of the way timestamp, in seconds: so much is read again."
+        _GROUPS.margin_s, description="The margin of the way timestamp, in seconds: so much time is read again."
     )
     naming: NamingSection = Field(NamingSection(), description="Other names for groups at the target.")
     delete_at_target: bool = Field(
@@ -204,15 +205,15 @@ class LimitsSection(Section):
 
 
 class TransactionsSection(Section):
-    """What becomes of transactions. Committed ones are always copied."""
+    """What happens to transactions. Committed transactions are always copied."""
 
     aborted: Literal["auto", "copy", "omit"] = Field(
         "auto",
         description=(
-            "What becomes of records of aborted transactions, which only read_uncommitted consumers see. copy writes "
-            "them into aborted transactions: where the target's brokers verify transactions, Kafka's default since "
-            "3.6, a partition may stop then when a broker fails. omit has control records take their offsets. "
-            "auto copies them where that is exact and omits them elsewhere; isthmus plan says which."
+            "What happens to records of aborted transactions, which only read_uncommitted consumers see. copy writes "
+            "them into aborted transactions: if the target's brokers verify transactions, Kafka's default since "
+            "3.6, a partition may then stop when a broker fails. omit lets control records take their offsets. "
+            "auto copies them where that is exact and omits them elsewhere; isthmus plan shows which."
         ),
     )
 
@@ -246,7 +247,7 @@ class LinkSection(Section):
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
     access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
-    transactions: TransactionsSection = Field(TransactionsSection(), description="What becomes of transactions.")
+    transactions: TransactionsSection = Field(TransactionsSection(), description="What happens to transactions.")
     on_data_gap: DataGapPolicy = Field(
         "stop",
         description=(
@@ -325,5 +326,7 @@ class FabricSection(Section):
     )
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
-    log: LogSection = Field(LogSection(), description="Where what is logged is kept.")
-    metrics: MetricsSection = Field(MetricsSection(), description="Where a run tells how it does (docs/metrics.md).")
+    log: LogSection = Field(LogSection(), description="Where the log is kept.")
+    metrics: MetricsSection = Field(
+        MetricsSection(), description="Where a run serves metrics and health (docs/metrics.md)."
+    )

@@ -42,7 +42,7 @@ class NamingSection(Section):
 class MirrorMakerNamingSection(Section):
     """`east.orders`, as MirrorMaker 2's DefaultReplicationPolicy names topic `orders` of cluster `east`."""
 
-    separator: Text = Field(".", description="What stands between alias and name (replication.policy.separator).")
+    separator: Text = Field(".", description="The text between alias and name (replication.policy.separator).")
 
 
 class TopicNamingSection(NamingSection):
@@ -80,8 +80,8 @@ class TopicsSection(Section):
     offsets: Literal["same", "mapped", "auto"] = Field(
         "same",
         description=(
-            "The offsets at the target: same are those of the source, and what cannot have them is refused; mapped are "
-            "those that come next there, beside whatever is there; auto is same where that is possible, else mapped "
+            "The offsets at the target: same are those of the source, and topics that cannot have them are refused; "
+            "mapped are the next offsets there, beside existing records; auto is same if that is possible, else mapped "
             "(docs/offsets.md)."
         ),
     )
@@ -94,7 +94,7 @@ class TopicsSection(Section):
     remote: Literal["copy", "leave"] = Field(
         "copy",
         description=(
-            "What becomes of records that only a remote tier of the source holds (KIP-405): copy reads them like any "
+            "What happens to records that only a remote tier of the source holds (KIP-405): copy reads them like any "
             "others; leave begins where the log begins on its brokers' disks (docs/offsets.md)."
         ),
     )

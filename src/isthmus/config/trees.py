@@ -46,8 +46,8 @@ class TreeSection(Section):
     offset_flags: Literal["producer-id", "metadata"] = Field(
         "producer-id",
         description=(
-            "Where copy flags of positions are kept: producer-id in who committed them; metadata in front of what "
-            "consumers write beside them, as Axual's distributors have it."
+            "Where copy flags of positions are kept: producer-id in the producer id of their commits; metadata in "
+            "front of the metadata that consumers write, as Axual's distributors do it."
         ),
     )
     flags: Literal["producer-id", "header"] = Field(
@@ -60,8 +60,8 @@ class TreeSection(Section):
     switch_after_s: Annotated[float, Field(ge=30, allow_inf_nan=False)] | None = Field(
         None,
         description=(
-            "A target that does not answer for so long is left for another leaf of its subtree, by whoever runs the "
-            "distributor. Without it that takes `isthmus tree switch --force`."
+            "If a target does not answer for so long, the process that runs the distributor switches to another leaf "
+            "of its subtree. Without it, `isthmus tree switch --force` is needed."
         ),
     )
-    header: FlagsHeaderSection = Field(FlagsHeaderSection(), description="That header.")
+    header: FlagsHeaderSection = Field(FlagsHeaderSection(), description="The header, for `flags: header`.")

@@ -31,12 +31,13 @@ def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator
     for piece in found:
         batch = piece.batch
         is_seen = not (batch.is_control or piece.is_aborted or is_done_with(batch.producer_id, run.lane.level))
-        if is_seen and batch.offset_end > run.read_offset:
-            missing = unknown_id(run.lane.gated, known, records_of(batch))
-            if missing is not None:
-                if is_first:
-                    run.schema_id = missing
-                    raise SchemaMissing(missing)
-                return
-            is_first = False
+        is_new = batch.offset_end > run.read_offset
+        missing = unknown_id(run.lane.gated, known, records_of(batch)) if is_seen and is_new else None
+        if missing is not None:
+            if is_first:
+                run.schema_id = missing
+                raise SchemaMissing(missing)
+            return
+        # What was taken has to be written first, whatever it is.
+        is_first &= not is_new
         yield piece

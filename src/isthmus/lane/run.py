@@ -178,26 +178,35 @@ class LaneRun:
         return self.gaps[-1].offset_end if self.gaps else -1
 
     def offer(self, pieces: Iterator[Piece]) -> int:
-        """Take pieces that were read from `read_offset` on; returns their size in bytes."""
-        size = 0
-        for piece in pieces:
-            batch = piece.batch
-            if batch.offset_end <= self.read_offset or self.is_at_end:
-                continue
-            if self.transit is None:
-                taken: Piece | None = piece
-            else:
-                lane = self.lane
-                taken = self.transit.take(
-                    piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
-                )
-            if taken is not None:
-                self.pending.append(taken)
-                size += len(taken.batch.view)
-            self.read_offset = min(batch.offset_end, self.read_end)
-            self.read_epoch = batch.leader_epoch
+        """Take pieces that were read from `read_offset` on, up to one that cannot be taken; returns their size (bytes).
+
+        :raises ValueError: The very first cannot be taken: its records cannot be decoded, where they have to be.
+        """
+        size, begin = 0, self.read_offset
+        try:
+            for piece in pieces:
+                if piece.batch.offset_end > self.read_offset and not self.is_at_end:
+                    size += self._read(piece)
+        except ValueError:
+            # What comes before it has to be written first; the next answer begins with it.
+            if self.read_offset == begin:
+                raise
         self.pending_bytes += size
         return size
+
+    def _read(self, piece: Piece) -> int:
+        batch, lane = piece.batch, self.lane
+        taken: Piece | None = piece
+        if self.transit is not None:
+            taken = self.transit.take(
+                piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
+            )
+        self.read_offset = min(batch.offset_end, self.read_end)
+        self.read_epoch = batch.leader_epoch
+        if taken is None:
+            return 0
+        self.pending.append(taken)
+        return len(taken.batch.view)
 
     @property
     def written(self) -> int:

@@ -136,7 +136,11 @@ class LinkLedger:
         self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
         self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
-        await self.write(self._beaten())
+        # What a controller said whose transaction was aborted holds, and is to be there when brokers have dropped that.
+        loose = [
+            self.documents[key] for key in self._tail.aborted & self.documents.keys() if kind_of(key) not in OTHERS
+        ]
+        await self.write(self._beaten(), *loose)
         self.opened_at = time.monotonic()
 
     def close(self) -> None:

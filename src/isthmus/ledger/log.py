@@ -202,6 +202,11 @@ class LedgerTail:
         """Who leads the ledger, as last heard; -1 before that."""
         return self._leader.place.node_id
 
+    @property
+    def aborted(self) -> frozenset[str]:
+        """The keys of what was read and counts, although its transaction was aborted: brokers drop it some day."""
+        return frozenset(self._transactions.aborted)
+
     def close(self) -> None:
         self._leader.close()
 

@@ -65,7 +65,7 @@ PROGRESS_AGE = MetricDescription(
     "isthmus_progress_age_seconds",
     _GAUGE,
     _PROCESS,
-    "How long ago the controller last said how its links stand; it does so twice a second.",
+    "How long ago the controller last reported the state of its links; it does so twice a second.",
 )
 
 UP = MetricDescription("isthmus_up", _GAUGE, _LINK, "1 while this process runs the link and both clusters answer.")
@@ -132,7 +132,7 @@ LEASES = MetricDescription(
     ("ending",),
 )
 WORKER_CPU = MetricDescription(
-    "isthmus_worker_cpu_seconds_total", _COUNTER, _LINK, "What workers computed, counted when a lease ends."
+    "isthmus_worker_cpu_seconds_total", _COUNTER, _LINK, "Processor time of workers, counted when a lease ends."
 )
 WORKER_MEMORY = MetricDescription(
     "isthmus_worker_memory_peak_bytes", _GAUGE, _LINK, "The most memory a worker had, of leases that have ended."
@@ -141,7 +141,7 @@ THROTTLED = MetricDescription(
     "isthmus_throttle_seconds_total",
     _COUNTER,
     _LINK,
-    "For how long quotas of brokers had copying wait, of all brokers of a side together, counted when a lease ends.",
+    "How long quotas of brokers delayed copying, all brokers of a side together, counted when a lease ends.",
     ("side",),
 )
 
@@ -150,7 +150,7 @@ TASK_STATE = MetricDescription(
 )
 
 GROUPS = MetricDescription(
-    "isthmus_groups", _GAUGE, _LINK, "Consumer groups that the link carries, by how they stand.", ("standing",)
+    "isthmus_groups", _GAUGE, _LINK, "Consumer groups that the link carries, by standing.", ("standing",)
 )
 GROUP_AGE = MetricDescription(
     "isthmus_group_offset_sync_age_seconds",

@@ -41,6 +41,7 @@ from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane.topics import SEPTEMBER, Given, produce
+from tests.integration.ledger.committed import committed, killed
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -429,9 +430,6 @@ def test_a_change_that_was_aborted_is_taken_back(
     key = f"filters/{link}"
     before, after = (FiltersDocument(link=link, since_ms=since, topics_include=()) for since in (1, 2))
 
-    async def killed(transaction: Transaction, *, commit: bool) -> None:
-        raise asyncio.CancelledError
-
     async def work(client: Client) -> None:
         ledger = LinkLedger(client, link)
         await ledger.open()
@@ -464,6 +462,45 @@ def test_a_change_that_was_aborted_is_taken_back(
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
             for each in (ledger, writer, successor):
+                each.close()
+
+    run(work, west)
+
+
+def test_what_a_killed_controller_said_stays(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read before its transaction was aborted, and others went by it: the next one writes it again before
+    brokers drop it. What was said later takes its place.
+    """
+    link = topic("link")
+    said = link_document(link)
+    later = TopicDocument(
+        link=link,
+        source_topic=SourceTopic("orders"),
+        source_topic_id=uuid.uuid4(),
+        target_topic=TargetTopic("orders"),
+        target_topic_id=uuid.uuid4(),
+        state="ACTIVE",
+    )
+
+    async def work(client: Client) -> None:
+        former, successor, third = (LinkLedger(client, link) for _ in range(3))
+        try:
+            await former.open()
+            with monkeypatch.context() as patch:
+                patch.setattr(Transaction, "end", killed)
+                with pytest.raises(asyncio.CancelledError):
+                    await former.write(said, later)
+            assert not {said.key, later.key} & (await committed(client)).keys()
+            await successor.open()
+            found = await committed(client)
+            assert (found[said.key], found[later.key]) == (said, later)
+            await successor.write(replace(later, state="PAUSED"))
+            await third.open()
+            assert (await committed(client))[later.key] == replace(later, state="PAUSED")
+        finally:
+            for each in (former, successor, third):
                 each.close()
 
     run(work, west)

@@ -56,3 +56,17 @@ def test_what_nobody_reads_there_waits_for_nothing() -> None:
     assert passed(run, pieces, 1) == [0, 1, 3, 4]
     with pytest.raises(SchemaMissing, match="schema 9"):
         passed(run, plain(batch(5, 9)._replace(producer_id=distributor_producer_id(3, 5))), 1)
+
+
+def test_what_comes_before_what_waits_goes_on() -> None:
+    """Also where it is a control record alone: the lane writes it, and tells that it waits once that is written."""
+    run = lane_of(gated=VALUES)
+    run.read_offset = 0
+    control = batch(0, 9)._replace(attributes=CONTROL)
+    pieces = [Piece(control, False, False), *plain(batch(1, 7))]
+    size = run.offer(admitted(run, pieces, SchemaIds.of([1])))
+    assert (len(run.pending), run.read_offset, run.pending_bytes) == (1, 1, size)
+    assert size == control.size_bytes
+    with pytest.raises(SchemaMissing, match="schema 7"):
+        run.offer(admitted(run, pieces[1:], SchemaIds.of([1])))
+    assert run.schema_id == 7

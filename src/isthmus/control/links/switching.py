@@ -132,6 +132,7 @@ async def write_choice(
     :raises Fenced: Others write all the time.
     """
     tried: SwitchDocument | None = None
+    others: tuple[AllowanceDocument, ...] = ()
     for left in reversed(range(_TRIES)):
         writer = FencedWriter(source, link, role=SWITCH_ROLE)
         try:
@@ -140,10 +141,14 @@ async def write_choice(
             choice = choose(None if known is None else known.choice)
             if choice is not None:
                 tried = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
+                before = choice.target if known is None else known.choice.target
+                has_gone_over = before != choice.target and before in choice.former
+                # Nothing was sent to the new target yet: should it be gone before more is stated, that is known.
+                others = (AllowanceDocument(link=link, target=choice.target, lanes=()),) if has_gone_over else ()
             elif known is None or known != tried:
                 return known
             # What was fenced before it was committed is read by everybody, and has to stay.
-            await on_topic(source, partial(writer.append, [tried]), replication_factor=replication_factor)
+            await on_topic(source, partial(writer.append, [tried, *others]), replication_factor=replication_factor)
         except Fenced:
             if not left:
                 raise

@@ -18,7 +18,7 @@ from isthmus.control.links.memory import remembered
 from isthmus.control.links.switching import SWITCH_ROLE, read_allowances, read_choice
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import Fenced
-from isthmus.ledger.documents import AllowanceDocument, TopicDocument
+from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TopicDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
@@ -43,6 +43,7 @@ class AllowanceLoop:
     def __init__(self) -> None:
         self._writer: FencedWriter | None = None
         self._stated: tuple[Allowance, ...] = ()
+        self._chosen: SwitchDocument | None = None
         self._stated_at = self._rests_until = 0.0
         self._seen: deque[tuple[float, _Places]] = deque()
 
@@ -90,6 +91,7 @@ class AllowanceLoop:
             await writer.take_over()
             # Whoever chooses another leaf from now on fences this writer.
             if await self._is_chosen(view):
+                self._chosen = await read_choice(view.source, link.name)
                 self._stated = await read_allowances(view.source, link.name, link.target.alias) or ()
                 self._stated_at = -_AGAIN_S
                 self._writer = writer
@@ -107,7 +109,10 @@ class AllowanceLoop:
         mark = Bookmark()
         (await remembered(view.source)).mark(mark)
         document = AllowanceDocument(link=view.link.name, target=view.link.target.alias, lanes=lanes)
-        await on_topic(view.source, partial(writer.append, [document]))
+        # Who chose it may have been killed before that was committed: it was read all the same, and has to stay.
+        documents = [document] if self._chosen is None else [document, self._chosen]
+        await on_topic(view.source, partial(writer.append, documents))
+        self._chosen = None
         kept = view.source.companion(Bookmark)
         kept.position, kept.topic_id = mark.position, mark.topic_id
 

@@ -85,7 +85,9 @@ class TargetKeeper:
                 await leave(source, each, choice)
         elif (change := self._due(each, choice, now, after_s)) is not None:
             wanted = change(choice)
-            if wanted is None or (wanted.is_forced and not await read_allowances(source, each.name, wanted.target)):
+            if wanted is None:
+                return
+            if wanted.is_forced and await read_allowances(source, each.name, wanted.target) is None:
                 return
             told = "%s: leaves %s, which is gone, for %s" if wanted.is_forced else "%s: copies to %s, and then to %s"
             _log.warning(told, each.name, wanted.leaf, wanted.wanted)

@@ -111,10 +111,14 @@ class Transit:
         `level` is that of a distributor: what was distributed at it or below is left out. With `flags` that stands in
         a header of each record as well, and copies get theirs. Nothing is taken from the source's offset `end` on.
 
-        :raises ValueError: Its records cannot be decoded, where they have to be.
+        :raises ValueError: Its records cannot be decoded, where they have to be: it is the next one still.
         """
-        batch = piece.batch
-        begin, self._read_offset = self._read_offset, max(min(batch.offset_end, end), self._read_offset)
+        taken = self._taken(piece, bytes_max, level, flags, end)
+        self._read_offset = max(min(piece.batch.offset_end, end), self._read_offset)
+        return taken
+
+    def _taken(self, piece: Piece, bytes_max: int, level: int, flags: FlagsHeader | None, end: int) -> Piece | None:
+        batch, begin = piece.batch, self._read_offset
         if batch.offset_end <= begin or batch.is_control or piece.is_aborted or batch.record_count == 0:
             return None
         if batch.base_offset >= end or (level and is_done_with(batch.producer_id, level)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode
 from isthmus.model.copyflags import FlagsHeader, bit, mask
 from isthmus.model.offsets import Cursor
+from isthmus.wire.batch import HEADER_BYTES, Batch
+from tests.unit.lane.looks import lane_of
 
 HEADER = FlagsHeader(name="f", width_bytes=1)
 
@@ -59,3 +62,26 @@ def test_headers_that_say_nothing_are_counted_once(
             read()
         transit.appended(1, ordinal)
     assert (transit.cursor.ordinal, transit.cursor.flags_replaced) == (copies, wanted)
+
+
+def broken(offset: int) -> Batch:
+    """A batch whose records are no records, as a source delivers them from a damaged disk."""
+    batch = encode([Record(offset, 1, None, b"v" * 60, [])], 0)
+    view = bytes(batch.view[:HEADER_BYTES]) + b"\xff" * (len(batch.view) - HEADER_BYTES)
+    return batch._replace(view=memoryview(view))
+
+
+def test_what_cannot_be_decoded_is_not_passed_over() -> None:
+    """What comes before it is copied, and then it is the next: nothing behind it goes on without it."""
+    run = lane_of(level=1, flags=HEADER, is_mapped=True)
+    run.transit = Transit(Cursor(0, 0, 0))
+    run.read_offset = 0
+    whole = encode([Record(0, 1, None, b"v", [])], 0)
+    size = run.offer(Piece(each, False, False) for each in (whole, broken(1)))
+    assert (len(run.pending), run.read_offset, run.pending_bytes) == (1, 1, size)
+    with pytest.raises(ValueError, match="the checksum of the batch at offset 1 is wrong"):
+        run.offer(iter([Piece(broken(1), False, False)]))
+    run.transit.appended(1, 0)
+    assert run.transit.cursor.source_offset == 1
+    run.transit.passed(0)
+    assert run.transit.cursor.source_offset == 1

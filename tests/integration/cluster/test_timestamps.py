@@ -1,0 +1,48 @@
+"""The times of the records at positions of real logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.timestamps import record_timestamps
+from isthmus.local import LocalCluster
+from isthmus.wire.client import Client
+from tests.integration.lane import topics
+from tests.integration.lane.transactions import TransactionalProducer
+
+pytestmark = pytest.mark.integration
+
+
+def at(second: int) -> int:
+    return topics.SEPTEMBER + 1000 * second
+
+
+def test_the_end_of_a_transactional_log_is_as_old_as_its_last_record(
+    east: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """However many control records end it: a group that has read everything stands there, or at one of them."""
+    name = topic("ends")
+    topics.create(east, name)
+    writers = [TransactionalProducer(east, f"{name}-{number}") for number in range(3)]
+    for number, writer in enumerate(writers):
+        writer.send(name, [topics.Given(None, b"v", [], at(100 * number + second)) for second in range(4)])
+    for writer in writers:
+        writer.end(commit=True)
+
+    async def scenario() -> dict[int, int]:
+        key = (name, 0)
+        async with Client(east.cluster()) as client:
+            logs = (await log_ranges(client, [key])).values
+            assert logs[key].stable_end == 15
+            return {
+                position: (await record_timestamps(client, {key: position}, logs))[key]
+                for position in (0, 5, *range(11, 16))
+            }
+
+    found = asyncio.run(scenario())
+
+    assert found == {0: at(0), 5: at(101)} | dict.fromkeys(range(11, 16), at(203))

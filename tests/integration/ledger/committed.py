@@ -1,0 +1,34 @@
+"""What of a ledger brokers never drop, and who is killed in the middle of writing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.transaction import Transaction
+from isthmus.ledger.documents import Document
+from isthmus.ledger.link import newest
+from isthmus.ledger.records import unpacked
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
+from isthmus.wire.client import Client
+
+
+async def killed(transaction: Transaction, *, commit: bool) -> None:
+    """In place of the end of a transaction: it never comes."""
+    raise asyncio.CancelledError
+
+
+async def committed(client: Client) -> dict[str, Document]:
+    """What a ledger says by what was committed alone, by key."""
+    key = (LEDGER_TOPIC, PARTITION)
+    end = (await log_ranges(client, [key])).values[key].stable_end
+    entries = [
+        entry
+        async for stored in LogReader(client).read(OffsetRange(*key, 0, end))
+        for batch, is_aborted in stored
+        if not is_aborted
+        for _, found in unpacked(bytes(batch.view))
+        for entry in found
+    ]
+    return newest(entries)
