@@ -89,7 +89,7 @@ def perform(run: Run, note: Note) -> Outcome:
         with _at_work(stage):
             with stage.load.flowing(), stage.scene.victims.writing(), _apart(stage):
                 note("waiting for the mirror to begin")
-                stage.scene.until(lambda: _has_begun(stage.scene.watch), "the mirror copies", term_s=_BEGIN_S)
+                stage.scene.until(lambda: _has_begun(stage), "the mirror copies", term_s=_BEGIN_S)
                 _act(stage, acting)
             history.tell("load", phase="over", records=stage.records)
             _quieten(stage)
@@ -191,8 +191,9 @@ def _act(stage: _Stage, acting: Acting) -> None:
         time.sleep(0.5)
 
 
-def _has_begun(watch: Watch) -> bool:
-    return any(ends.high for ends in watch.newest["target"].values())
+def _has_begun(stage: _Stage) -> bool:
+    there = stage.scene.watch.newest["target"]
+    return any(ends.high for (topic, _), ends in there.items() if topic not in stage.load.shared)
 
 
 def _recover(stage: _Stage) -> None:

@@ -104,6 +104,11 @@ class Load:
         )
 
     @property
+    def shared(self) -> frozenset[str]:
+        """The topics to which others write at the target."""
+        return frozenset(() if self._shared_with is None else _SHARED)
+
+    @property
     def records(self) -> int:
         """How many records the source has acknowledged."""
         return sum(acks.count for acks in self._acks)

@@ -12,7 +12,7 @@ from soak.run import Run
 from soak.schedule import drawn
 from soak.session import perform
 
-SEED = 185
+SEED = 57
 MINUTES = 2.0
 
 
