@@ -118,7 +118,7 @@ def isthmus(
         str | None,
         typer.Option(
             "--context",
-            metavar="NAME",
+            metavar="CONTEXT",
             callback=_choose,
             help="Use the configuration file of this name: isthmus context list.",
             show_default=False,

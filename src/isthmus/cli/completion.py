@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from isthmus import config
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.contexts import read_contexts
+from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError
 
 VARIABLE: Final = "_ISTHMUS_COMPLETE"
@@ -49,8 +52,8 @@ class Line:
                 self.given[kind] = value
             elif kind:
                 self.expecting = kind
-        elif word in self.node["commands"]:
-            self.node = self.node["commands"][word]
+        elif (name := self.node["synonyms"].get(word, word)) in self.node["commands"]:
+            self.node = self.node["commands"][name]
         else:
             self.positionals.append(word)
 
@@ -100,12 +103,16 @@ def completions(words: Sequence[str], incomplete: str) -> list[str]:
 def _values(kind: str, line: Line, begun: str) -> list[str]:
     if kind.startswith("choice:"):
         return kind.removeprefix("choice:").split(",")
-    if kind not in ("link", "topic", "group", "cluster", "target"):
+    if kind not in ("context", "link", "topic", "group", "cluster", "target", "tree"):
         return []
     from isthmus.cli.remembered import Remembered
 
+    context = line.given.get("context")
+    environment = os.environ if context is None else {**os.environ, CONTEXT_VARIABLE: context}
     try:
-        names = Remembered(config.find(line.given.get("file")))
+        if kind == "context":
+            return sorted(read_contexts(user_folder()).paths)
+        names = Remembered(config.find(line.given.get("file"), environment))
     except ConfigError:
         return []
     names.refresh()
@@ -117,6 +124,8 @@ def _values(kind: str, line: Line, begun: str) -> list[str]:
         return names.groups(link)
     if kind == "cluster":
         return names.clusters()
+    if kind == "tree":
+        return names.trees()
     name, slash, _ = begun.partition("/")
     if kind == "target" and slash:
         return [f"{name}/{topic}" for topic in names.topics(name)]
@@ -126,7 +135,9 @@ def _values(kind: str, line: Line, begun: str) -> list[str]:
 def _bash_words(environment: Mapping[str, str]) -> tuple[list[str], str]:
     words = _split(environment.get("COMP_WORDS", ""))
     here = int(environment.get("COMP_CWORD", "0"))
-    return words[1:here], words[here] if here < len(words) else ""
+    # To bash `--link=east` is three words, of which the last is to be completed.
+    incomplete = words[here] if here < len(words) else ""
+    return [word for word in words[1:here] if word != "="], incomplete.removeprefix("=")
 
 
 def _other_words(environment: Mapping[str, str]) -> tuple[list[str], str]:

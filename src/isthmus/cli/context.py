@@ -22,7 +22,7 @@ from isthmus.errors import ConfigError
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the configuration file is called.")]
+NameArgument = Annotated[str, typer.Argument(metavar="CONTEXT", help="What the configuration file is called.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
 _COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
 

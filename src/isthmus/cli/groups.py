@@ -133,9 +133,10 @@ def describe(
         columns = [column for column in _POSITION_COLUMNS if column.name not in silent]
         shown = [{**applicable(row), "source_position": row["source_position"]} for row in rows]
         render(shown, output, columns=columns)
-        _tell(found)
     else:
         render([plan.as_dict() for plan in found], output, names=_positions(_position_rows(found)))
+    if not output.has_problems:
+        _tell(found)
     _end(found)
 
 
@@ -218,13 +219,14 @@ def are_troubled(plans: Sequence[GroupsPlan]) -> bool:
 
 def show_groups(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
     """How groups stand on stdout; as a table with what is to be done about them on stderr."""
-    if not output.is_table:
+    if output.is_table:
+        rows = [_row(plan, each) for plan in plans for each in plan.groups]
+        render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
+    else:
         names = [each.group for plan in plans for each in plan.groups]
         render([plan.as_dict() for plan in plans], output, names=names)
-        return
-    rows = [_row(plan, each) for plan in plans for each in plan.groups]
-    render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
-    _tell(plans)
+    if not output.has_problems:
+        _tell(plans)
 
 
 def _row(plan: GroupsPlan, group: GroupPlan) -> Row:

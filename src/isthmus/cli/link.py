@@ -63,8 +63,8 @@ def group() -> None:
 @app.command()
 def create(
     name: Annotated[str | None, typer.Argument(metavar="LINK", help="The link; with -f, in place of its name.")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="The alias of the cluster to read from.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="The alias of the cluster to write to.")] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="ALIAS", help="The cluster to read from.")] = None,
+    target: Annotated[str | None, typer.Option("--target", metavar="ALIAS", help="The cluster to write to.")] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", help="All of it from a file, as describe -o yaml prints it; - for stdin."),

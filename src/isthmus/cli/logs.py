@@ -20,11 +20,12 @@ from isthmus.errors import HostError
 from isthmus.model.logsettings import LogSettings
 
 _PACKAGE: Final = logging.getLogger("isthmus")
+_AUDIT: Final = logging.getLogger("isthmus.audit")
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 _QUIET_S: Final = 60.0
 _REMEMBERED_MAX: Final = 1000
 _FILE_ONLY: Final = "is_for_file_only"
-_to_people: RichHandler | None = None
+_shown_from = logging.WARNING
 _file: RotatingFileHandler | None = None
 
 
@@ -37,7 +38,9 @@ class Repetition(logging.Filter):
         self._shown: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show it."""
+        """Whether to show it; each change is, however often it is made."""
+        if record.name == _AUDIT.name:
+            return True
         key, now = (record.name, record.getMessage()), time.monotonic()
         shown_at, count = self._shown.get(key, (-self._quiet_s, 0))
         if now - shown_at < self._quiet_s:
@@ -87,20 +90,28 @@ class JsonLines(logging.Formatter):
 
 def begin() -> None:
     """Log warnings on stderr, of Isthmus and of the libraries it uses."""
-    global _to_people
-    _to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]", level=logging.WARNING)
-    _to_people.setFormatter(Lines())
-    _to_people.addFilter(lambda record: not getattr(record, _FILE_ONLY, False))
-    _to_people.addFilter(Repetition())
-    logging.basicConfig(level=logging.WARNING, handlers=[_to_people])
+    to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]")
+    to_people.setFormatter(Lines())
+    to_people.addFilter(_is_shown)
+    to_people.addFilter(Repetition())
+    logging.basicConfig(level=logging.WARNING, handlers=[to_people])
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    is_told = record.levelno >= _shown_from or record.name == _AUDIT.name
+    return is_told and not getattr(record, _FILE_ONLY, False)
 
 
 def be_verbose(times: int) -> None:
     """Show what is being done (1), and every request to a broker (2)."""
-    level = _LEVELS[min(times, len(_LEVELS) - 1)]
-    if _to_people is not None:
-        _to_people.setLevel(level)
-    _PACKAGE.setLevel(min(level, _PACKAGE.getEffectiveLevel()))
+    global _shown_from
+    _shown_from = _LEVELS[min(times, len(_LEVELS) - 1)]
+    _PACKAGE.setLevel(min(_shown_from, _PACKAGE.getEffectiveLevel()))
+
+
+def show_changes() -> None:
+    """Show each change that is made through a server, and who makes it, whatever else is shown."""
+    _AUDIT.setLevel(logging.INFO)
 
 
 def log_into(settings: LogSettings) -> None:
@@ -114,7 +125,11 @@ def log_into(settings: LogSettings) -> None:
     try:
         Path(settings.file).parent.mkdir(parents=True, exist_ok=True)
         _file = RotatingFileHandler(
-            settings.file, maxBytes=settings.size_bytes, backupCount=settings.keep, encoding="utf-8"
+            settings.file,
+            maxBytes=settings.size_bytes,
+            backupCount=settings.keep,
+            encoding="utf-8",
+            errors="backslashreplace",
         )
     except OSError as error:
         raise HostError(

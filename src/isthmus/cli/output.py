@@ -61,6 +61,11 @@ class OutputFormat(enum.StrEnum):
         """Whether it is for people to look at."""
         return self in (OutputFormat.TABLE, OutputFormat.WIDE)
 
+    @property
+    def has_problems(self) -> bool:
+        """Whether what is wrong stands in it; else it is told on stderr."""
+        return not self.is_table and self is not OutputFormat.NAME
+
 
 def render(
     data: Row | Sequence[Row],

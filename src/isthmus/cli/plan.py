@@ -80,18 +80,23 @@ def plan(
 
 def show_plan(plan: Plan, output: OutputFormat) -> None:
     """The plan on stdout; as a table with what is to be known on stderr."""
-    if not output.is_table:
+    if output.is_table:
+        _show_table(plan, output)
+    else:
         names = [f"{link.link}/{topic.topic}" for link in plan.links for topic in link.topics]
         render(plan.as_dict(), output, names=names)
-        return
+    if not output.has_problems:
+        for link in plan.links:
+            _tell(link)
+
+
+def _show_table(plan: Plan, output: OutputFormat) -> None:
     silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
     silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}
     rows = [row for link in plan.links for row in _rows(link)]
     silent |= set() if any(row["differences"] for row in rows) else {"differences"}
     columns = [column for column in _COLUMNS if column.name not in silent]
     render(rows, output, columns=columns)
-    for link in plan.links:
-        _tell(link)
 
 
 def _rows(link: LinkPlan) -> list[Row]:

@@ -19,8 +19,8 @@ from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.config.fields import size_bytes
 from isthmus.control.answers import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.control.fabric import Fabric, Reassigning
-from isthmus.errors import ConfigError
-from isthmus.model.assignment import Move
+from isthmus.errors import ConfigError, OutputFailed
+from isthmus.model.assignment import Assignment, Move
 from isthmus.model.wording import counted
 
 _COLUMNS: Final = (
@@ -79,8 +79,8 @@ def reassign(
     if plan:
         made = known.plan(topic or (), brokers=_brokers(brokers), replicas=replicas)
         if to is not None and not dry_run:
-            to.write_text(write_assignments(made.after))
-        _show_plan(made, output, to)
+            _write(to, made.after)
+        _show_plan(made, output, None if dry_run else to)
     elif execute is not None:
         rate = None if throttle is None else size_bytes(throttle)
         _execute(known, execute, rate, output, dry_run=dry_run)
@@ -113,7 +113,7 @@ def _execute(known: Reassigning, file: str, rate: int | None, output: OutputForm
         before = Path(f"{file}.before")
         # Whoever goes on after an interruption must not lose how it was at first.
         if not before.exists():
-            before.write_text(write_assignments(compared.before))
+            _write(before, compared.before)
             _tell(f"how it was is in {before}: --execute it to go back")
     with _progress() as told:
         done = known.execute(compared.moves, throttle_bytes_per_s=rate, on_progress=told)
@@ -127,6 +127,13 @@ def _read(file: str) -> str:
         return typer.get_text_stream("stdin").read() if file == _STDIN else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", hint="Give a file that --plan --to wrote.") from error
+
+
+def _write(file: Path, assignments: Sequence[Assignment]) -> None:
+    try:
+        file.write_text(write_assignments(assignments), encoding="utf-8")
+    except OSError as error:
+        raise OutputFailed(f"{file} cannot be written: {error.strerror}", hint="Choose another file.") from None
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import yaml
 
-from isthmus import config
 from isthmus.config.places import xdg_folder
 
 FRESH_S: Final = 5.0
@@ -47,8 +46,12 @@ class Remembered:
         return sorted(map(str, _mapping(self._written.get("clusters"))))
 
     def links(self) -> list[str]:
-        """The names of links."""
-        return sorted(str(link["name"]) for link in self._links() if "name" in link)
+        """The names of links, those that are declared on clusters too."""
+        return self._all(self._links(), "declared")
+
+    def trees(self) -> list[str]:
+        """The names of trees, alike."""
+        return self._all(self._entries("trees"), "declared_trees")
 
     def topics(self, link: str | None = None) -> list[str]:
         """The topics of a link, or of all."""
@@ -65,6 +68,9 @@ class Remembered:
         remember(self._file, {**self._found, "asked": time.time()})
         start_aside([sys.executable, "-m", "isthmus.cli.remembered", str(self._path)])
 
+    def _all(self, written: Sequence[Mapping[str, Any]], declared: str) -> list[str]:
+        return sorted({*(str(each["name"]) for each in written if "name" in each), *self._found.get(declared, [])})
+
     def _names(self, kind: str, link: str | None) -> list[str]:
         live: _Links = self._found.get("links", {})
         names = {name for each, found in live.items() if link in (None, each) for name in found.get(kind, [])}
@@ -74,8 +80,11 @@ class Remembered:
         return sorted(names)
 
     def _links(self) -> list[Mapping[str, Any]]:
-        links = self._written.get("links")
-        return [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
+        return self._entries("links")
+
+    def _entries(self, section: str) -> list[Mapping[str, Any]]:
+        found = self._written.get(section)
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def start_aside(command: Sequence[str]) -> None:
@@ -113,12 +122,18 @@ def look(path: Path) -> None:
     # Loaded here alone: they take longer than a shell may wait.
     from dataclasses import asdict
 
-    from isthmus.control.fabric import Fabric
+    from isthmus.control.fabric import open_fabric
 
     file = cache_file(path)
-    found = Fabric(config.load(path)).names()
+    fabric = open_fabric(path, declared=True)
+    found = fabric.names()
     links = {**_found(file).get("links", {}), **{link: asdict(names) for link, names in found.items()}}
-    remember(file, {"at": time.time(), "links": links})
+    configuration = fabric.configuration
+    declared = {
+        "declared": sorted(configuration.declared or ()),
+        "declared_trees": sorted(configuration.declared_trees),
+    }
+    remember(file, {"at": time.time(), "links": links, **declared})
 
 
 def _written(path: Path) -> Mapping[str, Any]:

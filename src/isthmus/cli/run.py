@@ -151,10 +151,12 @@ def _served(
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     """How the run ended, on stdout; as a table with what went wrong on stderr."""
-    if not output.is_table:
+    if output.is_table:
+        render(_rows(outcome), output, columns=_COLUMNS)
+    else:
         render(outcome.as_dict(), output, names=progress_names(outcome.links))
+    if output.has_problems:
         return
-    render(_rows(outcome), output, columns=_COLUMNS)
     tell_problems(outcome.links)
     seconds = max(outcome.duration_s, 0.001)
     console.print(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isthmus.cli.config import configured, file_of
-from isthmus.cli.logs import be_verbose
+from isthmus.cli.logs import be_verbose, show_changes
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.errors import HostError
 
@@ -74,6 +74,7 @@ def serve_settings(
         raise HostError(
             "FastAPI, Jinja2 and uvicorn are not all installed", hint="Install them: pip install 'isthmus[web]'."
         )
+    show_changes()
     from isthmus.web.serving import ServeSettings
     from isthmus.web.tokens import default_tokens_file
 

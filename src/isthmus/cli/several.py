@@ -48,21 +48,22 @@ def each_shown(
     found: dict[str, FoundT | IsthmusError] = {}
     for name in names:
         try:
-            found[name] = work(name)
+            done = found[name] = work(name)
         except IsthmusError as error:
             found[name] = error
+            if not output.has_problems:
+                _tell_failure(name, error)
+            continue
         if output.is_table:
-            _show_one(name, found[name], show)
+            show(done)
     if not output.is_table:
-        render([_row_of(name, each, values) for name, each in found.items()], output, names=names)
+        well = [name for name, each in found.items() if not isinstance(each, IsthmusError)]
+        render([_row_of(name, each, values) for name, each in found.items()], output, names=well)
     _end_with(each for each in found.values() if isinstance(each, IsthmusError))
 
 
-def _show_one(name: str, found: FoundT | IsthmusError, show: Callable[[FoundT], None]) -> None:
-    if isinstance(found, IsthmusError):
-        console.print(Text(printable(f"{name}: {found.error_code}: {problem_of(found).in_full}")))
-    else:
-        show(found)
+def _tell_failure(name: str, failed: IsthmusError) -> None:
+    console.print(Text(printable(f"{name}: {failed.error_code}: {problem_of(failed).in_full}")))
 
 
 def _row_of(name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
@@ -96,11 +97,13 @@ def each_link(
                 raise
             failures.append(error)
             problem = problem_of(error)
+            if output is OutputFormat.NAME:
+                _tell_failure(name, error)
             row |= {"note": problem.in_full, "problem": problem_dict(problem)}
         rows.append(row)
     if output.is_table:
         columns = [column for column in _COLUMNS if parts.get(column.name, column.name)]
         render([{column.name: row[column.name] for column in columns} for row in rows], output, columns=columns)
     else:
-        render(rows, output, names=names)
+        render(rows, output, names=[str(row["link"]) for row in rows if row["problem"] is None])
     _end_with(failures)

@@ -101,7 +101,7 @@ def status(
     else:
         names = progress_names(links, by_partition=partitions)
         render([progress.as_dict() for progress in links], output, names=names)
-    if output.is_table:
+    if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
     if any(progress.is_unfinished for progress in links):

@@ -10,6 +10,8 @@ from typing import Any, Final
 from typer.main import get_command
 
 from isthmus.cli.app import COMMANDS, app
+from isthmus.cli.noun import SYNONYMS, Noun
+from isthmus.control.answers import task_names
 
 _BY_METAVAR: Final = {
     "LINK": "link",
@@ -18,8 +20,18 @@ _BY_METAVAR: Final = {
     "GROUP": "group",
     "ALIAS": "cluster",
     "CLUSTER": "cluster",
+    "LEAF": "cluster",
+    "TREE": "tree",
+    "CONTEXT": "context",
 }
-_BY_OPTION: Final = {"--link": "link", "--topic": "topic", "--group": "group", "--config": "file"}
+_BY_OPTION: Final = {
+    "--link": "link",
+    "--topic": "topic",
+    "--group": "group",
+    "--cluster": "cluster",
+    "--config": "file",
+    "--task": f"choice:{','.join(task_names())}",
+}
 _ANY: Final = "text"
 
 
@@ -43,7 +55,9 @@ def _node(command: Any) -> dict[str, Any]:
             kind = _option_kind(parameter)
             options.update(dict.fromkeys((*parameter.opts, *parameter.secondary_opts), kind))
     commands = {name: _node(each) for name, each in getattr(command, "commands", {}).items()}
-    return {"options": options, "arguments": arguments, "commands": commands}
+    synonyms = SYNONYMS if isinstance(command, Noun) else {}
+    shorter = {short: name for short, name in synonyms.items() if name in commands and short not in commands}
+    return {"options": options, "arguments": arguments, "commands": commands, "synonyms": shorter}
 
 
 def _option_kind(parameter: Any) -> str:

@@ -57,6 +57,7 @@ _HOMES: Final = {
     "LiveSettings": "isthmus.control.links.livesettings",
     "now_ms": "isthmus.control.links.memory",
     "Resumed": "isthmus.control.links.pausing",
+    "task_names": "isthmus.control.links.pausing",
     "Promoter": "isthmus.control.links.promotion",
     "StatusReader": "isthmus.control.links.status",
     "DistributorTarget": "isthmus.control.links.switching",

@@ -34,7 +34,7 @@ def telling_routes(watch: Watch) -> APIRouter:
     ) -> StreamingResponse:
         listener = watch.happenings.listen(link, last_event_id)
         watch.want()
-        known = [] if last_event_id else [each for each in watch.newest or () if link in (None, each.link)]
+        known = [] if last_event_id else [each for each in watch.known() if link in (None, each.link)]
         first = [told("link", link_event(each)) for each in known]
         return StreamingResponse(
             watch.happenings.stream(listener, first),
@@ -51,7 +51,7 @@ def telling_routes(watch: Watch) -> APIRouter:
     )
     def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
         if watch.first(_FIRST_S) is None:
-            raise RequestRefused("the links were not looked at yet", status=503, hint="Ask again.", retry_after_s=5)
+            raise RequestRefused("how the links stand is not known now", status=503, hint="Ask again.", retry_after_s=5)
         body, content_type = watch.answers.metrics(accept)
         return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 

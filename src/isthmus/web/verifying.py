@@ -22,6 +22,9 @@ _COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; ma
 _EQUAL: Final = 0
 _DIFFERENT: Final = 4
 _TOLD_MAX: Final = 20
+_LINE_BYTES_MAX: Final = 1 << 20
+"""A message may name all topics of a link."""
+_STEP_MAX: Final = 2000
 _END_S: Final = 15.0
 _ERROR: Final = re.compile(r"Error (ISTH-[A-Z-]+): (.*)")
 _SUGGESTION: Final = re.compile(r"Suggestion: (.*)")
@@ -54,13 +57,14 @@ class Verification:
         on_step("starting isthmus verify")
         environment = {**os.environ, "COLUMNS": "10000"}
         process = await asyncio.create_subprocess_exec(
-            *self.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment
+            *self.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, limit=_LINE_BYTES_MAX
         )
         told: deque[str] = deque(maxlen=_TOLD_MAX)
         try:
             said, _ = await asyncio.gather(_all(process), _steps(process, told, on_step))
             code = await process.wait()
-        except asyncio.CancelledError:
+        except BaseException:
+            # Whatever it is, nobody waits for it any more.
             await _ended(process)
             raise
         if code not in (_EQUAL, _DIFFERENT):
@@ -79,7 +83,7 @@ async def _steps(process: Process, told: deque[str], on_step: OnStep) -> None:
         text = line.decode(errors="replace").rstrip()
         if text:
             told.append(text)
-            on_step(text)
+            on_step(text[:_STEP_MAX])
 
 
 async def _ended(process: Process) -> None:

@@ -34,21 +34,26 @@ LinksProgress = tuple[LinkProgress, ...]
 
 class Watch:
     """The links of a fabric, looked at every two seconds by a thread of its own while somebody wants to know; by nobody
-    else where a run tells how it does (`is_fed`).
+    else where a run tells how it does (`is_fed`). What was seen more than `fresh_s` ago is told nobody for what is now.
     """
 
-    def __init__(self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False) -> None:
+    def __init__(
+        self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False, fresh_s: float = _WANTED_S
+    ) -> None:
         self.happenings = Happenings()
         self.newest: LinksProgress | None = None
         self.newest_at_ms = 0
+        self._newest_at = 0.0
         self.history = History()
         self._links = links
         self._is_fed = is_fed
+        self._fresh_s = fresh_s
         self._observer = Observer()
         self.answers = MetricsAnswers(self._observer)
         self._wanted_until = self._remembered_until = 0.0
         self._fed_at = 0.0
         self._told: dict[str, dict[str, Any]] = {}
+        self._is_told_anew = False
         self._lock = threading.Lock()
         self._has_looked = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -64,12 +69,26 @@ class Watch:
                 self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
                 self._thread.start()
 
+    @property
+    def fresh(self) -> LinksProgress | None:
+        """How the links stand; `None` where that was seen before anybody wanted to know, or cannot be seen now. A run
+        says it as long as it goes on.
+        """
+        is_old = not self._is_fed and time.monotonic() - self._newest_at > self._fresh_s
+        return None if is_old else self.newest
+
     def first(self, timeout_s: float, remembered_s: float = 0.0) -> LinksProgress | None:
         """How the links stand, once it is known; `None` where it is not known in time."""
         self.want(remembered_s)
         with self._has_looked:
-            self._has_looked.wait_for(lambda: self.newest is not None, timeout_s)
-            return self.newest
+            self._has_looked.wait_for(lambda: self.fresh is not None, timeout_s)
+            return self.fresh
+
+    def known(self) -> LinksProgress:
+        """How the links stand, to begin with: if that is not known all of them are told at the next look."""
+        found = self.fresh
+        self._is_told_anew = self._is_told_anew or found is None
+        return found or ()
 
     def feed(self, links: LinksProgress) -> None:
         """How the links stand, as a run says it."""
@@ -82,14 +101,14 @@ class Watch:
         self._observer.take(links, time.monotonic())
         self.history.take(links, time.time())
         with self._has_looked:
-            self.newest, self.newest_at_ms = links, now_ms()
+            self.newest, self.newest_at_ms, self._newest_at = links, now_ms(), time.monotonic()
             self._has_looked.notify_all()
         told = {link.link: link_event(link) for link in links}
         for name in self._told.keys() - told.keys():
             self.happenings.publish("link", name, {"link": name, "state": None})
+        is_anew, self._is_told_anew = self._is_told_anew, False
         for name, now in told.items():
-            before = self._told.get(name)
-            if now != before:
+            if is_anew or now != self._told.get(name):
                 self.happenings.publish("link", name, now)
         self._told = told
 

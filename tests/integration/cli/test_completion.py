@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
+import isthmus
 from isthmus.local import LocalCluster
+from isthmus.model.namespace import NamespaceMap
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.patience import TERM_S
@@ -67,3 +69,33 @@ links:
     consumer.close()
     assert completions("status", "--topic", "") == [f"{name}.a", f"east.{name}.a"]
     assert completions("wait", "there/e") == [f"there/east.{name}.a"]
+
+
+def test_links_that_are_declared_are_known_as_well(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Callable[[str], str],
+) -> None:
+    """The file has none of them."""
+    name = topic("declared")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("ISTHMUS_CONFIG", raising=False)
+    (tmp_path / "isthmus.yaml").write_text(
+        f"""\
+clusters:
+  east: {{bootstrap_servers: "{east.bootstrap_servers}"}}
+  west: {{bootstrap_servers: "{west.bootstrap_servers}"}}
+"""
+    )
+    links = isthmus.open("isthmus.yaml").declarations
+    maps = (NamespaceMap.parse(f"{name}-:{name}-"),)
+    links.create(name, source="east", target="west", maps=maps, validate=False)
+    try:
+        deadline = time.monotonic() + TERM_S
+        while completions("link", "promote", name) != [name]:
+            assert time.monotonic() < deadline
+    finally:
+        links.delete(name)

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from isthmus.cli import remembered
-from isthmus.cli.completion import complete, completions
+from isthmus.cli.completion import TREE, complete, completions
+from isthmus.config.contexts import Contexts, write_contexts
+from isthmus.config.places import user_folder
 
 SOURCE = Path(__file__).parents[3] / "src"
 FILE = """\
@@ -27,6 +29,7 @@ links:
     topics: {include: [flights, "orders.*"]}
     groups: {include: [billing]}
   - {name: west-east, source: west, target: east, topics: {include: [payments]}}
+trees: [{name: world, clusters: [east, west]}]
 """
 FOUND = {
     "east-west": {"topics": ["orders.eu", "orders.us"], "groups": ["billing", "$(touch x)", "two words", "*"]},
@@ -76,6 +79,13 @@ def found(at: float, **others: Any) -> None:
         (("schemas", "diff", "east"), "w", ["west"]),
         (("forget", "west-east", "--at"), "", ["east", "west"]),
         (("help",), "exit", ["exit-codes"]),
+        (("tree", "describe"), "", ["world"]),
+        (("tree", "switch", "world", "east", "1", "--to"), "w", ["west"]),
+        (("namespace", "ls"), "e", ["east"]),
+        (("tree", "desc"), "", ["world"]),
+        (("link", "rm"), "w", ["west-east"]),
+        (("pause", "west-east", "--task"), "d", ["data"]),
+        (("link", "create", "new", "--source"), "", ["east", "west"]),
         (("status", "-c"), "", []),
         (
             ("nothing",),
@@ -126,10 +136,64 @@ def test_a_broken_file_breaks_nothing(asked: list[list[str]], text: str) -> None
     assert completions(["pause"], "") == []
 
 
+def test_declared_links_and_trees_are_completed_as_they_were_found_last(asked: list[list[str]]) -> None:
+    """The file does not have them."""
+    found(time.time(), declared=["declared"], declared_trees=["grown"])
+
+    assert completions(["link", "promote"], "") == ["declared", "east-west", "west-east"]
+    assert completions(["tree", "describe"], "") == ["grown", "world"]
+
+
+def test_the_file_of_a_context_counts(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where there is a nearer one; contexts themselves are completed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    other = tmp_path / "other.yaml"
+    other.write_text("links: [{name: elsewhere}]")
+    write_contexts(Contexts(paths={"prod": other}), user_folder())
+
+    assert completions(["--context", "prod", "pause"], "") == ["elsewhere"]
+    assert completions(["--context=prod", "pause"], "") == ["elsewhere"]
+    assert completions(["--context", "none", "pause"], "") == []
+    assert completions(["context", "use"], "") == ["prod"]
+    assert completions(["--context"], "p") == ["prod"]
+
+
+UNKNOWN_BEFORE = {
+    "context add": ["text"],
+    "import": ["text"],
+    "namespace create": ["text"],
+    "namespace delete": ["text"],
+    "namespace describe": ["text"],
+    "namespace update": ["text"],
+    "token revoke": ["text"],
+    "tree switch": ["text"],
+}
+"""Files, prefixes, names of tokens and levels: nobody keeps them for completion."""
+
+
+def test_all_other_arguments_are_completed() -> None:
+    """By what is known of them."""
+    found: dict[str, list[str]] = {}
+
+    def look(node: dict[str, Any], name: str) -> None:
+        unknown = [kind for kind in node["arguments"] if kind == "text"]
+        if unknown:
+            found[name] = unknown
+        for word, inner in node["commands"].items():
+            look(inner, f"{name} {word}".strip())
+
+    look(json.loads(TREE.read_text(encoding="utf-8")), "")
+    assert found == UNKNOWN_BEFORE
+
+
 def test_each_shell_has_its_form(asked: list[list[str]]) -> None:
     """As the scripts that --install-completion writes read it."""
     bash = {"_ISTHMUS_COMPLETE": "complete_bash", "COMP_WORDS": "isthmus pause ", "COMP_CWORD": "2"}
     assert complete(bash) == ("east-west\nwest-east\n", 0)
+    written = {**bash, "COMP_WORDS": "isthmus status --link = w", "COMP_CWORD": "4"}
+    assert complete(written) == ("west-east\n", 0)
+    written |= {"COMP_WORDS": "isthmus status --link = west-east --topic =", "COMP_CWORD": "6"}
+    assert complete(written) == ("payments\n", 0)
     other = {"_TYPER_COMPLETE_ARGS": "isthmus pause e"}
     assert complete({"_ISTHMUS_COMPLETE": "complete_zsh", **other}) == ("_arguments '*: :((\"east-west\"))'\n", 0)
     fish = {"_ISTHMUS_COMPLETE": "complete_fish", **other}

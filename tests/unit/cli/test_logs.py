@@ -130,3 +130,31 @@ def test_answers_are_shown_in_full_only_when_that_is_asked_for(caplog: pytest.Lo
     finally:
         trace._log.setLevel(logging.NOTSET)
         trace._unsafe_log.setLevel(logging.WARNING)
+
+
+def test_each_change_is_shown_however_often_it_is_made() -> None:
+    """Where a server is beside a run, which is not to tell all that it does; of what else is told nothing is."""
+    code = (
+        "import logging; from isthmus.cli import logs; logs.begin(); logs.show_changes()\n"
+        "for _ in range(2): logging.getLogger('isthmus.audit').info('alice pauses')\n"
+        "logging.getLogger('isthmus.web').info('something else')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TERM_S)
+
+    assert done.stderr.count("alice pauses") == 2
+    assert "something else" not in done.stderr
+
+
+def test_bytes_that_are_no_text_lose_no_line(tmp_path: Path) -> None:
+    """A name in the arguments of a command may hold them."""
+    code = (
+        "import logging; from isthmus.cli import logs; from isthmus.model.logsettings import LogSettings\n"
+        "logs.log_into(LogSettings(file='log.jsonl')); logging.getLogger('isthmus.x').warning('no \\udcff link')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TERM_S, cwd=tmp_path
+    )
+
+    assert done.stderr == ""
+    (line,) = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert json.loads(line)["message"] == "no \udcff link"

@@ -58,6 +58,14 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
     assert "Refused: l/orders: partition 3: another one" in err
 
 
+def test_names_alone_say_nothing_of_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    """So they are told on stderr, as beside a table; JSON has them."""
+    plan = Plan(links=(link_of(decision(0, FOREIGN)),))
+    for output, is_told in ((OutputFormat.NAME, True), (OutputFormat.JSON, False)):
+        show_plan(plan, output)
+        assert ("somebody wrote" in capsys.readouterr().err) is is_told
+
+
 def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     """In place of what the file says, on stderr; an older release did not write down who it was."""
     chosen = Filters(

@@ -49,3 +49,12 @@ def test_people_read_each_result_and_each_failure(capsys: pytest.CaptureFixture[
     with pytest.raises(typer.Exit):
         _each(["a", "b"], OutputFormat.TABLE)
     assert "b: ISTH-GATE: b lags. Wait." in capsys.readouterr().err
+
+
+def test_names_are_of_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """For the next command of a script; what failed is told on stderr, since names cannot tell it."""
+    with pytest.raises(typer.Exit):
+        _each(["a", "b", "d"], OutputFormat.NAME)
+    told = capsys.readouterr()
+    assert told.out == "a\nd\n"
+    assert "b: ISTH-GATE: b lags. Wait." in told.err

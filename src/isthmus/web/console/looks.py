@@ -44,8 +44,8 @@ class Looks:
         return self._watch.newest_at_ms
 
     def links(self) -> LinksProgress:
-        """All links, none as long as nobody has looked; who asks first waits for a moment."""
-        return self._watch.first(_FIRST_S, REMEMBERED_S) or ()
+        """All links as they were seen at `at_ms`, none as long as nobody has looked; who asks first waits a moment."""
+        return self._watch.first(_FIRST_S, REMEMBERED_S) or self._watch.newest or ()
 
     def link(self, name: str) -> LinkProgress | None:
         """One link, `None` if it was not looked at yet.
