@@ -48,6 +48,8 @@ class Client:
         self._brokers: Mapping[int, Broker] = {}
         self._controller_id = -1
         self._shared: dict[int, Connection] = {}
+        # Another has taken their place, as their login expires soon: whoever holds them still asks over them.
+        self._draining: list[Connection] = []
         self._dialling: dict[int, asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._companions: dict[Any, ClientCompanion] = {}
@@ -67,7 +69,7 @@ class Client:
             self.dismiss(kind)
         for task in self._dialling.values():
             task.cancel()
-        for connection in self._shared.values():
+        for connection in (*self._shared.values(), *self._draining):
             connection.close()
         self._shared.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -239,6 +241,8 @@ class Client:
         if self._closed:
             done.result().close()
         else:
+            former = self._shared.get(node_id)
+            self._draining = [each for each in (*self._draining, former) if each is not None and not each.closed]
             self._shared[node_id] = done.result()
 
     async def dial(self, node_id: int) -> Connection:
