@@ -231,16 +231,16 @@ def elect_leaders(
 @app.command()
 def registry(
     alias: AliasArgument,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on telling what changes until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Print what changes, until Ctrl-C.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers tell it."""
+    """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers report it."""
     cluster = Fabric(configured(path)).cluster(alias)
     if watch:
         if not output.is_table:
-            raise ConfigError(f"--watch tells changes as lines, not as {output}", hint="Leave out --watch or -o.")
+            raise ConfigError(f"--watch prints changes as lines, not as {output}", hint="Leave out --watch or -o.")
         _watch(cluster)
         return
     report = cluster.registry()

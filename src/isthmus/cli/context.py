@@ -23,13 +23,13 @@ from isthmus.errors import ConfigError
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 NameArgument = Annotated[str, typer.Argument(metavar="CONTEXT", help="What the configuration file is called.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")]
 _COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
 
 
 @app.callback()
 def group() -> None:
-    """Name configuration files, and choose which of them counts."""
+    """Name configuration files, and choose which of them is used."""
 
 
 @app.command(name="list")
@@ -53,7 +53,7 @@ def show(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0)
 def add(
     name: NameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
-    use: Annotated[bool, typer.Option("--use", help="Have it count from now on.")] = False,
+    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
     dry_run: DryRunOption = False,
     _verbose: VerboseOption = 0,
 ) -> None:
@@ -67,7 +67,7 @@ def add(
 
 @app.command()
 def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
-    """Have a configuration file count wherever no nearer one is found: see docs/configuration.md."""
+    """Use a configuration file wherever no nearer one is found: see docs/configuration.md."""
     found = read_contexts(user_folder())
     path = found.path(name)
     _write(replace(found, current=name), dry_run=dry_run)

@@ -27,7 +27,7 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Whose it is: it is in the log with every change.")],
     role: Annotated[Role, typer.Option("--role", help="What it may do; each role may do what those before it may.")],
     tokens: TokensOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be created.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be created.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Print a new token, once: only its hash is kept."""
@@ -52,10 +52,10 @@ def list_tokens(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
     tokens: TokensOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be revoked.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be revoked.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Have a token be refused from now on."""
+    """Revoke a token: it is refused from now on."""
     _file(tokens).revoke(name, dry_run=dry_run)
     console.print(Text(printable(f"{name} {'would be' if dry_run else 'is'} revoked")))
 
