@@ -16,7 +16,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.config.contexts import Contexts, read_contexts, write_contexts
+from isthmus.config.contexts import Contexts, change_contexts, read_contexts
 from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError
 
@@ -59,18 +59,25 @@ def add(
 ) -> None:
     """Give a configuration file a name, or a name another file."""
     config.load(file)
-    found = read_contexts(user_folder())
-    paths = {**found.paths, name: file.absolute()}
-    _write(replace(found, paths=paths, current=name if use else found.current), dry_run=dry_run)
+
+    def added(found: Contexts) -> Contexts:
+        paths = {**found.paths, name: file.absolute()}
+        return replace(found, paths=paths, current=name if use else found.current)
+
+    change_contexts(user_folder(), added, dry_run=dry_run)
     _told(f"{name} {'would be' if dry_run else 'is'} {file.absolute()}")
 
 
 @app.command()
 def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
     """Use a configuration file wherever no nearer one is found: see docs/configuration.md."""
-    found = read_contexts(user_folder())
-    path = found.path(name)
-    _write(replace(found, current=name), dry_run=dry_run)
+    path = read_contexts(user_folder()).path(name)
+
+    def used(found: Contexts) -> Contexts:
+        found.path(name)
+        return replace(found, current=name)
+
+    change_contexts(user_folder(), used, dry_run=dry_run)
     _told(f"{name} {'would count' if dry_run else 'counts'} from now on")
     nearer = _nearer(path, os.environ)
     if nearer is not None:
@@ -80,16 +87,14 @@ def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOpti
 @app.command()
 def delete(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
     """Forget a name. The configuration file stays."""
-    found = read_contexts(user_folder())
-    found.path(name)
-    paths = {known: path for known, path in found.paths.items() if known != name}
-    _write(replace(found, paths=paths, current=None if found.current == name else found.current), dry_run=dry_run)
+
+    def left(found: Contexts) -> Contexts:
+        found.path(name)
+        paths = {known: path for known, path in found.paths.items() if known != name}
+        return replace(found, paths=paths, current=None if found.current == name else found.current)
+
+    change_contexts(user_folder(), left, dry_run=dry_run)
     _told(f"{name} {'would be' if dry_run else 'is'} forgotten")
-
-
-def _write(contexts: Contexts, *, dry_run: bool) -> None:
-    if not dry_run:
-        write_contexts(contexts, user_folder())
 
 
 def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:
