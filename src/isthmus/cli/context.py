@@ -13,6 +13,7 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
@@ -85,8 +86,13 @@ def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOpti
 
 
 @app.command()
-def delete(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
+def delete(
+    name: NameArgument, yes: YesOption = False, dry_run: DryRunOption = False, _verbose: VerboseOption = 0
+) -> None:
     """Forget a name. The configuration file stays."""
+    read_contexts(user_folder()).path(name)
+    if not (yes or dry_run):
+        confirm(name, "forget the name")
 
     def left(found: Contexts) -> Contexts:
         found.path(name)

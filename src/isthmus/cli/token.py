@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_line, printable, render
@@ -52,11 +53,17 @@ def list_tokens(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
     tokens: TokensOption = None,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be revoked.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Revoke a token: it is refused from now on."""
-    _file(tokens).revoke(name, dry_run=dry_run)
+    file = _file(tokens)
+    file.revoke(name, dry_run=True)
+    if not dry_run:
+        if not yes:
+            confirm(name, "have its token refused from now on")
+        file.revoke(name)
     console.print(Text(printable(f"{name} {'would be' if dry_run else 'is'} revoked")))
 
 

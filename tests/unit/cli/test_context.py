@@ -83,7 +83,7 @@ def test_one_that_there_is_not(home: Path) -> None:
 def test_a_name_is_deleted_and_the_file_stays(home: Path) -> None:
     """Where it was the current one, none is."""
     call("add", "prod", str(home / "prod.yaml"), "--use")
-    call("rm", "prod")
+    call("rm", "prod", "--yes")
 
     assert read_contexts(home / "xdg" / "isthmus") == Contexts()
     assert (home / "prod.yaml").exists()
