@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
     "schemas": Command("isthmus.cli.schemas", "Show, compare and distribute what schema registries hold."),
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
-    "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
+    "cluster": Command("isthmus.cli.cluster", "List and describe clusters: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
     "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),

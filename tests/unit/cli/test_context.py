@@ -142,7 +142,7 @@ def test_names_survive(home: Path) -> None:
         read_contexts(folder)
 
 
-@pytest.mark.parametrize("noun", ["link", "namespace", "groups", "context"])
+@pytest.mark.parametrize("noun", ["link", "namespace", "groups", "context", "cluster", "tree", "token"])
 def test_short_names(noun: str) -> None:
     """`ls` is `list` wherever there is one, and is not among the commands that are shown."""
     commands = get_command(import_module(app.COMMANDS[noun].module).app)
