@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
 
 from isthmus.cli.output import OutputFormat, Row
-from isthmus.cli.several import each_shown
+from isthmus.cli.several import each_link, each_shown
+from isthmus.config.places import SMALLEST
 from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
+from isthmus.model.configuration import Configuration
 
 _FAILING = {"b": GateNotMet("b lags", hint="Wait."), "c": PlanRefused("c cannot", hint="Do not.")}
 
@@ -58,3 +61,41 @@ def test_names_are_of_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr()
     assert told.out == "a\nd\n"
     assert "b: ISTH-GATE: b lags. Wait." in told.err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration with the links east-west and back."""
+    path = tmp_path / "isthmus.yaml"
+    path.write_text(SMALLEST + "  - {name: back, source: west, target: east, topics: {include: [orders]}}\n")
+    return path
+
+
+def _paused(link: str, topic: str | None, _: Configuration) -> Row:
+    if (link, topic) == ("back", "flights"):
+        raise PlanRefused("back has no flights", hint="Leave it out.")
+    return {"outcome": "paused"}
+
+
+def test_topics_of_links_have_a_result_each(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each topic of each link, each once; what fails for one is done for the others."""
+    links, topics = ["east-west", "back", "back"], ["orders", "flights", "orders"]
+    with pytest.raises(typer.Exit) as ended:
+        each_link(links, topics, {"task": None}, file, OutputFormat.JSON, _paused)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["link"], row["topic"], row["outcome"]) for row in rows] == [
+        ("east-west", "orders", "paused"),
+        ("east-west", "flights", "paused"),
+        ("back", "orders", "paused"),
+        ("back", "flights", "failed"),
+    ]
+    assert (rows[-1]["problem"]["code"], ended.value.exit_code) == ("ISTH-PLAN-REFUSED", PlanRefused.exit_code)
+
+
+def test_topics_are_named_as_wait_takes_them(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And links by themselves; one that fails alone is an error like any other."""
+    each_link(["back"], ["orders", "news"], {}, file, OutputFormat.NAME, _paused)
+    each_link(["back", "east-west"], [], {}, file, OutputFormat.NAME, _paused)
+    assert capsys.readouterr().out == "back/orders\nback/news\nback\neast-west\n"
+    with pytest.raises(PlanRefused):
+        each_link(["back"], ["flights"], {}, file, OutputFormat.JSON, _paused)
