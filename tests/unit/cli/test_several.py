@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from isthmus.cli.app import app as main
+from isthmus.cli.link import app as link
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link, each_shown
 from isthmus.config.places import SMALLEST
-from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
+from isthmus.errors import ConfigError, GateNotMet, IsthmusError, PlanRefused
 from isthmus.model.configuration import Configuration
 
 _FAILING = {"b": GateNotMet("b lags", hint="Wait."), "c": PlanRefused("c cannot", hint="Do not.")}
@@ -99,3 +102,45 @@ def test_topics_are_named_as_wait_takes_them(file: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == "back/orders\nback/news\nback\neast-west\n"
     with pytest.raises(PlanRefused):
         each_link(["back"], ["flights"], {}, file, OutputFormat.JSON, _paused)
+
+
+def test_what_is_no_link_has_its_own_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups are groups; a problem that a result has itself stays."""
+
+    def work(name: str) -> Row:
+        return {**_done(name), "problem": {"message": "a part of it"}}
+
+    with pytest.raises(typer.Exit):
+        each_shown(["a", "b"], OutputFormat.JSON, work, print, lambda row: row, noun="group")
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["group"], row["problem"]["message"]) for row in rows] == [("a", "a part of it"), ("b", "b lags")]
+
+
+@pytest.mark.parametrize(
+    ("links", "names", "says"),
+    [
+        (("ab", "cd"), ("ba",), "2 links and 1 name for the ways back"),
+        (("ab",), ("ba", "dc"), "1 link and 2 names"),
+        (("ab", "ab"), ("ba", "dc"), "ab is named twice"),
+        (("ab", "cd"), ("ba", "ba"), "ba is named twice"),
+    ],
+)
+def test_each_link_that_is_reversed_has_a_new_name(
+    file: Path, links: tuple[str, ...], names: tuple[str, ...], says: str
+) -> None:
+    """As many as there are links, each once; else nothing is asked and no cluster contacted."""
+    given = [*links, *(word for name in names for word in ("--as", name)), "--yes", "-c", str(file)]
+    result = CliRunner().invoke(link, ["reverse", *given])
+    assert isinstance(result.exception, ConfigError), result.output
+    assert says in result.exception.message
+
+
+def test_verbs_that_take_several() -> None:
+    """As their help says."""
+    for words in (
+        ("wait",), ("pause",), ("resume",), ("filters",), ("settings",), ("groups", "drill"),
+        *(("link", verb) for verb in ("attach", "delete", "detach", "failover", "promote", "reattach", "recover",
+                                      "reverse", "update")),
+    ):  # fmt: skip
+        result = CliRunner().invoke(main, [*words, "--help"], prog_name="isthmus")
+        assert "..." in result.stdout.splitlines()[1], words
