@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from isthmus.cli import promoting
 from isthmus.cli.app import app as main
 from isthmus.cli.link import app as link
 from isthmus.cli.output import OutputFormat, Row
@@ -16,6 +17,7 @@ from isthmus.cli.several import each_link, each_shown
 from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError, GateNotMet, IsthmusError, PlanRefused
 from isthmus.model.configuration import Configuration
+from isthmus.model.promotion import Promotion
 
 _FAILING = {"b": GateNotMet("b lags", hint="Wait."), "c": PlanRefused("c cannot", hint="Do not.")}
 
@@ -133,6 +135,44 @@ def test_each_link_that_is_reversed_has_a_new_name(
     result = CliRunner().invoke(link, ["reverse", *given])
     assert isinstance(result.exception, ConfigError), result.output
     assert says in result.exception.message
+
+
+class Reversing:
+    """A fabric whose links do nothing but change places, all but `cd`."""
+
+    def __init__(self, name: object) -> None:
+        self._name = str(name)
+
+    def link(self, name: str) -> Reversing:
+        """One of them."""
+        return Reversing(name)
+
+    def promoter(self, **_: object) -> Reversing:
+        """Itself."""
+        return self
+
+    def reverse(self, back: str, *, dry_run: bool) -> Promotion:
+        """Only told by its name."""
+        assert not dry_run
+        if self._name == "cd":
+            raise _FAILING["b"]
+        return Promotion(link=self._name, verb="promote", namespaces=(), groups={"back": back})
+
+
+def test_links_are_reversed_each_by_itself(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each under the new name at its place; what fails for one is done for the others."""
+    monkeypatch.setattr(promoting, "Fabric", Reversing)
+    with pytest.raises(typer.Exit) as ended:
+        promoting.reverse(["ab", "cd", "ef"], ["ba", "dc", "fe"], yes=True, path=file, output=OutputFormat.JSON)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["link"], row.get("groups"), row["problem"] and row["problem"]["code"]) for row in rows] == [
+        ("ab", {"back": "ba"}, None),
+        ("cd", None, "ISTH-GATE"),
+        ("ef", {"back": "fe"}, None),
+    ]
+    assert ended.value.exit_code == GateNotMet.exit_code
 
 
 def test_verbs_that_take_several() -> None:
