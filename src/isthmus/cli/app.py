@@ -52,14 +52,14 @@ COMMANDS: Final = {
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
     "schemas": Command("isthmus.cli.schemas", "Show, compare and distribute what schema registries hold."),
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
-    "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
+    "cluster": Command("isthmus.cli.cluster", "List and describe clusters: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
     "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
-    "token": Command("isthmus.cli.token", "Say who may call the REST API."),
+    "token": Command("isthmus.cli.token", "Manage who may call the REST API."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
-    "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them counts."),
+    "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them is used."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
     "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
 }
@@ -161,7 +161,7 @@ def isthmus(
     ] = False,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Mirrors Kafka topics between clusters: same offsets, same bytes, exactly once, on Spark."""

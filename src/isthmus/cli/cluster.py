@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from isthmus.cli import reassigning
+from isthmus.cli import clusters, reassigning
 from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.config import configured
 from isthmus.cli.doctor import FINDING_COLUMNS
@@ -112,6 +112,7 @@ _ELECTION_COLUMNS: Final = (
 _REPLICA_LAG: Final = "replica.lag.time.max.ms"
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
+app.command("list")(clusters.list_clusters)
 app.command()(reassigning.reassign)
 
 AliasArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="The cluster's alias in the configuration.")]
@@ -120,7 +121,7 @@ TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only thi
 
 @app.callback()
 def group() -> None:
-    """Describe a cluster: brokers, topics, quorum, findings."""
+    """List the clusters of the configuration, and describe one: brokers, topics, quorum, findings."""
 
 
 @app.command()
@@ -231,16 +232,16 @@ def elect_leaders(
 @app.command()
 def registry(
     alias: AliasArgument,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on telling what changes until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Print what changes, until Ctrl-C.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers tell it."""
+    """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers report it."""
     cluster = Fabric(configured(path)).cluster(alias)
     if watch:
         if not output.is_table:
-            raise ConfigError(f"--watch tells changes as lines, not as {output}", hint="Leave out --watch or -o.")
+            raise ConfigError(f"--watch prints changes as lines, not as {output}", hint="Leave out --watch or -o.")
         _watch(cluster)
         return
     report = cluster.registry()

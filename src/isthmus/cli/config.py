@@ -61,7 +61,7 @@ def check(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Tell every mistake in the file and in the PEM files it names, or what it configures. No cluster is contacted."""
+    """Report every mistake of the file and of PEM files it names, or what it configures. No cluster is contacted."""
     found = config.find(path)
     configuration = config.load(found)
     require_certificates(configuration, str(found))
@@ -113,15 +113,15 @@ def file_of(path: Path | None) -> Path | None:
     return None if oneoff.is_named() else config.find(path)
 
 
-def linked(path: Path | None, link: str | None = None) -> Configuration:
+def linked(path: Path | None, *links: str | None) -> Configuration:
     """The configuration with what is declared on its clusters: links, and targets of distributors. They are not asked
-    for a mirror of the file.
+    for mirrors of the file, where only such `links` are wanted.
 
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     configuration = configured(path)
-    if any(each.name == link and not each.tree for each in configuration.links):
+    if links and {each.name for each in configuration.links if not each.tree} >= set(links):
         return configuration
     configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
     if not configuration.links:

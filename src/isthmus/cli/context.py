@@ -13,23 +13,24 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.config.contexts import Contexts, read_contexts, write_contexts
+from isthmus.config.contexts import Contexts, change_contexts, read_contexts
 from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 NameArgument = Annotated[str, typer.Argument(metavar="CONTEXT", help="What the configuration file is called.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")]
 _COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
 
 
 @app.callback()
 def group() -> None:
-    """Name configuration files, and choose which of them counts."""
+    """Name configuration files, and choose which of them is used."""
 
 
 @app.command(name="list")
@@ -53,24 +54,31 @@ def show(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0)
 def add(
     name: NameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
-    use: Annotated[bool, typer.Option("--use", help="Have it count from now on.")] = False,
+    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
     dry_run: DryRunOption = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Give a configuration file a name, or a name another file."""
     config.load(file)
-    found = read_contexts(user_folder())
-    paths = {**found.paths, name: file.absolute()}
-    _write(replace(found, paths=paths, current=name if use else found.current), dry_run=dry_run)
+
+    def added(found: Contexts) -> Contexts:
+        paths = {**found.paths, name: file.absolute()}
+        return replace(found, paths=paths, current=name if use else found.current)
+
+    change_contexts(user_folder(), added, dry_run=dry_run)
     _told(f"{name} {'would be' if dry_run else 'is'} {file.absolute()}")
 
 
 @app.command()
 def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
-    """Have a configuration file count wherever no nearer one is found: see docs/configuration.md."""
-    found = read_contexts(user_folder())
-    path = found.path(name)
-    _write(replace(found, current=name), dry_run=dry_run)
+    """Use a configuration file wherever no nearer one is found: see docs/configuration.md."""
+    path = read_contexts(user_folder()).path(name)
+
+    def used(found: Contexts) -> Contexts:
+        found.path(name)
+        return replace(found, current=name)
+
+    change_contexts(user_folder(), used, dry_run=dry_run)
     _told(f"{name} {'would count' if dry_run else 'counts'} from now on")
     nearer = _nearer(path, os.environ)
     if nearer is not None:
@@ -78,18 +86,21 @@ def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOpti
 
 
 @app.command()
-def delete(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
+def delete(
+    name: NameArgument, yes: YesOption = False, dry_run: DryRunOption = False, _verbose: VerboseOption = 0
+) -> None:
     """Forget a name. The configuration file stays."""
-    found = read_contexts(user_folder())
-    found.path(name)
-    paths = {known: path for known, path in found.paths.items() if known != name}
-    _write(replace(found, paths=paths, current=None if found.current == name else found.current), dry_run=dry_run)
+    read_contexts(user_folder()).path(name)
+    if not (yes or dry_run):
+        confirm(name, "forget the name")
+
+    def left(found: Contexts) -> Contexts:
+        found.path(name)
+        paths = {known: path for known, path in found.paths.items() if known != name}
+        return replace(found, paths=paths, current=None if found.current == name else found.current)
+
+    change_contexts(user_folder(), left, dry_run=dry_run)
     _told(f"{name} {'would be' if dry_run else 'is'} forgotten")
-
-
-def _write(contexts: Contexts, *, dry_run: bool) -> None:
-    if not dry_run:
-        write_contexts(contexts, user_folder())
 
 
 def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:

@@ -21,6 +21,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
+from isthmus.cli.several import each_shown
 from isthmus.control.answers import GroupDrill, GroupPlan, GroupsPlan
 from isthmus.control.fabric import Fabric
 from isthmus.model.carrying import Standing
@@ -180,7 +181,9 @@ def sync(
 
 @app.command()
 def drill(
-    name: GroupArgument,
+    names: Annotated[
+        list[str], typer.Argument(metavar="GROUP", help="The group's name at the source; several for more.")
+    ],
     path: ConfigOption = None,
     link: _OneLinkOption = None,
     records: Annotated[int, typer.Option("--records", min=1, help="Records to compare in each partition.")] = 1000,
@@ -189,16 +192,20 @@ def drill(
 ) -> None:
     """Prove a failover without one: read at the target from where the group would go on.
 
-    A scratch group gets its positions and is deleted afterwards; the group itself is not touched. Exits with 4 if
-    records would be skipped.
+    A scratch group gets its positions and is deleted afterwards; the group itself is not touched. Several groups are
+    tried one after the other. Exits with 4 if records would be skipped.
     """
-    found = Fabric(linked(path, link)).groups.drill(name, link=link, records=records)
-    if output.is_table:
-        render([position.as_dict() for position in found.positions], output, columns=_DRILL_COLUMNS)
-        _tell_drill(found)
-    else:
-        render(found.as_dict(), output, names=_positions([position.as_dict() for position in found.positions]))
-    if found.skipped:
+    groups = Fabric(linked(path, link)).groups
+    skipping: list[str] = []
+
+    def work(name: str) -> GroupDrill:
+        found = groups.drill(name, link=link, records=records)
+        if found.skipped:
+            skipping.append(name)
+        return found
+
+    each_shown(names, output, work, lambda found: _show_drill(found, output), GroupDrill.as_dict, noun="group")
+    if skipping:
         raise typer.Exit(DIFFERENCE)
 
 
@@ -284,6 +291,15 @@ def _tell(plans: Sequence[GroupsPlan]) -> None:
             _say(plan.link, Problem(f"access rules keep consumers of {plan.target} out of {namespace}"))
         for each in plan.groups:
             _say(f"{plan.link}/{each.group}", each.problem)
+
+
+def _show_drill(found: GroupDrill, output: OutputFormat) -> None:
+    rows = [position.as_dict() for position in found.positions]
+    if not output.is_table:
+        render(found.as_dict(), output, names=_positions(rows))
+        return
+    render(rows, output, columns=_DRILL_COLUMNS)
+    _tell_drill(found)
 
 
 def _tell_drill(found: GroupDrill) -> None:

@@ -71,7 +71,7 @@ def init(
 ) -> None:
     """Write a configuration of one link to start with, with comments on what else it could say.
 
-    Both clusters are asked what they have; one that does not answer is told, and the file is written all the same.
+    Both clusters are asked what they have; one that does not answer is reported, and the file is written all the same.
     Without --include it mirrors every topic. On a terminal it asks for what is not given.
     """
     if source_alias == target_alias:

@@ -73,7 +73,7 @@ def create(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="How a link copies: async, if nothing is said.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="How a link copies: async by default.")] = None,
     settings: _Settings = None,
     no_validate: Annotated[
         bool, typer.Option("--no-validate", help="Declare it though the clusters may not be ready for it.")
@@ -136,7 +136,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show all that was declared of a link: who said what, when, and on which cluster."""
+    """Show all that was declared of a link: who declared what, when, and on which cluster."""
     _show(Fabric(configured(path)).declarations.describe(name), output)
 
 
@@ -157,7 +157,7 @@ def update(
 ) -> None:
     """Change settings of a declared link; whoever runs it follows within seconds.
 
-    With one of the clusters away the other one is told; both come to the same once they can be reached.
+    With one of the clusters away the change is written to the other one; both agree once they can be reached.
     """
     values = changes_of(dict(map(setting, settings or ())), unset or ())
     if not values and mode is None and not accept:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
@@ -102,14 +103,17 @@ def up(
 def down(
     clusters: KnownNamesOption = "",
     wipe: Annotated[bool, typer.Option("--wipe/--keep", help="Remove the data, or keep it for the next `up`.")] = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which would be stopped or wiped.")] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Stop clusters."""
+    """Stop clusters. With --wipe the name of each is to be typed, as its topics are gone then."""
     found = [LocalCluster.find(known.name) for known in _known(clusters)]
     stopping = [cluster for cluster in found if cluster is not None]
     state = "wiped" if wipe else "stopped"
+    for cluster in stopping if wipe and not (yes or dry_run) else ():
+        confirm(cluster.name, "stop it and remove its data")
     if dry_run:
         state = f"would be {state}"
     else:

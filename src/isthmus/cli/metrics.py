@@ -15,11 +15,11 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics",
         metavar="HOST:PORT",
-        help="Tell metrics and health over HTTP there, such as 127.0.0.1:9464 (docs/metrics.md).",
+        help="Serve metrics and health over HTTP there, such as 127.0.0.1:9464 (docs/metrics.md).",
     ),
 ]
 MetricsPartitionsOption = Annotated[
-    bool, typer.Option("--metrics-partitions", help="Tell metrics of single partitions too.")
+    bool, typer.Option("--metrics-partitions", help="Report metrics of single partitions too.")
 ]
 MetricsAnyInterfaceOption = Annotated[
     bool,

@@ -56,7 +56,7 @@ VerboseOption = Annotated[
         "--verbose",
         count=True,
         callback=_be_verbose,
-        help="Tell on stderr what is being done; -vv every request to a broker as well.",
+        help="Report on stderr what is being done; -vv every request to a broker as well.",
         show_default=False,
     ),
 ]

@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def pause(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
     ] = None,
@@ -34,9 +34,9 @@ def pause(
     paused as well.
     """
 
-    def work(name: str, configuration: Configuration) -> Row:
-        if Fabric(configuration).link(name).pause(topic, namespace=namespace, task=task, dry_run=dry_run):
+    def work(name: str, one: str | None, configuration: Configuration) -> Row:
+        if Fabric(configuration).link(name).pause(one, namespace=namespace, task=task, dry_run=dry_run):
             return {"outcome": "was paused"}
         return {"outcome": "to be paused" if dry_run else "paused"}
 
-    each_link(link, {"topic": topic, "namespace": namespace, "task": task}, path, output, work)
+    each_link(link, topic or (), {"namespace": namespace, "task": task}, path, output, work)

@@ -17,14 +17,13 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
 from isthmus.control.fabric import Fabric
-from isthmus.errors import IsthmusError
+from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
-_Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
 _Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The declared link, or several.")]
 _Maps = Annotated[
     list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
@@ -130,8 +129,13 @@ def promote(
 
 
 def reverse(
-    name: _Name,
-    as_link: Annotated[str, typer.Option("--as", metavar="LINK", help="The name of the new link, the way back.")],
+    name: _Names,
+    as_link: Annotated[
+        list[str],
+        typer.Option(
+            "--as", metavar="LINK", help="The name of the new link, the way back; one for each link, in turn."
+        ),
+    ],
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
     timeout: _Timeout = "1m",
     yes: YesOption = False,
@@ -143,19 +147,44 @@ def reverse(
     """Have leader and follower change places: promote everything, and have the source follow from then on.
 
     Stop producers and consumers at the source first: this ends with 5 and names who is at work there. Afterwards they
-    go on at the target, where they left off. The link ends, and a new one leads back.
+    go on at the target, where they left off. The link ends, and a new one leads back. Several links are reversed one
+    after the other, each by itself.
     """
     quiet_s = parse_duration(quiet)
-    chosen = Fabric(configured(path)).link(name)
     timeout_s = max(parse_duration(timeout), quiet_s)
-    if not (yes or dry_run):
-        confirm(name, "have leader and follower change places")
-    with _followed() as (begun, progressed):
-        promoter = chosen.promoter(quiet_s=quiet_s, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
-        found = promoter.reverse(as_link, dry_run=dry_run)
-    _show(found, output, dry_run=dry_run)
-    if not dry_run:
-        _tell(f"link {as_link} has the former source follow from now on")
+    back = _ways_back(name, as_link)
+    fabric = Fabric(configured(path))
+    for one in () if yes or dry_run else back:
+        confirm(one, "have leader and follower change places")
+
+    def work(one: str) -> Promotion:
+        with _followed() as (begun, progressed):
+            promoter = fabric.link(one).promoter(
+                quiet_s=quiet_s, timeout_s=timeout_s, on_step=begun, on_progress=progressed
+            )
+            return promoter.reverse(back[one], dry_run=dry_run)
+
+    def show(found: Promotion) -> None:
+        _show(found, output, dry_run=dry_run)
+        if not dry_run:
+            _tell(f"link {back[found.link]} has the former source follow from now on")
+
+    each_shown(list(back), output, work, show, Promotion.as_dict)
+
+
+def _ways_back(links: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The name of the new link for each.
+
+    :raises ConfigError: There are not as many names as links, or one of either is given twice.
+    """
+    if len(links) != len(names):
+        told = f"{counted(len(links), 'link')} and {counted(len(names), 'name')} for the ways back"
+        raise ConfigError(told, hint="Give --as once for each link, in the same order: reverse A B --as A2 --as B2.")
+    for given in (links, names):
+        twice = [one for one in given if given.count(one) > 1]
+        if twice:
+            raise ConfigError(f"{twice[0]} is named twice", hint="Each link and each new name is given once.")
+    return dict(zip(links, names, strict=True))
 
 
 def failover(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.config.assignments import read_assignments, write_assignments
@@ -56,6 +57,7 @@ def reassign(
     throttle: Annotated[
         str | None, typer.Option("--throttle", metavar="SIZE", help="Copy at most so much per second and broker: 50MB.")
     ] = None,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -83,7 +85,11 @@ def reassign(
         _show_plan(made, output, None if dry_run else to)
     elif execute is not None:
         rate = None if throttle is None else size_bytes(throttle)
-        _execute(known, execute, rate, output, dry_run=dry_run)
+        source = "stdin" if execute == _STDIN else execute
+        assignments = read_assignments(_read(execute), source)
+        if not (yes or dry_run):
+            confirm(alias, f"move {counted(len(assignments), 'partition')} to where {source} has them")
+        _execute(known, execute, assignments, rate, output, dry_run=dry_run)
     else:
         _show(known.cancel(topic or (), dry_run=dry_run) if cancel else known.underway(), output)
 
@@ -103,8 +109,15 @@ def _brokers(written: str | None) -> tuple[int, ...]:
         raise ConfigError(f"--brokers {written} is no list of ids", hint="Write it as 1,2,3.") from None
 
 
-def _execute(known: Reassigning, file: str, rate: int | None, output: OutputFormat, *, dry_run: bool) -> None:
-    assignments = read_assignments(_read(file), "stdin" if file == _STDIN else file)
+def _execute(
+    known: Reassigning,
+    file: str,
+    assignments: Sequence[Assignment],
+    rate: int | None,
+    output: OutputFormat,
+    *,
+    dry_run: bool,
+) -> None:
     compared = known.compare(assignments)
     if dry_run:
         _show([Reassignment.of(move, ReassignmentState.PLANNED) for move in compared.moves], output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Final
 
 import typer
@@ -12,7 +13,8 @@ from isthmus.cli.config import linked
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.fabric import Fabric
+from isthmus.cli.several import each_shown
+from isthmus.control.fabric import Fabric, Recovering
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
@@ -40,7 +42,9 @@ _GROUPS: Final = (
 
 
 def recover(
-    name: Annotated[str, typer.Argument(metavar="LINK", help="A link of the file, or a declared one.")],
+    name: Annotated[
+        list[str], typer.Argument(metavar="LINK", help="A link of the file or a declared one, or several.")
+    ],
     topics: Annotated[
         list[str] | None,
         typer.Option("--topic", help="Only this topic, whether it is known to have diverged or not; repeatable."),
@@ -72,27 +76,40 @@ def recover(
 
     With --way mapped the topic stays as it is: from the last shared offset on the source's records go behind its end,
     with other offsets. A later --way rebuild takes that back.
+
+    Several links are recovered one after the other, each by itself; --topic is about all of them.
     """
     if quarantine and way is not RecoveryWay.MAPPED:
         raise ConfigError("--quarantine goes with --way mapped", hint="What is rebuilt is set aside in any case.")
-    chosen = Fabric(linked(path, name)).link(name)
-    recoverer = chosen.recoverer(
-        topics or (),
-        way=way,
-        sets_aside=quarantine,
-        quiet_s=parse_duration(quiet),
-        timeout_s=parse_duration(timeout),
-        on_step=_tell,
-    )
-    if not (yes or dry_run):
-        foreseen = recoverer.recover(dry_run=True)
-        if all(each.stage is None or _has_gone_on(each) for each in foreseen.topics):
-            _show(foreseen, output)
-            return
-        _show_table(foreseen)
-        is_mapped = all(each.stage is None or each.way is RecoveryWay.MAPPED for each in foreseen.topics)
-        confirm(name, f"have these topics {'go on with mapped offsets' if is_mapped else 'deleted and filled anew'}")
-    _show(recoverer.recover(dry_run=dry_run), output)
+    quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
+
+    @cache
+    def recoverer(one: str) -> Recovering:
+        return (
+            Fabric(linked(path, one))
+            .link(one)
+            .recoverer(
+                topics or (), way=way, sets_aside=quarantine, quiet_s=quiet_s, timeout_s=timeout_s, on_step=_tell
+            )
+        )
+
+    healthy = {} if yes or dry_run else {one: each for one in name if (each := _agreed(one, recoverer(one)))}
+
+    def work(one: str) -> Recovery:
+        return healthy.get(one) or recoverer(one).recover(dry_run=dry_run)
+
+    each_shown(name, output, work, lambda found: _show(found, output), Recovery.as_dict)
+
+
+def _agreed(name: str, recoverer: Recovering) -> Recovery | None:
+    """Show what would be done, and have it confirmed; what was found if nothing is to be done."""
+    foreseen = recoverer.recover(dry_run=True)
+    if all(each.stage is None or _has_gone_on(each) for each in foreseen.topics):
+        return foreseen
+    _show_table(foreseen)
+    is_mapped = all(each.stage is None or each.way is RecoveryWay.MAPPED for each in foreseen.topics)
+    confirm(name, f"have these topics {'go on with mapped offsets' if is_mapped else 'deleted and filled anew'}")
+    return None
 
 
 def _show(found: Recovery, output: OutputFormat) -> None:

@@ -45,6 +45,14 @@ class Remembered:
         """The aliases of clusters."""
         return sorted(map(str, _mapping(self._written.get("clusters"))))
 
+    def cluster_ids(self) -> dict[str, str]:
+        """The ids of clusters as they were found last, by the addresses of their brokers."""
+        return {str(at): str(each) for at, each in _mapping(self._found.get("cluster_ids")).items()}
+
+    def keep_cluster_ids(self, ids: Mapping[str, str]) -> None:
+        """Keep the ids of clusters that were asked, beside all else that was found."""
+        remember(self._file, {**_found(self._file), "cluster_ids": ids})
+
     def links(self) -> list[str]:
         """The names of links, those that are declared on clusters too."""
         return self._all(self._links(), "declared")
@@ -127,13 +135,15 @@ def look(path: Path) -> None:
     file = cache_file(path)
     fabric = open_fabric(path, declared=True)
     found = fabric.names()
-    links = {**_found(file).get("links", {}), **{link: asdict(names) for link, names in found.items()}}
+    before = _found(file)
+    links = {**before.get("links", {}), **{link: asdict(names) for link, names in found.items()}}
     configuration = fabric.configuration
     declared = {
         "declared": sorted(configuration.declared or ()),
         "declared_trees": sorted(configuration.declared_trees),
     }
-    remember(file, {"at": time.time(), "links": links, **declared})
+    ids = _mapping(before.get("cluster_ids"))
+    remember(file, {"at": time.time(), "links": links, "cluster_ids": ids, **declared})
 
 
 def _written(path: Path) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def resume(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
     ] = None,
@@ -33,15 +33,15 @@ def resume(
 ) -> None:
     """Go on copying where it was paused. Pauses of a topic, of a namespace and of the link are taken back apart."""
 
-    def work(name: str, configuration: Configuration) -> Row:
-        resumed = Fabric(configuration).link(name).resume(topic, namespace=namespace, task=task, dry_run=dry_run)
+    def work(name: str, one: str | None, configuration: Configuration) -> Row:
+        resumed = Fabric(configuration).link(name).resume(one, namespace=namespace, task=task, dry_run=dry_run)
         done = "to be resumed" if dry_run else "resumed"
         return {
             "outcome": done if resumed.was_paused else "was not paused",
             "note": "; ".join(_still_paused(name, resumed)),
         }
 
-    each_link(link, {"topic": topic, "namespace": namespace, "task": task}, path, output, work)
+    each_link(link, topic or (), {"namespace": namespace, "task": task}, path, output, work)
 
 
 def _still_paused(link: str, resumed: Resumed) -> list[str]:

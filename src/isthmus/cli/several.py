@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,23 +26,25 @@ _COLUMNS: Final = (
     Column("note", Cells.PROSE, gives_way=1),
 )
 FoundT = TypeVar("FoundT")
-Work = Callable[[str, Configuration], Row]
-"""Does it for the link of this name: the outcome, with a note; raises IsthmusError."""
+Work = Callable[[str, str | None, Configuration], Row]
+"""Does it for the link of this name, or for one topic of it: the outcome, with a note; raises IsthmusError."""
 
 
 def each_shown(
-    links: Sequence[str],
+    given: Sequence[str],
     output: OutputFormat,
     work: Callable[[str], FoundT],
     show: Callable[[FoundT], None],
     values: Callable[[FoundT], Row],
+    *,
+    noun: str = "link",
 ) -> None:
     """Do it for each, and show what came of it: of one link as it is, of several one after the other, or a row for
-    each with its `problem`. Ends as the first that failed would have ended alone.
+    each with its `problem`. Ends as the first that failed would have ended alone. `noun` is what is given if not links.
 
-    :raises IsthmusError: There is one link only, and that failed.
+    :raises IsthmusError: There is one only, and that failed.
     """
-    names = list(dict.fromkeys(links))
+    names = list(dict.fromkeys(given))
     if len(names) == 1:
         show(work(names[0]))
         return
@@ -52,58 +55,83 @@ def each_shown(
         except IsthmusError as error:
             found[name] = error
             if not output.has_problems:
-                _tell_failure(name, error)
+                tell_failure(name, error)
             continue
         if output.is_table:
             show(done)
     if not output.is_table:
         well = [name for name, each in found.items() if not isinstance(each, IsthmusError)]
-        render([_row_of(name, each, values) for name, each in found.items()], output, names=well)
-    _end_with(each for each in found.values() if isinstance(each, IsthmusError))
+        render([_row_of(noun, name, each, values) for name, each in found.items()], output, names=well)
+    end_with(each for each in found.values() if isinstance(each, IsthmusError))
 
 
-def _tell_failure(name: str, failed: IsthmusError) -> None:
+def tell_failure(name: str, failed: IsthmusError) -> None:
+    """On stderr, where the result has no room for it."""
     console.print(Text(printable(f"{name}: {failed.error_code}: {problem_of(failed).in_full}")))
 
 
-def _row_of(name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
+def _row_of(noun: str, name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
     if isinstance(found, IsthmusError):
-        return {"link": name, "problem": problem_dict(problem_of(found))}
-    return {"link": name, **values(found), "problem": None}
+        return {noun: name, "problem": problem_dict(problem_of(found))}
+    shown = values(found)
+    return {noun: name, **shown, "problem": shown.get("problem")}
 
 
-def _end_with(failures: Iterable[IsthmusError]) -> None:
+def end_with(failures: Iterable[IsthmusError]) -> None:
+    """End as the first of them would have ended alone; go on if there is none.
+
+    :raises typer.Exit: With its exit code.
+    """
     for failed in failures:
         raise typer.Exit(failed.exit_code)
 
 
 def each_link(
-    links: Sequence[str], parts: Mapping[str, str | None], path: Path | None, output: OutputFormat, work: Work
+    links: Sequence[str],
+    topics: Sequence[str],
+    parts: Mapping[str, str | None],
+    path: Path | None,
+    output: OutputFormat,
+    work: Work,
 ) -> None:
-    """Do it for each, and tell what came of it. Ends as the first that failed would have ended alone. `parts` are what
-    of a link it is about, by column; nothing for whole links.
+    """Do it for each link, or for each of these topics of each, and tell what came of it. Ends as the first that failed
+    would have ended alone. `parts` are what else of a link it is about, by column; nothing for whole links.
 
-    :raises IsthmusError: There is one link only, and that failed.
+    :raises IsthmusError: There is one only, and that failed.
     """
-    names = list(dict.fromkeys(links))
+    targets = list(dict.fromkeys((link, topic) for link in links for topic in topics or (None,)))
+    configurations = cache(partial(linked, path))
     rows: list[Row] = []
     failures: list[IsthmusError] = []
-    for name in names:
-        row: dict[str, object] = {"link": name, **parts, "outcome": "failed", "note": "", "problem": None}
+    for link, topic in targets:
+        row: dict[str, object] = {
+            "link": link,
+            "topic": topic,
+            **parts,
+            "outcome": "failed",
+            "note": "",
+            "problem": None,
+        }
         try:
-            row |= work(name, linked(path, name))
+            row |= work(link, topic, configurations(link))
         except IsthmusError as error:
-            if len(names) == 1:
+            if len(targets) == 1:
                 raise
             failures.append(error)
             problem = problem_of(error)
             if output is OutputFormat.NAME:
-                _tell_failure(name, error)
+                tell_failure(_name(row), error)
             row |= {"note": problem.in_full, "problem": problem_dict(problem)}
         rows.append(row)
     if output.is_table:
-        columns = [column for column in _COLUMNS if parts.get(column.name, column.name)]
+        shown = {"topic": topics, **parts}
+        columns = [column for column in _COLUMNS if shown.get(column.name, column.name)]
         render([{column.name: row[column.name] for column in columns} for row in rows], output, columns=columns)
     else:
-        render(rows, output, names=[str(row["link"]) for row in rows if row["problem"] is None])
-    _end_with(failures)
+        render(rows, output, names=[_name(row) for row in rows if row["problem"] is None])
+    end_with(failures)
+
+
+def _name(row: Row) -> str:
+    """As `isthmus wait` takes it."""
+    return str(row["link"]) if row["topic"] is None else f"{row['link']}/{row['topic']}"

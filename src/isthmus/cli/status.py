@@ -56,7 +56,7 @@ def status(
     ] = False,
     sort: Annotated[Sorting, typer.Option("--sort", help="By name, or what is urgent first.")] = Sorting.NAME,
     problems: Annotated[bool, typer.Option("--problems", help="Only what has a problem.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh it until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option("--interval", help="How often --watch looks: 2s, 1m.")] = "2s",
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,

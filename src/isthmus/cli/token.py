@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_line, printable, render
@@ -27,7 +28,7 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Whose it is: it is in the log with every change.")],
     role: Annotated[Role, typer.Option("--role", help="What it may do; each role may do what those before it may.")],
     tokens: TokensOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be created.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be created.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Print a new token, once: only its hash is kept."""
@@ -52,11 +53,17 @@ def list_tokens(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
     tokens: TokensOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be revoked.")] = False,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be revoked.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Have a token be refused from now on."""
-    _file(tokens).revoke(name, dry_run=dry_run)
+    """Revoke a token: it is refused from now on."""
+    file = _file(tokens)
+    file.revoke(name, dry_run=True)
+    if not dry_run:
+        if not yes:
+            confirm(name, "have its token refused from now on")
+        file.revoke(name)
     console.print(Text(printable(f"{name} {'would be' if dry_run else 'is'} revoked")))
 
 

@@ -99,7 +99,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show all that was declared of a tree: who said what, when, and on which cluster."""
+    """Show all that was declared of a tree: who declared what, when, and on which cluster."""
     _show(Fabric(configured(path)).declared_trees.describe(name), output)
 
 
@@ -114,8 +114,8 @@ def update(
 ) -> None:
     """Change settings of a declared tree; whoever runs it follows within seconds.
 
-    With some of the clusters away the others are told; all come to the same once they can be reached. Clusters come and
-    leave by isthmus tree add, remove and move.
+    With some of the clusters away the change is written to the others; all agree once they can be reached. Clusters
+    come and leave by isthmus tree add, remove and move.
     """
     values = changes_of(_values(settings), unset or ())
     if not values:

@@ -217,6 +217,7 @@ def add(
 def remove(
     name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that leaves.")],
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -228,7 +229,10 @@ def remove(
     everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
     holds stays there.
     """
-    found = Fabric(configured(path)).tree_changes.remove(name, cluster, dry_run=dry_run)
+    changes = Fabric(configured(path)).tree_changes
+    if not (yes or dry_run):
+        confirm(cluster, f"have it leave the tree {name}")
+    found = changes.remove(name, cluster, dry_run=dry_run)
     _show_change(found, output, dry_run=dry_run)
 
 
@@ -238,6 +242,7 @@ def move(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that goes to another place.")],
     beside: Annotated[str, typer.Option("--beside", metavar="CLUSTER", help="As the neighbour of this.")],
     level: Annotated[int | None, typer.Option("--level", help="The level of the new node, if not any.")] = None,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -249,7 +254,10 @@ def move(
     once more. All of it comes back from its new neighbour. As long as one of that is not so it exits with 5 and says
     what it waits for: call it again, and it goes on. All other distributors go on as they were.
     """
-    found = Fabric(configured(path)).tree_changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
+    changes = Fabric(configured(path)).tree_changes
+    if not (yes or dry_run):
+        confirm(cluster, f"have it leave the tree {name}, and come back beside {beside}")
+    found = changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
     _show_change(found, output, dry_run=dry_run)
 
 

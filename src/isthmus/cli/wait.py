@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Annotated, Final, Self
 
@@ -10,16 +12,17 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
+from isthmus.cli.config import answered, linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.several import end_with, tell_failure
 from isthmus.control.answers import Waiting
-from isthmus.control.fabric import Fabric
-from isthmus.errors import GateNotMet
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.condition import WaitCondition
 from isthmus.model.duration import parse_duration
 from isthmus.model.lane import LaneState
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, problem_dict, problem_of
 from isthmus.model.state import LinkState
 
 _LINE_S: Final = 30.0
@@ -36,7 +39,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def wait(
-    name: Annotated[str, typer.Argument(metavar="LINK[/TOPIC]", help="A link, or one topic of it.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="LINK[/TOPIC]", help="A link, or one topic of it; several for more.")
+    ],
     conditions: Annotated[
         list[str],
         typer.Option("--for", help="caught-up, 'lag<=N' (or lag=N), state=ACTIVE[,...]; may be repeated: then all."),
@@ -49,25 +54,79 @@ def wait(
     """Wait until a link or a topic is caught up, lags no more than so many records, or is in a state.
 
     Ends with 0 as soon as it is so, and with 5 when the time is over. Clusters that are away are waited for. What waits
-    needs no controller on this host: the logs and the ledger are looked at, once a second.
+    needs no controller on this host: the logs and the ledger are looked at, once a second. Several are waited for at
+    once, each until it is so, and the time is that of all of them.
     """
-    link, _, topic = name.partition("/")
-    wanted = [WaitCondition.parse(text, of_topic=bool(topic)) for text in conditions]
+    targets = list(dict.fromkeys(names))
     timeout_s = parse_duration(timeout)
-    chosen = Fabric(linked(path, link)).link(link)
+    wanted = {
+        each: [WaitCondition.parse(text, of_topic=bool(each.partition("/")[2])) for text in conditions]
+        for each in targets
+    }
+    configuration = linked(path, *(each.partition("/")[0] for each in targets))
     with WaitingLine() as line:
-        outcome = chosen.wait(topic or None, wanted, timeout_s=timeout_s, on_look=line.show)
-    render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
-    if not outcome.is_met:
-        raise _too_late(outcome, timeout)
+
+        async def waited(fabric: AsyncFabric) -> list[Waiting | IsthmusError]:
+            return await asyncio.gather(*(_waited(fabric, each, wanted[each], timeout_s, line) for each in targets))
+
+        found = dict(zip(targets, answered(configuration, waited), strict=True))
+    failures = {name: failed for name, each in found.items() if (failed := _failure(each, timeout))}
+    if len(found) == 1:
+        for outcome in found.values():
+            if isinstance(outcome, Waiting):
+                render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
+        for failed in failures.values():
+            raise failed
+        return
+    _show(found, failures, output)
+    end_with(failures.values())
+
+
+async def _waited(
+    fabric: AsyncFabric, name: str, wanted: Sequence[WaitCondition], timeout_s: float, line: WaitingLine
+) -> Waiting | IsthmusError:
+    link, _, topic = name.partition("/")
+    try:
+        return await fabric.link(link).wait(topic or None, wanted, timeout_s=timeout_s, on_look=line.show)
+    except IsthmusError as error:
+        return error
+
+
+def _failure(found: Waiting | IsthmusError, timeout: str) -> IsthmusError | None:
+    if isinstance(found, IsthmusError):
+        return found
+    return None if found.is_met else _too_late(found, timeout)
+
+
+def _show(
+    found: Mapping[str, Waiting | IsthmusError], failures: Mapping[str, IsthmusError], output: OutputFormat
+) -> None:
+    """A row for each of several, with its `problem`."""
+    if output.is_table:
+        render([_row(each) for each in found.values() if isinstance(each, Waiting)], output, columns=_COLUMNS)
+    else:
+        rows = [
+            {
+                **(each.as_dict() if isinstance(each, Waiting) else {"name": name}),
+                "problem": problem_dict(problem_of(failures[name])) if name in failures else None,
+            }
+            for name, each in found.items()
+        ]
+        render(rows, output, names=[name for name in found if name not in failures])
+    for name, failed in () if output.has_problems else failures.items():
+        tell_failure(name, failed)
 
 
 class WaitingLine:
-    """Shows what is waited for while it is entered: in place on a terminal, else a line now and then. On stderr."""
+    """Shows what is waited for while it is entered: in place on a terminal, else a line now and then. On stderr.
+
+    Of several it is the one that was waited for first of those that are still waited for.
+    """
 
     def __init__(self) -> None:
         self._status = console.status("looking") if console.is_terminal else None
         self._line_at = float("-inf")
+        self._looks: dict[str, Waiting] = {}
 
     def __enter__(self) -> Self:
         if self._status is not None:
@@ -85,6 +144,8 @@ class WaitingLine:
 
     def show(self, look: Waiting) -> None:
         """Show one look."""
+        self._looks[look.name] = look
+        look = next((each for each in self._looks.values() if not each.is_met), look)
         line = Text(printable(f"{_described(look)}; waiting for {_listed(look)} for {look.elapsed_s:,.0f} s"))
         if self._status is not None:
             self._status.update(line)

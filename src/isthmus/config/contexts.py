@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from isthmus.config.locked import locked
 from isthmus.errors import ConfigError
 
 VARIABLE: Final = "ISTHMUS_CONTEXT"
@@ -61,19 +61,25 @@ def read_contexts(folder: Path) -> Contexts:
     return Contexts(paths=paths, current=None if current is None else str(current))
 
 
-def write_contexts(contexts: Contexts, folder: Path) -> None:
-    """Keep them, at once: nobody meets half a file.
+def change_contexts(folder: Path, change: Callable[[Contexts], Contexts], *, dry_run: bool = False) -> None:
+    """Keep what `change` makes of them, at once: nobody meets half a file, and of two changes none is lost.
 
-    :raises ConfigError: The folder cannot be written to.
+    :raises ConfigError: The file is none of ours, the folder cannot be written to, or `change` raises it.
     """
-    found = {"current": contexts.current, "contexts": {name: str(path) for name, path in contexts.paths.items()}}
-    path = folder / FILE
-    draft = folder / f".{FILE}.{os.getpid()}.{secrets.token_hex(2)}"
+    if dry_run:
+        change(read_contexts(folder))
+        return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        draft.replace(path)
+        with locked(folder):
+            _write(change(read_contexts(folder)), folder)
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be written: {error.strerror}", hint="Let the user who runs Isthmus write there."
+            f"{folder / FILE} cannot be written: {error.strerror}", hint="Let the user who runs Isthmus write there."
         ) from None
+
+
+def _write(contexts: Contexts, folder: Path) -> None:
+    found = {"current": contexts.current, "contexts": {name: str(path) for name, path in contexts.paths.items()}}
+    draft = folder / f".{FILE}.{os.getpid()}"
+    draft.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    draft.replace(folder / FILE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import hashlib
 import hmac
 import json
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from isthmus.config.locked import locked
 from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError, HostError
 
@@ -144,19 +144,12 @@ class TokenFile:
             yield [*self.all()]
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(self.path.parent, os.O_RDONLY)
+            with locked(self.path.parent):
+                tokens = [*self.all()]
+                yield tokens
+                self._write(tokens)
         except OSError as error:
             raise self._unwritable(error) from None
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            tokens = [*self.all()]
-            yield tokens
-            self._write(tokens)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        finally:
-            os.close(folder)
 
     def _write(self, tokens: Iterable[Token]) -> None:
         kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]

@@ -85,6 +85,12 @@ def test_groups_are_shown_carried_and_drilled(
     assert "would skip 0 records and read 0 again" in run("drill", group, output="table")
     assert run("describe", hostile)[0]["groups"][0]["positions"][0]["target_position"] == 4
     assert f"a failover of {shown} would skip 0 records" in run("drill", hostile, output="table")
+    tried = run("drill", group, hostile)
+    assert [(each["group"], each["skipped"], each["problem"]) for each in tried] == [
+        (group, 0, None),
+        (hostile, 0, None),
+    ]
+    assert "absent: ISTH-PLAN-REFUSED" in run("drill", group, "absent", output="table", code=6)
     assert "no link carries a group" in run("describe", "absent", code=6)
     # While the source is away the target's positions are what it is asked for.
     path.write_text(path.read_text().replace(east.bootstrap_servers, "127.0.0.1:1"))

@@ -85,7 +85,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             break
     shell = Shell(state=tmp_path, base_port=base_port)
     yield shell
-    shell.run("down", "--wipe")
+    shell.run("down", "--wipe", "--yes")
 
 
 def test_a_cluster_outlives_the_command(shell: Shell) -> None:
@@ -103,7 +103,7 @@ def test_a_cluster_outlives_the_command(shell: Shell) -> None:
 
     (again,) = shell.up()
     assert again["cluster_id"] == up["cluster_id"]
-    assert yaml.safe_load(shell.run("down", "--wipe", "-o", "yaml")[1]) == [{"name": "solo", "state": "wiped"}]
+    assert yaml.safe_load(shell.run("down", "--wipe", "--yes", "-o", "yaml")[1]) == [{"name": "solo", "state": "wiped"}]
     assert shell.status() == []
     assert shell.running() == []
 
@@ -135,7 +135,7 @@ def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signa
         if command.returncode != 0:
             break
         # On a starved machine the start may be over before the signal is sent: then there was nothing to interrupt.
-        shell.run("down", "--wipe")
+        shell.run("down", "--wipe", "--yes")
     assert command.returncode == (-number if number == signal.SIGKILL else 128 + number), told
     deadline = time.monotonic() + 30
     while shell.running():

@@ -34,6 +34,9 @@ def test_recover_and_replay(
     (foreseen,) = shell.run("link", "recover", link, "--dry-run")["topics"]
     (partition,) = foreseen["partitions"]
     assert (partition["last_shared"], partition["target_end"], partition["only_at_target"]) == (10, 14, 4)
+    one, other = shell.run("link", "recover", link, "nowhere", "--dry-run", code=2)
+    assert ([each["topic"] for each in one["topics"]], one["problem"]) == ([name], None)
+    assert other == {"link": "nowhere", "problem": other["problem"]}
     with shell.start("link", "recover", link, "--yes", "--quiet", "1m") as first:
         assert first.stderr is not None
         assert any("waiting until nobody writes" in line for line in first.stderr)

@@ -65,6 +65,24 @@ def test_what_cannot_be_waited_for_is_told_at_once(shell: Shell) -> None:
         assert "Suggestion: " in messages
 
 
+def test_several_are_waited_for_at_once(shell: Shell) -> None:
+    """Each has a row with its problem, in the order given; the command ends as the first that failed would have."""
+    names = (shell.stem, f"{shell.stem}/{shell.stem}.a", f"{shell.stem}/elsewhere")
+    met = shell.run("wait", *names[:2], "--for", "lag<=100", "--timeout", "0")
+    assert [(each["name"], each["met"], each["problem"]) for each in met] == [(name, True, None) for name in names[:2]]
+
+    code, said, _ = told(shell.start("wait", *names, "--for", "lag<=99", "--timeout", "0", "-o", "json"))
+    rows = json.loads(said)
+    assert code == 5
+    assert [(each["name"], each["problem"]["code"]) for each in rows] == [
+        *((name, "ISTH-GATE") for name in names[:2]),
+        (names[2], "ISTH-CONFIG"),
+    ]
+    code, said, messages = told(shell.start("wait", *names, "--for", "lag<=100", "--timeout", "0", "-o", "name"))
+    assert (code, said.split()) == (2, list(names[:2]))
+    assert f"{names[2]}: ISTH-CONFIG" in messages
+
+
 def test_a_terminal_has_a_line_of_progress(shell: Shell) -> None:
     """It says what is waited for and how far it is."""
     screen, terminal = os.openpty()

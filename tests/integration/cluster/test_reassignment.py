@@ -121,7 +121,7 @@ def test_a_plan_is_carried_out(east3: LocalCluster, moving: str, tmp_path: Path,
     dry = run("--execute", str(plan), "--dry-run", "-o", "json")
     assert {row["state"] for row in json.loads(dry.stdout)} == {"planned"}
 
-    moved = run("--execute", str(plan), "--throttle", "100 MB", "-o", "json")
+    moved = run("--execute", str(plan), "--throttle", "100 MB", "--yes", "-o", "json")
 
     assert moved.returncode == 0, moved.stderr
     assert {(row["state"], len(row["after"])) for row in json.loads(moved.stdout)} == {("moved", 2)}
@@ -129,7 +129,7 @@ def test_a_plan_is_carried_out(east3: LocalCluster, moving: str, tmp_path: Path,
     verified = kafka_tool(*tool, "--reassignment-json-file", str(plan), "--verify")
     assert verified.stdout.count("is completed") == 2, verified.stdout
     assert throttles(east3, moving) == set()
-    back = run("--execute", f"{plan}.before", "-o", "json")
+    back = run("--execute", f"{plan}.before", "--yes", "-o", "json")
     assert {tuple(row["after"]) for row in json.loads(back.stdout)} == {(1,)}
     assert run("-o", "json").stdout.strip() == "[]"
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_moved_is_refused(east3: LocalCluster, moving: str, tmp_p
         (Assignment(moving, 5, (1,)), f"no partition {moving}-5"),
     ):
         plan.write_text(write_assignments([assignment]))
-        refused = run("--execute", str(plan))
+        refused = run("--execute", str(plan), "--yes")
         assert refused.returncode == 2
         assert says in refused.stderr
     assert run("--plan", "--cancel").returncode == 2

@@ -336,13 +336,13 @@ def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
         # Whoever copies to it goes over to another leaf first, and it waits for what was produced on it.
         load.switch("east", "south")
         load.wait_for(lambda: load.targets()["east"] == "south")
-        refused = load.done("tree", "remove", name, "south")
+        refused = load.done("tree", "remove", name, "south", "--yes")
         assert (refused.returncode, f"{name}.east.4 to north" in refused.stderr) == (5, True)
         load.end("south")
-        load.wait_for(lambda: load.done("tree", "remove", name, "south").returncode == 0)
+        load.wait_for(lambda: load.done("tree", "remove", name, "south", "--yes").returncode == 0)
         load.wait_for(lambda: len(load.call("status")) == 5)
         # Its own topic is still there: all of it would come everywhere once more.
-        move = ("tree", "move", name, "south", "--beside", "north")
+        move = ("tree", "move", name, "south", "--beside", "north", "--yes")
         refused = load.done(*move)
         assert (refused.returncode, f"has its topics still: {name}" in refused.stderr) == (5, True)
         before = {alias: sum(map(len, read(four[alias], name).values())) for alias in ("east", "west", "north")}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from isthmus import __version__
@@ -111,6 +115,23 @@ def test_every_command_has_help(name: str) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"isthmus {name}" in result.stdout
     assert "--install-completion" not in result.stdout
+
+
+def test_help_says_plainly_what_is_done() -> None:
+    """An option prints, shows or reports something: none of them tells it."""
+    found = [each.summary for each in app.COMMANDS.values()]
+
+    def look(command: Any) -> None:
+        found.append(command.help or "")
+        found.extend(each.help or "" for each in command.params if each.param_type_name == "option")
+        for inner in getattr(command, "commands", {}).values():
+            look(inner)
+
+    look(get_command(app.app))
+    for each in app.COMMANDS.values():
+        look(get_command(import_module(each.module).app))
+    words = {word for text in found for word in re.findall(r"\w+", text.lower())}
+    assert words.isdisjoint({"tell", "tells", "telling", "told"})
 
 
 def test_version(start: Start) -> None:

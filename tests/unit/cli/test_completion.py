@@ -14,7 +14,7 @@ import pytest
 
 from isthmus.cli import remembered
 from isthmus.cli.completion import TREE, complete, completions
-from isthmus.config.contexts import Contexts, write_contexts
+from isthmus.config.contexts import Contexts, change_contexts
 from isthmus.config.places import user_folder
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -149,7 +149,7 @@ def test_the_file_of_a_context_counts(asked: list[list[str]], monkeypatch: pytes
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     other = tmp_path / "other.yaml"
     other.write_text("links: [{name: elsewhere}]")
-    write_contexts(Contexts(paths={"prod": other}), user_folder())
+    change_contexts(user_folder(), lambda _: Contexts(paths={"prod": other}))
 
     assert completions(["--context", "prod", "pause"], "") == ["elsewhere"]
     assert completions(["--context=prod", "pause"], "") == ["elsewhere"]

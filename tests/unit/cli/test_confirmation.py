@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,8 +15,13 @@ from typer.testing import CliRunner
 
 from isthmus.cli import app
 from isthmus.cli.confirmation import confirm
-from isthmus.config.places import SMALLEST
+from isthmus.config.contexts import Contexts, change_contexts
+from isthmus.config.places import SMALLEST, user_folder
 from isthmus.errors import ConfigError
+from isthmus.local.folders import state_folder
+from isthmus.local.layout import Layout
+from isthmus.local.template import new_id
+from isthmus.web.tokens import Role, TokenFile
 
 # Those that know what to refuse before any cluster is asked.
 AT_ONCE = (
@@ -27,8 +33,23 @@ AT_ONCE = (
     ("namespace", "update", "west", "orders-", "--enforce"),
     ("quarantine", "replay", "east-west", "orders"),
     ("forget", "east-west", "--at", "west"),
+    ("tree", "remove", "world", "east"),
+    ("tree", "move", "world", "east", "--beside", "west"),
+    ("cluster", "reassign", "east", "--execute", "plan.json"),
+    ("token", "revoke", "alice", "--tokens", "tokens.json"),
+    ("context", "delete", "prod"),
+    ("local", "down", "--wipe"),
 )
-ALL = (*AT_ONCE, ("link", "failover", "ab"), ("link", "delete", "ab"), ("link", "recover", "ab"))
+ALL = (
+    *AT_ONCE,
+    ("link", "failover", "ab"),
+    ("link", "delete", "ab"),
+    ("link", "recover", "ab"),
+    ("tree", "delete", "world"),
+    ("tree", "switch", "world", "east", "1"),
+    ("schemas", "sync"),
+    ("schemas", "primary", "east"),
+)
 
 
 class Terminal:
@@ -44,18 +65,68 @@ class Terminal:
         return f"{self._line}\n"
 
 
-@pytest.mark.parametrize("words", AT_ONCE, ids=" ".join)
-def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Input that comes from a script is no answer: the command refuses, names --yes, and asks no cluster."""
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration, an assignment, a token, a context and a local cluster that is stopped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISTHMUS_CONTEXT", raising=False)
+    for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
     (tmp_path / "isthmus.yaml").write_text(SMALLEST)
-    command = import_module(app.COMMANDS[words[0]].module).app
-    given = [*words[1:], "-c", str(tmp_path / "isthmus.yaml")]
+    assignment = {"topic": "orders", "partition": 0, "replicas": [1]}
+    (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "partitions": [assignment]}))
+    TokenFile(tmp_path / "tokens.json").create("alice", Role.VIEWER)
+    layout = Layout(name="solo", cluster_id=new_id(), kafka_version="4.0.0", nodes=())
+    (state_folder() / "solo").mkdir(parents=True)
+    (state_folder() / "solo" / "cluster.json").write_text(layout.to_json())
+    change_contexts(user_folder(), lambda _: Contexts(paths={"prod": tmp_path / "isthmus.yaml"}))
+    return tmp_path
 
-    result = CliRunner().invoke(command, given, input="ab\norders-*\norders\n")
+
+def kept(folder: Path) -> dict[str, str]:
+    """All files of a folder and below, as they are."""
+    return {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("words", AT_ONCE, ids=" ".join)
+def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], here: Path) -> None:
+    """Input that comes from a script is no answer: the command refuses, names --yes, asks no cluster and keeps all."""
+    before = kept(here)
+
+    result = CliRunner().invoke(
+        import_module(app.COMMANDS[words[0]].module).app, words[1:], input="ab\norders-*\nprod\n"
+    )
 
     assert isinstance(result.exception, ConfigError), result.output
+    assert result.exception.exit_code == 2
     assert "--yes" in result.exception.hint
     assert "Type" not in result.output
+    assert kept(here) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("token", "revoke", "alice", "--tokens", "tokens.json"), "alice"),
+        (("context", "delete", "prod"), "prod"),
+        (("local", "down", "--wipe"), "solo"),
+    ],
+)
+def test_what_is_on_this_host_goes_once_its_name_is_typed(
+    words: tuple[str, ...], name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another name keeps it; a dry run keeps it too, and asks nobody."""
+    command = import_module(app.COMMANDS[words[0]].module).app
+    before = kept(here)
+    assert CliRunner().invoke(command, [*words[1:], "--dry-run"]).exit_code == 0
+    monkeypatch.setattr(sys, "stdin", Terminal("other"))
+    with pytest.raises(ConfigError, match="nothing was changed"):
+        command([*words[1:]], standalone_mode=False)
+    assert kept(here) == before
+
+    monkeypatch.setattr(sys, "stdin", Terminal(name))
+    command([*words[1:]], standalone_mode=False)
+    assert name not in "".join(each for path, each in kept(here).items() if path.endswith(".json"))
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from isthmus import config
 from isthmus.cli import app
 from isthmus.cli.context import app as context
 from isthmus.cli.noun import Noun
-from isthmus.config.contexts import Contexts, read_contexts, write_contexts
+from isthmus.config.contexts import Contexts, change_contexts, read_contexts
 from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
 
 RUNNER = CliRunner()
+_AT_ONCE = 16
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_one_that_there_is_not(home: Path) -> None:
 def test_a_name_is_deleted_and_the_file_stays(home: Path) -> None:
     """Where it was the current one, none is."""
     call("add", "prod", str(home / "prod.yaml"), "--use")
-    call("rm", "prod")
+    call("rm", "prod", "--yes")
 
     assert read_contexts(home / "xdg" / "isthmus") == Contexts()
     assert (home / "prod.yaml").exists()
@@ -100,11 +102,39 @@ def test_a_dry_run_writes_nothing(home: Path, words: list[str]) -> None:
     assert read_contexts(home / "xdg" / "isthmus") == before
 
 
+def test_names_that_are_given_and_deleted_at_once_are_all_there_or_gone(home: Path) -> None:
+    """By commands that know nothing of each other: none is lost, and none comes back."""
+    folder = home / "xdg" / "isthmus"
+    for number in range(_AT_ONCE):
+        call("add", f"old-{number}", str(home / "test.yaml"))
+    begin = threading.Barrier(2 * _AT_ONCE)
+
+    def give(number: int) -> None:
+        begin.wait()
+        change_contexts(folder, lambda found: Contexts(paths={**found.paths, f"new-{number}": home / "prod.yaml"}))
+
+    def delete(number: int) -> None:
+        begin.wait()
+        change_contexts(
+            folder,
+            lambda found: Contexts(paths={name: path for name, path in found.paths.items() if name != f"old-{number}"}),
+        )
+
+    threads = [threading.Thread(target=do, args=(number,)) for do in (give, delete) for number in range(_AT_ONCE)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert set(read_contexts(folder).paths) == {f"new-{number}" for number in range(_AT_ONCE)}
+    assert [each.name for each in folder.iterdir()] == ["contexts.json"]
+
+
 def test_names_survive(home: Path) -> None:
     """What is written is read again; a file that is none of ours is refused, not replaced."""
     folder = home / "xdg" / "isthmus"
     kept = Contexts(paths={"a b": Path("/x"), "é": Path("/y")}, current="é")
-    write_contexts(kept, folder)
+    change_contexts(folder, lambda _: kept)
 
     assert read_contexts(folder) == kept
     (folder / "contexts.json").write_text("[]")
@@ -112,7 +142,7 @@ def test_names_survive(home: Path) -> None:
         read_contexts(folder)
 
 
-@pytest.mark.parametrize("noun", ["link", "namespace", "groups", "context"])
+@pytest.mark.parametrize("noun", ["link", "namespace", "groups", "context", "cluster", "tree", "token"])
 def test_short_names(noun: str) -> None:
     """`ls` is `list` wherever there is one, and is not among the commands that are shown."""
     commands = get_command(import_module(app.COMMANDS[noun].module).app)

@@ -14,10 +14,10 @@ from isthmus.cli.completion import TREE
 ROOT = Path(__file__).parents[3]
 
 LOOKING = {
-    "acls generate", "cluster describe", "cluster groups", "cluster registry", "cluster topics", "config check",
-    "config show", "context list", "context show", "doctor", "groups copy", "groups describe", "groups key",
-    "groups list", "groups translate", "help", "link describe", "link list", "local status", "namespace describe",
-    "namespace list", "plan", "provenance", "quarantine list", "schemas diff", "schemas list",
+    "acls generate", "cluster describe", "cluster groups", "cluster list", "cluster registry", "cluster topics",
+    "config check", "config show", "context list", "context show", "doctor", "groups copy", "groups describe",
+    "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
+    "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff", "schemas list",
     "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets", "wait",
 }  # fmt: skip
 """They change nothing. Who adds a command says here that it only looks, or gives it a dry run."""
