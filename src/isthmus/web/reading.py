@@ -114,11 +114,26 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
     async def describe_link_topic(link: str, topic: str) -> Json:
-        for each in (await _progress(desk, link)).as_dict()["topics"]:
-            if topic in (each.get("topic"), each.get("source_topic")):
+        return await _topic(desk, link, topic)
+
+    @router.get(
+        "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="The partitions of a topic of a link"
+    )
+    async def list_partitions(link: str, topic: str) -> list[Json]:
+        partitions: list[Json] = (await _topic(desk, link, topic))["partitions"]
+        return partitions
+
+    @router.get(
+        "/links/{link}/topics/{topic}/partitions/{partition}", tags=["topics"], summary="One partition of such a topic"
+    )
+    async def describe_partition(link: str, topic: str, partition: int) -> Json:
+        for each in (await _topic(desk, link, topic))["partitions"]:
+            if each["partition"] == partition:
                 return dict(each)
         raise RequestRefused(
-            f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
+            f"topic {topic} of link {link} has no partition {partition}",
+            status=404,
+            hint=f"GET /v1/links/{link}/topics/{topic}/partitions lists them.",
         )
 
 
@@ -197,3 +212,12 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
 async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
     async with desk.fabric(link) as fabric:
         return (await fabric.status(link=link))[0]
+
+
+async def _topic(desk: FabricDesk, link: str, topic: str) -> Json:
+    for each in (await _progress(desk, link)).as_dict()["topics"]:
+        if topic in (each.get("topic"), each.get("source_topic")):
+            return dict(each)
+    raise RequestRefused(
+        f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
+    )

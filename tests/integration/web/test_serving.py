@@ -51,7 +51,7 @@ def test_every_path_that_can_be_read_answers(served: Served) -> None:
     there are none.
     """
     asyncio.run(_written_down(served.configuration))
-    filled = {"{link}": served.link, "{topic}": served.topic, "{cluster}": "east"}
+    filled = {"{link}": served.link, "{topic}": served.topic, "{partition}": "0", "{cluster}": "east"}
     described = served.read("/v1/openapi.json")["paths"]
     paths = [path for path, verbs in described.items() if "get" in verbs]
     for name, value in filled.items():
@@ -83,6 +83,8 @@ def test_what_is_read_is_what_commands_tell(served: Served) -> None:
     assert status["link"] == served.link
     (partition, _) = served.read("/v1/links/{link}/topics/" + served.topic)["partitions"]
     assert partition["source_end"] == RECORDS
+    (first, _) = served.read("/v1/links/{link}/topics/" + served.topic + "/partitions")
+    assert (first["partition"], first["source_end"]) == (0, RECORDS)
     listed = served.read(f"/v1/clusters/east/topics?topic={served.topic}")
     assert served.topic in json.dumps(listed)
 
