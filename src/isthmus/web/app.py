@@ -96,7 +96,7 @@ def create_app(
         app.include_router(routes(desk), dependencies=room)
     for beginning_routes in (operating_routes, promoting_routes, balancing_routes, schema_routes):
         app.include_router(beginning_routes(desk, operations), dependencies=room)
-    app.include_router(telling_routes(watch))
+    app.include_router(telling_routes(watch, tokens))
     door = ConsoleDoor(tokens)
     console = console_routes(desk, operations, watch, door.sessions)
     app.include_router(console, include_in_schema=False, dependencies=room)
