@@ -8,11 +8,12 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.answers import QuarantineFilter, now_ms
+from isthmus.control.answers import QuarantineFilter, Waiting, now_ms
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
+from isthmus.model.condition import WaitCondition
 from isthmus.model.instant import parse_instant
-from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, plain
+from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, WaitBody, plain
 from isthmus.web.conditions import DryRun, repeatable
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
@@ -127,6 +128,36 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     )
     async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
         return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+
+    @router.post(
+        "/links/{link}:wait",
+        tags=["links"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Wait until a link or a topic is caught up, lags no more than so many records, or is in a state",
+    )
+    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> Json:
+        wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]
+        chosen = AsyncFabric(await desk.having(link)).link(link)
+
+        async def work(on_step: OnStep) -> Json:
+            told = ""
+
+            def looked(look: Waiting) -> None:
+                nonlocal told
+                if look.described != told:
+                    told = look.described
+                    on_step(f"{told}; waiting for {look.missing}")
+
+            outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=looked)
+            found = outcome.found
+            return {
+                **{name: value for name, value in outcome.as_dict().items() if name != "status"},
+                "state": None if found is None else str(found.state),
+                "lag_records": outcome.lag_records,
+            }
+
+        return accepted(operations.begin("wait", link, caller, plain(body), work, only_waits=True), response)
 
 
 async def begin_drill(
