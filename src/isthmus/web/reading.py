@@ -87,6 +87,12 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         response.headers["ETag"] = declared_etag(declared)
         return {**settings.as_dict(), "declaration": declared.as_dict()}
 
+    @router.get("/trees/{tree}/clusters", tags=["trees"], summary="The clusters of a tree as it is run now")
+    async def read_tree_clusters(tree: str, response: Response) -> Json:
+        told = await desk.tree_now(tree)
+        response.headers["ETag"] = etag_of(told)
+        return told
+
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
     async def read_tree_plan(tree: str) -> Json:
         async with desk.fabric() as fabric:
@@ -99,12 +105,8 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
     async def describe_link(link: str, response: Response) -> Json:
-        async with desk.link(link) as (fabric, chosen):
-            is_declared = link in (fabric.configuration.declared or ())
-            declared = await fabric.declarations.describe(link) if is_declared else None
-        summary = link_summary(chosen, is_declared=declared is not None)
-        response.headers["ETag"] = etag_of(summary) if declared is None else declared_etag(declared)
-        return {**summary, "declaration": None if declared is None else declared.as_dict()}
+        told, response.headers["ETag"] = await desk.described(link)
+        return told
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
     async def read_link_status(link: str) -> Json:

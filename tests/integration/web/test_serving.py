@@ -133,6 +133,12 @@ def test_a_topic_and_a_link_are_paused_and_resumed(served: Served) -> None:
     resumed = served.ask("PUT", f"/v1/links/{{link}}/resume?topic={served.topic}", Role.OPERATOR).json()
     assert (resumed["was_paused"], resumed["paused_topics"]) == (True, [])
     assert state() != "PAUSED"
+    pauses = served.ask("GET", "/v1/links/{link}/pause", Role.VIEWER)
+    assert (pauses.json()["link_is_paused"], pauses.json()["paused_topics"]) == (False, [])
+    known = {"If-Match": pauses.headers["ETag"]}
+    assert served.ask("PUT", "/v1/links/{link}/pause", Role.OPERATOR, headers=known).status_code == 200
+    assert served.ask("PUT", "/v1/links/{link}/resume", Role.OPERATOR, headers=known).status_code == 412
+    assert served.ask("PUT", "/v1/links/{link}/resume", Role.OPERATOR).json()["was_paused"] is True
     prefix = served.topic[:-1]
     paused = served.ask("PUT", f"/v1/links/{{link}}/pause?namespace={prefix}", Role.OPERATOR)
     assert (paused.json()["paused"], paused.json()["namespace"]) == (True, prefix)
