@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +27,16 @@ trees: [{name: t, clusters: [east, west], topics: [flights]}]
 """
 
 
-@pytest.fixture
-def asking(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> dict[Role, TestClient]:
-    """Who asks, by role."""
+@pytest.fixture(autouse=True)
+def audited(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the lines."""
     caplog.set_level(logging.INFO, "isthmus.audit")
-    tokens = TokenFile(tmp_path / "tokens.json")
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, TestClient]:
+    """Who asks, by role."""
+    tokens = TokenFile(tmp_path_factory.mktemp("web") / "tokens.json")
     app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1e6, 1000))
     return {
         role: TestClient(
