@@ -140,7 +140,8 @@ class LinkLedger:
         loose = [
             self.documents[key] for key in self._tail.aborted & self.documents.keys() if kind_of(key) not in OTHERS
         ]
-        await self.write(self._beaten(), *loose)
+        for batch in in_batches((self._beaten(), *loose)):
+            await self.write(*batch)
         self.opened_at = time.monotonic()
 
     def close(self) -> None:
