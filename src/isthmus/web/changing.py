@@ -31,7 +31,8 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     router = APIRouter(prefix="/v1")
     _pausing_routes(router, desk)
     _filter_routes(router, desk)
-    _tree_routes(router, desk)
+    _target_routes(router, desk)
+    _cluster_routes(router, desk)
     return router
 
 
@@ -189,15 +190,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         return found
 
 
-def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @contextlib.asynccontextmanager
-    async def reshaping(tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
-        """Where a tree gets other clusters that is run as the caller knows it: by one at a time."""
-        async with desk.declaring, desk.written() as fabric:
-            if if_match is not None:
-                check_match(if_match, etag_of(await desk.tree_now(tree)))
-            yield fabric
-
+def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
     async def read_targets(tree: str, response: Response, _: Viewer) -> list[Json]:
         async with desk.fabric() as fabric:
@@ -228,6 +221,17 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
                 how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
                 return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
 
+
+@contextlib.asynccontextmanager
+async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
+    """Where a tree gets other clusters that is run as the caller knows it: by one at a time."""
+    async with desk.declaring, desk.written() as fabric:
+        if if_match is not None:
+            check_match(if_match, etag_of(await desk.tree_now(tree)))
+        yield fabric
+
+
+def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put(
         "/trees/{tree}/clusters/{cluster}",
         tags=["trees"],
@@ -243,7 +247,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
         with audited(caller, "add to tree", tree, said):
-            async with reshaping(tree, if_match) as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
                     (await desk.tree(tree)).tree.name,
                     cluster,
@@ -264,7 +268,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         tree: str, cluster: str, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
         with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}):
-            async with reshaping(tree, if_match) as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 remove = fabric.tree_changes.remove
                 return (await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run)).as_dict()
 
@@ -282,6 +286,6 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> Json:
         with audited(caller, "move in tree", tree, {**plain(body), "cluster": cluster, "dry_run": dry_run}):
-            async with reshaping(tree, if_match) as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
                 return (await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)).as_dict()
