@@ -151,7 +151,7 @@ def translate(
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
     found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
-    rows = [{column.name: row[column.name] for column in _TRANSLATION_COLUMNS} for row in _position_rows(found)]
+    rows = [row for plan in found for row in plan.translations]
     shown = [applicable(row) for row in rows] if output.is_table else rows
     render(shown, output, columns=_TRANSLATION_COLUMNS, names=_positions(rows))
     _tell(found)

@@ -146,7 +146,7 @@ class WaitingLine:
         """Show one look."""
         self._looks[look.name] = look
         look = next((each for each in self._looks.values() if not each.is_met), look)
-        line = Text(printable(f"{_described(look)}; waiting for {_listed(look)} for {look.elapsed_s:,.0f} s"))
+        line = Text(printable(f"{look.described}; waiting for {look.missing} for {look.elapsed_s:,.0f} s"))
         if self._status is not None:
             self._status.update(line)
         elif not look.is_met and time.monotonic() - self._line_at >= _LINE_S:
@@ -159,34 +159,17 @@ def _row(look: Waiting) -> Row:
     return {
         "name": look.name,
         "state": None if found is None else str(found.state),
-        "lag_records": _lag(look),
+        "lag_records": look.lag_records,
         "met": look.is_met,
         "seconds": round(look.elapsed_s, 1),
     }
-
-
-def _described(look: Waiting) -> str:
-    found = look.found
-    if found is None:
-        return f"{look.name} is not there yet"
-    lag = _lag(look)
-    return f"{look.name} is {found.state}, lag {'unknown' if lag is None else f'{lag:,}'}"
-
-
-def _lag(look: Waiting) -> int | None:
-    found = look.found
-    return None if found is None or found.lag_records < 0 else found.lag_records
-
-
-def _listed(look: Waiting) -> str:
-    return " and ".join(map(str, look.unmet)) or "nothing more"
 
 
 def _too_late(look: Waiting, timeout: str) -> GateNotMet:
     problem = _problem(look)
     told = f": {problem.message}" if problem else ""
     hint = problem.hint if problem and problem.hint else _hint(look)
-    return GateNotMet(f"{_described(look)} after {timeout}, and not {_listed(look)}{told}", hint=hint)
+    return GateNotMet(f"{look.described} after {timeout}, and not {look.missing}{told}", hint=hint)
 
 
 def _problem(look: Waiting) -> Problem | None:

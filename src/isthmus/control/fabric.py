@@ -178,6 +178,7 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     recoverer = shelled(AsyncLinkOperations.recoverer, Recovering)
     pause = blocking(AsyncLinkOperations.pause)
     resume = blocking(AsyncLinkOperations.resume)
+    pauses = blocking(AsyncLinkOperations.pauses)
     settings = blocking(AsyncLinkOperations.settings)
     change_settings = blocking(AsyncLinkOperations.change_settings)
     wait = blocking(AsyncLinkOperations.wait)

@@ -19,6 +19,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.condition import WaitCondition
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.pauses import Pauses
 from isthmus.model.predecessor import Predecessor
 from isthmus.model.recovery import RecoveryWay
 from isthmus.wire.client import Client
@@ -112,6 +113,14 @@ class AsyncLinkOperations:
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
         named = pausing.Named(topic=topic, namespace=namespace, task=task)
         return await pausing.resume(chosen, named, ledger, dry_run=dry_run)
+
+    async def pauses(self) -> Pauses:
+        """What is paused of the link.
+
+        :raises ConfigError: There is no such link.
+        :raises ClusterError: The ledger at the target cannot be read.
+        """
+        return await pausing.pauses(self.configuration.link(self.name))
 
     async def settings(self) -> LiveSettings:
         """What an operator has set of the link in place of what the configuration says. See `read_settings`.

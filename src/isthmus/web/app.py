@@ -13,6 +13,7 @@ from fastapi.security import HTTPBearer
 
 from isthmus import __version__
 from isthmus.errors import IsthmusError
+from isthmus.web.auditing import record_refusal
 from isthmus.web.balancing import balancing_routes
 from isthmus.web.changing import changing_routes
 from isthmus.web.console.door import ConsoleDoor
@@ -96,7 +97,7 @@ def create_app(
         app.include_router(routes(desk), dependencies=room)
     for beginning_routes in (operating_routes, promoting_routes, balancing_routes, schema_routes):
         app.include_router(beginning_routes(desk, operations), dependencies=room)
-    app.include_router(telling_routes(watch))
+    app.include_router(telling_routes(watch, tokens))
     door = ConsoleDoor(tokens)
     console = console_routes(desk, operations, watch, door.sessions)
     app.include_router(console, include_in_schema=False, dependencies=room)
@@ -114,6 +115,7 @@ def create_app(
         return {"status": "healthy", "message": "The API answers.", "version": __version__}
 
     def refused(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
+        record_refusal(request, error)
         if door.leads_to(request.url.path):
             return door.refusal(error, request.scope)
         return problem_response(error, extra)

@@ -11,7 +11,7 @@ from isthmus.control.answers import Reassignment, ReassignmentState
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import ReassignmentBody, plain
-from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operating import accepted
 from isthmus.web.operations import OnStep, Operations
@@ -34,7 +34,7 @@ def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/leaders:elect",
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Let preferred replicas lead again, where they are in sync",
     )
     async def elect_leaders(cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False) -> list[Json]:
@@ -67,7 +67,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     @router.post(
         _AT,
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Move partitions to other brokers, under a bound, and wait until they are there",
     )
     async def reassign(
@@ -100,7 +100,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
 
     @router.post(
         _AT + ":cancel",
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Give up what is on its way: partitions stay where they were",
     )
     async def cancel_reassignments(

@@ -284,6 +284,14 @@ class VerifyBody(Body):
     allow_lag: bool = False
 
 
+class WaitBody(Body):
+    """What to wait for, as after `isthmus wait --for`: all of it; of one topic, or of the link; and for how long."""
+
+    conditions: Annotated[list[Text], Field(min_length=1, max_length=10)]
+    topic: _Topic | None = None
+    timeout_s: _Seconds = 300.0
+
+
 class AssignmentBody(Body):
     """The brokers that are to have a partition, its leader first."""
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from isthmus.control.answers import Filters, Resumed
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
+from isthmus.model.pauses import Pauses
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
@@ -28,7 +31,8 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     router = APIRouter(prefix="/v1")
     _pausing_routes(router, desk)
     _filter_routes(router, desk)
-    _tree_routes(router, desk)
+    _target_routes(router, desk)
+    _cluster_routes(router, desk)
     return router
 
 
@@ -38,16 +42,18 @@ async def paused(
     link: str,
     parts: Mapping[str, str | None],
     *,
+    if_match: str | None = None,
     dry_run: bool = False,
 ) -> bool:
     """Have a link or a part of it be copied no more for a while; whether it was so already.
 
-    :raises RequestRefused: There is none of that name.
+    :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
     :raises ClusterError: The ledger cannot be read or written.
     """
     said = {**parts, "dry_run": dry_run}
-    async with desk.fabric(link) as fabric:
+    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
         with audited(caller, "pause", link, said):
+            await _check_pauses(fabric, link, if_match)
             return await found(fabric.link(link).pause(**parts, dry_run=dry_run))
 
 
@@ -57,20 +63,43 @@ async def resumed(
     link: str,
     parts: Mapping[str, str | None],
     *,
+    if_match: str | None = None,
     dry_run: bool = False,
 ) -> Resumed:
     """Have it be copied again; what was paused, and what still is.
 
-    :raises RequestRefused: There is none of that name.
+    :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
     :raises ClusterError: The ledger cannot be read or written.
     """
     said = {**parts, "dry_run": dry_run}
-    async with desk.fabric(link) as fabric:
+    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
         with audited(caller, "resume", link, said):
+            await _check_pauses(fabric, link, if_match)
             return await found(fabric.link(link).resume(**parts, dry_run=dry_run))
 
 
+async def _check_pauses(fabric: AsyncFabric, link: str, if_match: str | None) -> None:
+    if if_match is not None:
+        check_match(if_match, etag_of(_parts(await fabric.link(link).pauses())))
+
+
+def _parts(paused: Pauses) -> Json:
+    return {
+        "link_is_paused": paused.is_whole,
+        "paused_namespaces": [each.prefix for each in paused.namespaces],
+        "paused_tasks": [each.name for each in paused.tasks],
+        "paused_topics": list(paused.topics),
+    }
+
+
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/links/{link}/pause", tags=["links"], summary="What is paused of a link; the ETag is for changing it")
+    async def read_pauses(link: str, response: Response, _: Viewer) -> Json:
+        async with desk.fabric(link) as fabric:
+            parts = _parts(await fabric.link(link).pauses())
+        response.headers["ETag"] = etag_of(parts)
+        return {"link": link, **parts}
+
     @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a part of it for a while")
     async def pause_link(
         link: str,
@@ -78,10 +107,11 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         topic: _Topic = None,
         namespace: _Prefix = None,
         task: _Task = None,
+        if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
         parts = {"topic": topic, "namespace": namespace, "task": task}
-        was_paused = await paused(desk, caller, link, parts, dry_run=dry_run)
+        was_paused = await paused(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         is_paused = was_paused or not dry_run
         return {"link": link, **parts, "paused": is_paused, "was_paused": was_paused}
 
@@ -92,19 +122,17 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         topic: _Topic = None,
         namespace: _Prefix = None,
         task: _Task = None,
+        if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
         parts = {"topic": topic, "namespace": namespace, "task": task}
-        done = await resumed(desk, caller, link, parts, dry_run=dry_run)
+        done = await resumed(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         return {
             "link": link,
             **parts,
             "paused": done.was_paused and dry_run,
             "was_paused": done.was_paused,
-            "link_is_paused": done.still_paused.is_whole,
-            "paused_namespaces": [each.prefix for each in done.still_paused.namespaces],
-            "paused_tasks": [each.name for each in done.still_paused.tasks],
-            "paused_topics": list(done.still_paused.topics),
+            **_parts(done.still_paused),
         }
 
 
@@ -162,11 +190,13 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         return found
 
 
-def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
+def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
-    async def read_targets(tree: str, _: Viewer) -> list[Json]:
+    async def read_targets(tree: str, response: Response, _: Viewer) -> list[Json]:
         async with desk.fabric() as fabric:
-            return [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+            told = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+        response.headers["ETag"] = etag_of(told)
+        return told
 
     @router.put(
         "/trees/{tree}/targets/{cluster}/{level}",
@@ -174,23 +204,50 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         summary="Have a distributor copy to another leaf of its subtree, in good order, while it runs",
     )
     async def switch_target(
-        tree: str, cluster: str, level: int, body: TargetBody, caller: Operator, dry_run: DryRun = False
+        tree: str,
+        cluster: str,
+        level: int,
+        body: TargetBody,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
     ) -> Json:
         with audited(caller, "switch", f"{tree}.{cluster}.{level}", {**body.model_dump(), "dry_run": dry_run}):
-            async with desk.fabric() as fabric:
+            async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
+                if if_match is not None:
+                    known = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+                    check_match(if_match, etag_of(known))
                 switch = fabric.trees.switch
                 how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
                 return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
 
+
+@contextlib.asynccontextmanager
+async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
+    """Where a tree gets other clusters that is run as the caller knows it: by one at a time."""
+    async with desk.declaring, desk.written() as fabric:
+        if if_match is not None:
+            check_match(if_match, etag_of(await desk.tree_now(tree)))
+        yield fabric
+
+
+def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put(
         "/trees/{tree}/clusters/{cluster}",
         tags=["trees"],
         summary="Have another cluster of the file be in a tree that runs",
     )
-    async def add_cluster(tree: str, cluster: str, body: PlaceBody, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def add_cluster(
+        tree: str,
+        cluster: str,
+        body: PlaceBody,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
         said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
         with audited(caller, "add to tree", tree, said):
-            async with desk.declaring, desk.written() as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
                     (await desk.tree(tree)).tree.name,
                     cluster,
@@ -207,9 +264,11 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         tags=["trees"],
         summary="Have a cluster leave a tree that runs; 409 as long as something would be lost by it",
     )
-    async def remove_cluster(tree: str, cluster: str, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def remove_cluster(
+        tree: str, cluster: str, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Json:
         with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}):
-            async with desk.declaring, desk.written() as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 remove = fabric.tree_changes.remove
                 return (await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run)).as_dict()
 
@@ -219,9 +278,14 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         summary="Have a cluster be at another place of a tree that runs; 409 says what it waits for",
     )
     async def move_cluster(
-        tree: str, cluster: str, body: NeighbourBody, caller: Admin, dry_run: DryRun = False
+        tree: str,
+        cluster: str,
+        body: NeighbourBody,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
     ) -> Json:
         with audited(caller, "move in tree", tree, {**plain(body), "cluster": cluster, "dry_run": dry_run}):
-            async with desk.declaring, desk.written() as fabric:
+            async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
                 return (await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)).as_dict()

@@ -22,6 +22,19 @@ def repeatable(idempotency_key: IdempotencyKey = None) -> None:
     """Has the description say what the guard does for each POST."""
 
 
+def unmatched(if_match: IfMatch = None) -> None:
+    """A dependency of changes of which nothing can be read before: nobody has an ETag of it.
+
+    :raises RequestRefused: An ETag was sent.
+    """
+    if if_match is not None and if_match.strip() != "*":
+        raise RequestRefused(
+            "nothing that is changed here has an ETag",
+            status=HTTPStatus.PRECONDITION_FAILED,
+            hint="Send no If-Match: docs/rest.md names what it is of.",
+        )
+
+
 def etag_of(value: object) -> str:
     """The ETag of an answer: another one as soon as anything in it is."""
     written = json.dumps(value, sort_keys=True, default=str)

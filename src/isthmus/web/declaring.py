@@ -11,7 +11,7 @@ from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
@@ -32,7 +32,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links",
         status_code=HTTPStatus.CREATED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Declare a link on both its clusters, once they were examined",
     )
     async def create_link(

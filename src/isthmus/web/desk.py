@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from fastapi import Response
 
@@ -19,7 +20,7 @@ from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.tree import TreeSettings
-from isthmus.web.conditions import check_match, etag_of
+from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
 
 AT_WORK_MAX: Final = 8
@@ -40,6 +41,7 @@ class FabricDesk:
         """Where it is written, for commands that are called."""
         self.declaring = asyncio.Lock()
         """Read, compared and written by one at a time: of two who change the same one gets 412."""
+        self._taking_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._room = asyncio.Semaphore(AT_WORK_MAX)
         self._lending = Lending()
 
@@ -51,6 +53,10 @@ class FabricDesk:
         """A dependency of routes that ask clusters: has a request wait while many are worked on."""
         async with self._room:
             yield
+
+    def turn(self, subject: str) -> asyncio.Lock:
+        """As `declaring`, for one subject alone: a cluster that does not answer keeps nobody else waiting."""
+        return self._taking_turns.setdefault(subject, asyncio.Lock())
 
     async def now(self, link: str | None = None) -> Configuration:
         """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
@@ -69,7 +75,17 @@ class FabricDesk:
         for each in configuration.trees:
             if each.tree.name == name:
                 return each
-        raise RequestRefused(f"there is no tree {name}", status=404, hint="GET /v1/trees lists them.")
+        raise _no_tree(name)
+
+    async def tree_now(self, name: str) -> dict[str, Any]:
+        """The clusters and distributors of a tree as it is run now, whatever the file has.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        for each in (await self.now()).trees:
+            if each.tree.name == name:
+                return each.tree.as_dict()
+        raise _no_tree(name)
 
     def writes_tree(self, name: str) -> bool:
         """Whether a tree is in the file: clusters are not asked for it then."""
@@ -120,6 +136,26 @@ class FabricDesk:
         """
         async with self.fabric(name) as fabric:
             yield fabric, fabric.configuration.link(name)
+
+    async def described(self, name: str) -> tuple[dict[str, Any], str]:
+        """A link with what was declared of it, and its ETag.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        async with self.link(name) as (fabric, chosen):
+            is_declared = name in (fabric.configuration.declared or ())
+            declared = await fabric.declarations.describe(name) if is_declared else None
+        summary = link_summary(chosen, is_declared=is_declared)
+        told = {**summary, "declaration": None if declared is None else declared.as_dict()}
+        return told, etag_of(summary) if declared is None else declared_etag(declared)
+
+    async def as_read(self, link: str, if_match: IfMatch = None) -> None:
+        """A dependency of what is done with a link: with If-Match it has to be as it was read.
+
+        :raises RequestRefused: There is none of that name, or it was changed since.
+        """
+        if if_match is not None:
+            check_match(if_match, (await self.described(link))[1])
 
     @contextlib.asynccontextmanager
     async def known(self, link: str, if_match: str | None, *, is_needed: bool = False) -> AsyncIterator[AsyncFabric]:
@@ -173,6 +209,10 @@ async def found(look: Awaitable[FoundT]) -> FoundT:
         return await look
     except ConfigError as error:
         raise _missing(error) from None
+
+
+def _no_tree(name: str) -> RequestRefused:
+    return RequestRefused(f"there is no tree {name}", status=HTTPStatus.NOT_FOUND, hint="GET /v1/trees lists them.")
 
 
 def _missing(error: ConfigError) -> RequestRefused:

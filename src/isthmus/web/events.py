@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -20,6 +21,8 @@ _KEPT_MAX: Final = 1000
 BEHIND_MAX: Final = 1000
 """Who reads more slowly is sent away, and comes back for what is kept."""
 QUIET_S: Final = 15.0
+LOOK_S: Final = 2.0
+"""How often it is looked whether who listens still may."""
 _RETRY_MS: Final = 3000
 
 
@@ -76,13 +79,18 @@ class Listener:
 
 class Happenings:
     """The last thousand things that happened, and who listens, `streams_max` at once: each at most `behind_max` things
-    behind, and told when nothing happened for `quiet_s`.
+    behind, and told when nothing happened for `quiet_s`. Whether they still may is looked at every `look_s`.
     """
 
     def __init__(
-        self, *, behind_max: int = BEHIND_MAX, quiet_s: float = QUIET_S, streams_max: int = STREAMS_MAX
+        self,
+        *,
+        behind_max: int = BEHIND_MAX,
+        quiet_s: float = QUIET_S,
+        streams_max: int = STREAMS_MAX,
+        look_s: float = LOOK_S,
     ) -> None:
-        self._behind_max, self._quiet_s, self._streams_max = behind_max, quiet_s, streams_max
+        self._behind_max, self._quiet_s, self._streams_max, self._look_s = behind_max, quiet_s, streams_max, look_s
         self._run = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._kept: deque[Happening] = deque(maxlen=_KEPT_MAX)
@@ -128,21 +136,31 @@ class Happenings:
             self._listeners.add(listener)
             return listener
 
-    async def stream(self, listener: Listener, first: list[bytes]) -> AsyncGenerator[bytes, None]:
-        """What goes over the wire to one of them, until it leaves."""
+    async def stream(
+        self, listener: Listener, first: list[bytes], may_listen: Callable[[], bool] = lambda: True
+    ) -> AsyncGenerator[bytes, None]:
+        """What goes over the wire to one of them, until it leaves, or may listen no more."""
         try:
             yield f"retry: {_RETRY_MS}\n\n".encode()
             for each in first:
                 yield each
+            told_at = time.monotonic()
             while True:
+                quiet_s = told_at + self._quiet_s - time.monotonic()
                 try:
-                    happened = await listener.next(self._quiet_s)
+                    happened = await listener.next(max(0.0, min(quiet_s, self._look_s)))
                 except TimeoutError:
-                    yield b": nothing happened\n\n"
-                    continue
-                if happened is None:
-                    return
-                yield happened.written(self._run)
+                    if not may_listen():
+                        return
+                    if quiet_s > self._look_s:
+                        continue
+                    said = b": nothing happened\n\n"
+                else:
+                    if happened is None or not may_listen():
+                        return
+                    said = happened.written(self._run)
+                yield said
+                told_at = time.monotonic()
         finally:
             self._forget(listener)
 

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
+from isthmus.errors import HostError, IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.listening import is_loopback
 from isthmus.web.console.door import ConsoleDoor, is_of
 from isthmus.web.problems import problem_response, unforeseen
@@ -35,14 +35,26 @@ _OPEN: Final = ("/livez", "/readyz", "/health")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and what this one may do."""
+    """Who sent a request, and what this one may do; `sha256` is the hash of its token, "" where none is needed."""
 
     name: str
     role: Role
+    sha256: str = ""
 
 
 ANYBODY: Final = Caller("local", Role.ADMIN)
 """Whoever can reach the port, where there are no tokens: users of this host."""
+
+
+def is_let_in(caller: Caller, tokens: TokenFile) -> bool:
+    """Whether somebody who was let in still would be: whose token was not revoked meanwhile, or who needs none while
+    there are none.
+    """
+    if not caller.sha256:
+        return not tokens.is_there
+    with contextlib.suppress(HostError):
+        return any(token.sha256 == caller.sha256 for token in tokens.all())
+    return False
 
 
 class RateLimit:
@@ -168,7 +180,7 @@ class Guard:
                 raise TokenRefused("nobody is logged in", status=HTTPStatus.UNAUTHORIZED, hint="Log in with a token.")
             return None
         self._check_rate(token.sha256)
-        return Caller(token.name, token.role)
+        return Caller(token.name, token.role, token.sha256)
 
     def _caller(self, headers: Headers) -> Caller:
         if self._is_anybody_let_in():
@@ -186,7 +198,7 @@ class Guard:
             )
         # By its hash: a name that was revoked and given again is another caller.
         self._check_rate(token.sha256)
-        return Caller(token.name, token.role)
+        return Caller(token.name, token.role, token.sha256)
 
     def _check_rate(self, caller: str) -> None:
         wait_s = self._rate.take(caller)

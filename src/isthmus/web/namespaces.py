@@ -14,7 +14,7 @@ from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import NamespaceBody, NamespaceChangeBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.roles import Admin, Viewer
 
@@ -67,7 +67,12 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             check_match(given, etag_of(before["said"]))
             yield there.namespaces
 
-    @router.post(_AT, status_code=HTTPStatus.CREATED, dependencies=[Depends(repeatable)], summary="Declare a namespace")
+    @router.post(
+        _AT,
+        status_code=HTTPStatus.CREATED,
+        dependencies=[Depends(repeatable), Depends(unmatched)],
+        summary="Declare a namespace",
+    )
     async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
     ) -> Json:

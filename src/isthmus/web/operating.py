@@ -8,12 +8,13 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.answers import QuarantineFilter, now_ms
+from isthmus.control.answers import QuarantineFilter, Waiting, now_ms
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
+from isthmus.model.condition import WaitCondition
 from isthmus.model.instant import parse_instant
-from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, plain
-from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, WaitBody, plain
+from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
 from isthmus.web.operations import LongOperation, OnStep, Operations
@@ -51,7 +52,7 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         "/operations/{operation}:cancel",
         tags=["operations"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Stop an operation, as Ctrl-C stops a command; given again it goes on",
     )
     def cancel_operation(operation: str, response: Response, caller: Operator) -> Json:
@@ -63,7 +64,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         "/links/{link}:recover",
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Bring topics of the target back that have diverged; what only the target has is set aside",
     )
     async def recover(
@@ -90,7 +91,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         "/links/{link}/quarantine:replay",
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
     )
     async def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
@@ -112,7 +113,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         "/links/{link}/groups:drill",
         tags=["groups"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Prove a failover of a group without one",
     )
     async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
@@ -122,11 +123,41 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         "/links/{link}:verify",
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
     )
     async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
         return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+
+    @router.post(
+        "/links/{link}:wait",
+        tags=["links"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        summary="Wait until a link or a topic is caught up, lags no more than so many records, or is in a state",
+    )
+    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> Json:
+        wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]
+        chosen = AsyncFabric(await desk.having(link)).link(link)
+
+        async def work(on_step: OnStep) -> Json:
+            told = ""
+
+            def looked(look: Waiting) -> None:
+                nonlocal told
+                if look.described != told:
+                    told = look.described
+                    on_step(f"{told}; waiting for {look.missing}")
+
+            outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=looked)
+            found = outcome.found
+            return {
+                **{name: value for name, value in outcome.as_dict().items() if name != "status"},
+                "state": None if found is None else str(found.state),
+                "lag_records": outcome.lag_records,
+            }
+
+        return accepted(operations.begin("wait", link, caller, plain(body), work, only_waits=True), response)
 
 
 async def begin_drill(

@@ -21,6 +21,7 @@ from isthmus.web.guard import Caller
 from isthmus.web.problems import problem_body, unforeseen
 
 AT_WORK_MAX: Final = 4
+WAITS_MAX: Final = 16
 _KEPT_MAX: Final = 200
 _STEPS_MAX: Final = 200
 _END_S: Final = 20.0
@@ -40,7 +41,8 @@ class OperationState(StrEnum):
 @dataclass(slots=True, kw_only=True)
 class LongOperation:
     """Something that was begun. `target` names what it is about: the `link`, or something else where there is none.
-    `subject` is what no other operation may be at work on meanwhile, if there is such.
+    `subject` is what no other operation may be at work on meanwhile, if there is such. One that `only_waits` takes the
+    place of no other.
     """
 
     id: str
@@ -49,6 +51,7 @@ class LongOperation:
     link: str | None
     by: Caller
     subject: str | None
+    only_waits: bool
     begun_at_ms: int
     state: OperationState = OperationState.RUNNING
     ended_at_ms: int | None = None
@@ -135,7 +138,9 @@ class _Working:
 
 
 class Operations:
-    """Those that were begun since the server started: four at work at once, and the last 200 kept."""
+    """Those that were begun since the server started: four at work at once, sixteen that only wait, and the last 200
+    kept.
+    """
 
     def __init__(self, on_change: OnChange = lambda _: None) -> None:
         self._on_change = on_change
@@ -154,6 +159,7 @@ class Operations:
         *,
         subject: str | None = None,
         is_of_link: bool = True,
+        only_waits: bool = False,
     ) -> LongOperation:
         """Begin one, of the link `target` or of something else. Whoever began it is in the log, and how it ended.
 
@@ -166,6 +172,7 @@ class Operations:
             link=target if is_of_link else None,
             by=caller,
             subject=subject,
+            only_waits=only_waits,
             begun_at_ms=now_ms(),
         )
         logged = {**said, "operation": operation.id}
@@ -180,7 +187,7 @@ class Operations:
 
         working = _Working(operation, audited_work, lambda: self._ended(operation))
         with self._lock:
-            self._check_room(subject)
+            self._check_room(subject, WAITS_MAX if only_waits else AT_WORK_MAX, only_waits=only_waits)
             self._kept[operation.id] = operation
             self._working[operation.id] = working
         record(caller, verb, target, logged, "begun")
@@ -188,8 +195,8 @@ class Operations:
         working.thread.start()
         return operation
 
-    def _check_room(self, subject: str | None) -> None:
-        others = [each.operation for each in self._working.values()]
+    def _check_room(self, subject: str | None, at_once: int, *, only_waits: bool) -> None:
+        others = [each.operation for each in self._working.values() if each.operation.only_waits == only_waits]
         same = next((each for each in others if subject is not None and each.subject == subject), None)
         if same is not None:
             raise RequestRefused(
@@ -197,7 +204,7 @@ class Operations:
                 status=HTTPStatus.CONFLICT,
                 hint=f"Wait for it: GET /v1/operations/{same.id}; or stop it: POST /v1/operations/{same.id}:cancel.",
             )
-        if len(others) >= AT_WORK_MAX or not self._is_open:
+        if len(others) >= at_once or not self._is_open:
             raise RequestRefused(
                 f"{len(others)} operations are at work",
                 status=HTTPStatus.TOO_MANY_REQUESTS,

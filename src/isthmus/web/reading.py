@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 
-from isthmus.errors import RequestRefused
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.errors import RequestRefused, TokenRefused
 from isthmus.model.grants import granted_sides
 from isthmus.model.needs import Side
 from isthmus.model.progress import LinkProgress
+from isthmus.web.auditing import audited
 from isthmus.web.conditions import etag_of
 from isthmus.web.desk import FabricDesk, declared_etag, found, link_summary
-from isthmus.web.roles import needs
+from isthmus.web.roles import Admin, needs
 from isthmus.web.tokens import Role
 
 Json = dict[str, Any]
 _Principal = Annotated[str | None, Query(description="Who Isthmus is there, such as User:isthmus.", max_length=300)]
 _LinkQuery = Annotated[str | None, Query(description="Only this link.")]
+
+_Group = Annotated[str, Query(description="The group's name at the source.")]
+_GroupKey = Annotated[
+    str | None,
+    Header(description="What opens the values of the group, as groups/key tells it.", pattern=r"^[0-9a-fA-F]{64}$"),
+]
 
 
 def reading_routes(desk: FabricDesk) -> APIRouter:
@@ -79,6 +87,12 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         response.headers["ETag"] = declared_etag(declared)
         return {**settings.as_dict(), "declaration": declared.as_dict()}
 
+    @router.get("/trees/{tree}/clusters", tags=["trees"], summary="The clusters of a tree as it is run now")
+    async def read_tree_clusters(tree: str, response: Response) -> Json:
+        told = await desk.tree_now(tree)
+        response.headers["ETag"] = etag_of(told)
+        return told
+
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
     async def read_tree_plan(tree: str) -> Json:
         async with desk.fabric() as fabric:
@@ -91,12 +105,8 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
     async def describe_link(link: str, response: Response) -> Json:
-        async with desk.link(link) as (fabric, chosen):
-            is_declared = link in (fabric.configuration.declared or ())
-            declared = await fabric.declarations.describe(link) if is_declared else None
-        summary = link_summary(chosen, is_declared=declared is not None)
-        response.headers["ETag"] = etag_of(summary) if declared is None else declared_etag(declared)
-        return {**summary, "declaration": None if declared is None else declared.as_dict()}
+        told, response.headers["ETag"] = await desk.described(link)
+        return told
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
     async def read_link_status(link: str) -> Json:
@@ -114,11 +124,26 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
     async def describe_link_topic(link: str, topic: str) -> Json:
-        for each in (await _progress(desk, link)).as_dict()["topics"]:
-            if topic in (each.get("topic"), each.get("source_topic")):
+        return await _topic(desk, link, topic)
+
+    @router.get(
+        "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="The partitions of a topic of a link"
+    )
+    async def list_partitions(link: str, topic: str) -> list[Json]:
+        partitions: list[Json] = (await _topic(desk, link, topic))["partitions"]
+        return partitions
+
+    @router.get(
+        "/links/{link}/topics/{topic}/partitions/{partition}", tags=["topics"], summary="One partition of such a topic"
+    )
+    async def describe_partition(link: str, topic: str, partition: int) -> Json:
+        for each in (await _topic(desk, link, topic))["partitions"]:
+            if each["partition"] == partition:
                 return dict(each)
         raise RequestRefused(
-            f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
+            f"topic {topic} of link {link} has no partition {partition}",
+            status=404,
+            hint=f"GET /v1/links/{link}/topics/{topic}/partitions lists them.",
         )
 
 
@@ -129,6 +154,36 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> list[Json]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.groups.plan(link=link, group=group)]
+
+    @router.get(
+        "/links/{link}/groups/translate",
+        tags=["groups"],
+        summary="What each position of a group is at the target, whether it is written there or not",
+    )
+    async def translate_group(link: str, group: _Group) -> list[Json]:
+        async with desk.fabric(link) as fabric:
+            plans = await fabric.groups.plan(link=link, group=group)
+        for plan in plans:
+            if plan.problem is not None and not plan.groups:
+                raise RequestRefused(plan.problem.message, status=503, hint=plan.problem.hint, retry_after_s=5)
+        return [row for plan in plans for row in plan.translations]
+
+    @router.get(
+        "/links/{link}/groups/key",
+        tags=["groups"],
+        summary="What opens one group's positions in an encrypted copy: an admin's, who came with a token",
+    )
+    async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> Json:
+        with audited(caller, "groups key", link, {"group": group}):
+            if not caller.sha256:
+                raise TokenRefused(
+                    "a key is told to somebody with a token only",
+                    status=403,
+                    hint="Make one: isthmus token create; or ask on this host: isthmus groups key.",
+                )
+            key = AsyncFabric(await desk.having(link)).groups.key(group, link=link)
+        response.headers["Cache-Control"] = "no-store"
+        return {"group": group, "algorithm": "AES-256-GCM", "key": key.hex()}
 
     @router.get("/links/{link}/quarantine", tags=["recovery"], summary="What was set aside when topics were recovered")
     async def list_quarantine(link: str) -> list[Json]:
@@ -188,6 +243,24 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.cluster(cluster) as known:
             return dict((await known.groups(group or ())).as_dict())
 
+    @router.get(
+        "/clusters/{cluster}/groups/copy",
+        tags=["clusters"],
+        summary="Positions of other clusters' groups, of which a cluster holds a copy",
+    )
+    async def read_copied_positions(
+        cluster: str,
+        source: Annotated[str | None, Query(description="Only of the cluster with this cluster id.")] = None,
+        group: Annotated[list[str] | None, Query(description="Only these groups.")] = None,
+        group_key: _GroupKey = None,
+    ) -> list[Json]:
+        if group_key is not None and len(group or ()) != 1:
+            raise RequestRefused("a key is that of one group", status=422, hint="Say which: ?group=NAME.")
+        key = None if group_key is None else bytes.fromhex(group_key)
+        async with desk.cluster(cluster) as known:
+            copied = await found(known.copied_commits(source_id=source, groups=group or (), key=key))
+        return [each.as_dict() for each in copied]
+
     @router.get("/clusters/{cluster}/registry", tags=["clusters"], summary="The registry of brokers and partitions")
     async def read_registry(cluster: str) -> Json:
         async with desk.cluster(cluster) as known:
@@ -197,3 +270,12 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
 async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
     async with desk.fabric(link) as fabric:
         return (await fabric.status(link=link))[0]
+
+
+async def _topic(desk: FabricDesk, link: str, topic: str) -> Json:
+    for each in (await _progress(desk, link)).as_dict()["topics"]:
+        if topic in (each.get("topic"), each.get("source_topic")):
+            return dict(each)
+    raise RequestRefused(
+        f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
+    )

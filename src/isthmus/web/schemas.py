@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import PrimaryBody, RegistriesBody, plain
-from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.operating import accepted
 from isthmus.web.operations import OnStep, Operations
@@ -55,7 +55,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     @router.post(
         "/schemas:sync",
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Make registries hold what the primary one holds, once; a run does so all the time",
     )
     async def sync_schemas(
@@ -83,7 +83,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
 
     @router.post(
         "/schemas:primary",
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Have people write to another registry than the primary one, which holds the same",
     )
     async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[Json]:

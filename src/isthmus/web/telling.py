@@ -9,14 +9,16 @@ from fastapi.responses import StreamingResponse
 
 from isthmus.errors import RequestRefused
 from isthmus.web.events import told
+from isthmus.web.guard import is_let_in
 from isthmus.web.roles import Viewer
+from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import Watch, link_event
 
 _FIRST_S: Final = 10.0
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
 
-def telling_routes(watch: Watch) -> APIRouter:
+def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     """Both; a viewer may use them."""
     router = APIRouter()
 
@@ -28,7 +30,7 @@ def telling_routes(watch: Watch) -> APIRouter:
         responses={200: {"content": {"text/event-stream": _TEXT}, "description": "Events, without end."}},
     )
     async def listen(
-        _: Viewer,
+        caller: Viewer,
         link: Annotated[str | None, Query(description="Only of this link.")] = None,
         last_event_id: Annotated[str | None, Header(description="Go on behind this one, as far as kept.")] = None,
     ) -> StreamingResponse:
@@ -37,7 +39,7 @@ def telling_routes(watch: Watch) -> APIRouter:
         known = [] if last_event_id else [each for each in watch.known() if link in (None, each.link)]
         first = [told("link", link_event(each)) for each in known]
         return StreamingResponse(
-            watch.happenings.stream(listener, first),
+            watch.happenings.stream(listener, first, lambda: is_let_in(caller, tokens)),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, found, limits_of
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin, Operator, Viewer
@@ -125,7 +125,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links/{link}/groups:sync",
         tags=["groups"],
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Carry the positions of all groups once; a run does so all the time",
     )
     async def sync_groups(
@@ -145,7 +145,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links/{link}:forget",
         tags=["links"],
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Have the ledger forget topics that a link mirrored once and selects no more",
     )
     async def forget_topics(
@@ -159,7 +159,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/links/{link}:forget",
         tags=["links"],
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Have the ledger of a target cluster forget a link that is run no more",
     )
     async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> Json:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.roles import Admin
 
@@ -25,7 +25,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     @router.post(
         "/trees",
         status_code=HTTPStatus.CREATED,
-        dependencies=[Depends(repeatable)],
+        dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Declare a tree on all its clusters, once they were examined",
     )
     async def create_tree(

@@ -103,6 +103,26 @@ def test_who_reads_nothing_keeps_nobody_out() -> None:
     asyncio.run(scenario())
 
 
+def test_who_may_listen_no_more_is_told_nothing_more() -> None:
+    """Neither what happens from then on, nor while nothing does."""
+
+    async def scenario(*, is_quiet: bool) -> list[bytes]:
+        may_listen = [True]
+        happenings = Happenings(look_s=0.01)
+        stream = happenings.stream(happenings.listen(None, None), [], lambda: may_listen[0])
+        await anext(stream)
+        happenings.publish("link", "a", {"number": 0})
+        await anext(stream)
+        may_listen[0] = False
+        if not is_quiet:
+            happenings.publish("link", "a", {"number": 1})
+        left = [each async for each in stream]
+        assert not happenings.is_heard
+        return left
+
+    assert asyncio.run(scenario(is_quiet=True)) == asyncio.run(scenario(is_quiet=False)) == []
+
+
 def test_silence_is_told_as_well() -> None:
     """So that whoever left is noticed."""
 

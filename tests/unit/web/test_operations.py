@@ -13,7 +13,7 @@ import pytest
 
 from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
 from isthmus.web.guard import ANYBODY, Caller
-from isthmus.web.operations import AT_WORK_MAX, LongOperation, OnStep, Operations, OperationState
+from isthmus.web.operations import AT_WORK_MAX, WAITS_MAX, LongOperation, OnStep, Operations, OperationState
 from isthmus.web.tokens import Role
 from tests.patience import TERM_S
 
@@ -96,6 +96,20 @@ def test_work_that_fails_has_a_problem(operations: Operations) -> None:
     problems = [each.as_dict()["problem"] for each in told]
     assert [each["code"] for each in problems] == ["ISTH-GATE", "ISTH-INVARIANT"]
     assert "canary" not in str(problems)
+
+
+def test_waits_keep_nothing_else_from_its_place(operations: Operations) -> None:
+    """So many may wait as there is room for, beside so many that do something."""
+
+    def wait() -> LongOperation:
+        return operations.begin("wait", "east-west", ANYBODY, {}, waiting, only_waits=True)
+
+    begun = [wait() for _ in range(WAITS_MAX)]
+    with pytest.raises(RequestRefused, match=f"{WAITS_MAX} operations are at work"):
+        wait()
+    begun += [begin(operations) for _ in range(AT_WORK_MAX)]
+    operations.close()
+    assert {ended(each) for each in begun} == {OperationState.CANCELLED}
 
 
 def test_so_many_are_at_work_at_once(operations: Operations) -> None:

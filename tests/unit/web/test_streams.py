@@ -80,6 +80,33 @@ def test_a_thousand_streams_keep_nobody_from_an_answer(
             stack.enter_context(connection)
 
 
+def test_a_stream_ends_when_its_token_is_revoked(
+    asked: tuple[ServeSettings, bytes, dict[str, str]],
+) -> None:
+    """By itself, though nothing happens; that of another token goes on, and who asks again is not let in."""
+    settings, request, headers = asked
+    tokens = TokenFile(settings.tokens)
+    other = tokens.create("other", Role.VIEWER)
+    others = request.replace(headers["Authorization"].encode(), f"Bearer {other}".encode())
+    with ExitStack() as stack:
+        feed = stack.enter_context(serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True))
+        revoked, answer = opened(settings.listen, request)
+        stack.enter_context(revoked)
+        going, _ = opened(settings.listen, others)
+        stack.enter_context(going)
+        assert answer.startswith(b"HTTP/1.1 200")
+        tokens.revoke("many")
+
+        read = b""
+        while not read.endswith(b"0\r\n\r\n"):
+            part = revoked.recv(65536)
+            assert part, "it is not ended in good order"
+            read += part
+        assert httpx2.get(f"http://{settings.listen}/v1/events", headers=headers, timeout=TERM_S).status_code == 401
+        feed((LinkProgress(link="l", source="east", target="west", state=LinkState.ACTIVE),))
+        assert json.loads(next(line for line in told(going) if line.startswith(b"data: "))[6:])["link"] == "l"
+
+
 def told(stream: socket.socket) -> Iterator[bytes]:
     """What comes, line by line."""
     with stream.makefile("rb") as lines:

@@ -196,6 +196,13 @@ class GroupsPlan:
             "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
         }
 
+    @property
+    def translations(self) -> list[dict[str, Any]]:
+        """What each position is at the target, whether it is written there or not: plain values under stable names."""
+        shown = ("topic", "partition", "offsets", "source_position", "target_topic", "translated")
+        rows = (position.as_dict() for group in self.groups for position in group.positions)
+        return [{"link": self.link, "way": self.way, **{name: row[name] for name in shown}} for row in rows]
+
 
 Memory = Mapping[PartitionKey, Written]
 """Where both sides of a group stood when they were last made alike, by target partition."""

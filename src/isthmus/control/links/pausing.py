@@ -81,6 +81,15 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
     return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
+async def pauses(link: Link) -> Pauses:
+    """What is paused of a link.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    async with Client(link.target) as target:
+        return (await recollect(link.name, target)).paused
+
+
 def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
     topic = named.topic
     if sum(part is not None for part in named.as_dict().values()) > 1:

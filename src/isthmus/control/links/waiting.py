@@ -47,6 +47,25 @@ class Waiting:
         """The link, or `link/topic`."""
         return self.link.link if self.topic is None else f"{self.link.link}/{self.topic}"
 
+    @property
+    def lag_records(self) -> int | None:
+        """How many records are still to be copied, `None` while that is not known."""
+        found = self.found
+        return None if found is None or found.lag_records < 0 else found.lag_records
+
+    @property
+    def described(self) -> str:
+        """What is waited for, and how it stands."""
+        if self.found is None:
+            return f"{self.name} is not there yet"
+        lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
+        return f"{self.name} is {self.found.state}, lag {lag}"
+
+    @property
+    def missing(self) -> str:
+        """The conditions that do not hold."""
+        return " and ".join(map(str, self.unmet)) or "nothing more"
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         found = self.found
