@@ -21,7 +21,8 @@ _NAMESPACE = f"{_CLUSTER}/namespaces/{{kind}}/{{namespace}}"
 
 OVER_REST = {
     "acls generate": (f"GET {_LINK}/acls",),
-    "cluster describe": (f"GET {_CLUSTER}", f"GET {_CLUSTER}/last-known", "GET /v1/clusters"),
+    "cluster describe": (f"GET {_CLUSTER}", f"GET {_CLUSTER}/last-known"),
+    "cluster list": ("GET /v1/clusters",),
     "cluster elect-leaders": (f"POST {_CLUSTER}/leaders:elect",),
     "cluster groups": (f"GET {_CLUSTER}/groups",),
     "cluster reassign": (
