@@ -131,19 +131,26 @@ def sent_entry(
             timestamp_ms = max(timestamp_ms, there.timestamp_ms)
         entries.append(_entry(link, level, commit.flags, timestamp_ms, commit.offset, commit.metadata))
     if here is not None and is_to_copy(here.flags, level):
-        entries.append(_entry(link, level, here.flags, here.timestamp_ms, NO_OFFSET, here.metadata))
+        offset = NO_OFFSET if commit is None else commit.offset
+        entries.append(_entry(link, level, here.flags, here.timestamp_ms, offset, here.metadata))
     return max(entries, key=lambda entry: entry.timestamp_ms, default=None)
 
 
 def is_news(entry: PositionEntry, there: PositionEntry | None) -> bool:
-    """Whether an entry is to be written over the target's: a later one always, an earlier one only over one's own.
+    """Whether an entry is to be written over the target's: a later one always, of two with the same time the one that
+    more distributors pass on, an earlier one only over one's own.
 
     So where consumers of a group were at work on several clusters, the furthest of them counts, and distributors do not
     write over each other again and again.
     """
-    if there is None or entry.timestamp_ms > there.timestamp_ms:
+    if there is None or _rank(entry) > _rank(there):
         return True
     return there.distributor == entry.distributor and there != entry
+
+
+def _rank(entry: PositionEntry) -> tuple[int, bool, int]:
+    # Without flags everybody passes it on, else those of lower levels.
+    return entry.timestamp_ms, not entry.flags, level_in(entry.flags)
 
 
 def is_to_commit(entry: PositionEntry, link: str, level: int) -> bool:
