@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from isthmus.config.locked import locked
+from isthmus.config.locked import exclusive
 from isthmus.errors import ConfigError
 
 VARIABLE: Final = "ISTHMUS_CONTEXT"
@@ -70,7 +70,8 @@ def change_contexts(folder: Path, change: Callable[[Contexts], Contexts], *, dry
         change(read_contexts(folder))
         return
     try:
-        with locked(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder):
             _write(change(read_contexts(folder)), folder)
     except OSError as error:
         raise ConfigError(

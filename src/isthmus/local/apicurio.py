@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from isthmus.local.folders import cache_folder, exclusive
+from isthmus.config.locked import exclusive
+from isthmus.local.folders import cache_folder
 from isthmus.local.jars import OnJars
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import HOST

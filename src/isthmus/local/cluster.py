@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
+from isthmus.config.locked import exclusive
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
 from isthmus.local.broker import BrokerStatus, Launcher, LocalBroker
-from isthmus.local.folders import exclusive, state_folder, write_atomic
+from isthmus.local.folders import state_folder, write_atomic
 from isthmus.local.jars import OnJars
 from isthmus.local.layout import HOST, Layout, layout_from_json
 from isthmus.local.ports import choose_ports

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from isthmus.config.places import xdg_folder
@@ -19,15 +16,6 @@ def cache_folder() -> Path:
 def state_folder() -> Path:
     """Of detached clusters: `$XDG_STATE_HOME/isthmus/local`, or below `~/.local/state`."""
     return xdg_folder("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, after any other process that holds it; it ends with its holder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def write_atomic(path: Path, text: str, *, mode: int = 0o644) -> None:

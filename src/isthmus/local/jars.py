@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Final
 from xml.sax.saxutils import quoteattr
 
+from isthmus.config.locked import exclusive
 from isthmus.errors import JarsUnavailable
-from isthmus.local.folders import cache_folder, exclusive
+from isthmus.local.folders import cache_folder
 from isthmus.local.java import Java
 from isthmus.local.locks import Jar, Lock
 from isthmus.local.spark import find_spark

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from isthmus.config.locked import exclusive
 from isthmus.errors import HostError
-from isthmus.local.folders import cache_folder, exclusive
+from isthmus.local.folders import cache_folder
 from isthmus.local.jars import OnJars
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import Layout, Ports

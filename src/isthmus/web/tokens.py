@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from isthmus.config.locked import locked
+from isthmus.config.locked import exclusive
 from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError, HostError
 
@@ -144,7 +144,8 @@ class TokenFile:
             yield [*self.all()]
             return
         try:
-            with locked(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with exclusive(self.path.parent):
                 tokens = [*self.all()]
                 yield tokens
                 self._write(tokens)
