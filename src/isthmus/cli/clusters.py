@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
-from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, file_of
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, applicable, console, printable, render
+from isthmus.cli.output import OutputFormat, applicable, render
 from isthmus.cli.remembered import Remembered
+from isthmus.cli.several import tell_failure
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import ClusterError
 from isthmus.model.cluster import Cluster
@@ -66,7 +66,7 @@ def list_clusters(
         render(rows, output, names=[row["cluster"] for row in rows])
     failures = {alias: each for alias, each in found.items() if isinstance(each, ClusterError)}
     for alias, failed in () if output.has_problems else failures.items():
-        console.print(Text(printable(f"{alias}: {problem_of(failed).in_full}"), style="yellow"))
+        tell_failure(alias, failed)
     if failures:
         raise typer.Exit(1)
 

@@ -93,7 +93,8 @@ def recover(
             )
         )
 
-    healthy = {} if yes or dry_run else {one: each for one in name if (each := _agreed(one, recoverer(one)))}
+    asked = () if yes or dry_run else dict.fromkeys(name)
+    healthy = {one: each for one in asked if (each := _agreed(one, recoverer(one)))}
 
     def work(one: str) -> Recovery:
         return healthy.get(one) or recoverer(one).recover(dry_run=dry_run)

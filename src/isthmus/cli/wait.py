@@ -71,10 +71,10 @@ def wait(
 
         found = dict(zip(targets, answered(configuration, waited), strict=True))
     failures = {name: failed for name, each in found.items() if (failed := _failure(each, timeout))}
-    if len(found) == 1:
-        for outcome in found.values():
-            if isinstance(outcome, Waiting):
-                render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
+    if len(targets) == 1:
+        (outcome,) = found.values()
+        if isinstance(outcome, Waiting):
+            render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
         for failed in failures.values():
             raise failed
         return

@@ -187,7 +187,7 @@ class Operations:
 
         working = _Working(operation, audited_work, lambda: self._ended(operation))
         with self._lock:
-            self._check_room(subject, WAITS_MAX if only_waits else AT_WORK_MAX, only_waits=only_waits)
+            self._check_room(subject, only_waits=only_waits)
             self._kept[operation.id] = operation
             self._working[operation.id] = working
         record(caller, verb, target, logged, "begun")
@@ -195,7 +195,7 @@ class Operations:
         working.thread.start()
         return operation
 
-    def _check_room(self, subject: str | None, at_once: int, *, only_waits: bool) -> None:
+    def _check_room(self, subject: str | None, *, only_waits: bool) -> None:
         others = [each.operation for each in self._working.values() if each.operation.only_waits == only_waits]
         same = next((each for each in others if subject is not None and each.subject == subject), None)
         if same is not None:
@@ -204,7 +204,7 @@ class Operations:
                 status=HTTPStatus.CONFLICT,
                 hint=f"Wait for it: GET /v1/operations/{same.id}; or stop it: POST /v1/operations/{same.id}:cancel.",
             )
-        if len(others) >= at_once or not self._is_open:
+        if len(others) >= (WAITS_MAX if only_waits else AT_WORK_MAX) or not self._is_open:
             raise RequestRefused(
                 f"{len(others)} operations are at work",
                 status=HTTPStatus.TOO_MANY_REQUESTS,

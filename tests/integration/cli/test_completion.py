@@ -32,27 +32,33 @@ def completions(*words: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_the_second_time_live_names_are_there(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    east: LocalCluster,
-    west: LocalCluster,
-    topic: Callable[[str], str],
-) -> None:
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, east: LocalCluster, west: LocalCluster) -> Path:
+    """A configuration of both clusters and no link, which is found from here; nothing is remembered of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("ISTHMUS_CONFIG", raising=False)
+    written = tmp_path / "isthmus.yaml"
+    written.write_text(
+        f"""\
+clusters:
+  east: {{bootstrap_servers: "{east.bootstrap_servers}"}}
+  west: {{bootstrap_servers: "{west.bootstrap_servers}"}}
+"""
+    )
+    return written
+
+
+def test_the_second_time_live_names_are_there(file: Path, east: LocalCluster, topic: Callable[[str], str]) -> None:
     """The first call has what the file says and starts a look; as soon as that is over, topics and groups are known."""
     name = topic("complete")
     topics.create(east, f"{name}.a")
     topics.produce(east, f"{name}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)])
     consumer = Consumer({"bootstrap.servers": east.bootstrap_servers, "group.id": f"{name}.g"})
     consumer.subscribe([f"{name}.a"])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("ISTHMUS_CONFIG", raising=False)
-    (tmp_path / "isthmus.yaml").write_text(
-        f"""\
-clusters:
-  east: {{bootstrap_servers: "{east.bootstrap_servers}"}}
-  west: {{bootstrap_servers: "{west.bootstrap_servers}"}}
+    with file.open("a") as written:
+        written.write(
+            f"""\
 links:
   - name: there
     source: east
@@ -60,7 +66,7 @@ links:
     topics: {{include: ["{name}.*"], naming: mm2}}
     groups: {{include: ["{name}.*"]}}
 """
-    )
+        )
     assert completions("status", "--topic", "") == []
     deadline = time.monotonic() + TERM_S
     while completions("groups", "describe", "") != [f"{name}.g"]:
@@ -71,26 +77,10 @@ links:
     assert completions("wait", "there/e") == [f"there/east.{name}.a"]
 
 
-def test_links_that_are_declared_are_known_as_well(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    east: LocalCluster,
-    west: LocalCluster,
-    topic: Callable[[str], str],
-) -> None:
+def test_links_that_are_declared_are_known_as_well(file: Path, topic: Callable[[str], str]) -> None:
     """The file has none of them."""
     name = topic("declared")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("ISTHMUS_CONFIG", raising=False)
-    (tmp_path / "isthmus.yaml").write_text(
-        f"""\
-clusters:
-  east: {{bootstrap_servers: "{east.bootstrap_servers}"}}
-  west: {{bootstrap_servers: "{west.bootstrap_servers}"}}
-"""
-    )
-    links = isthmus.open("isthmus.yaml").declarations
+    links = isthmus.open(file).declarations
     maps = (NamespaceMap.parse(f"{name}-:{name}-"),)
     links.create(name, source="east", target="west", maps=maps, validate=False)
     try:
