@@ -256,17 +256,19 @@ def test_over_tls_with_a_token(served: Served, tmp_path: Path) -> None:
 
 
 def test_bodies_are_bounded_in_size_and_in_time(served: Served, tmp_path: Path) -> None:
-    """10 MB are refused without being read, and a body that does not come is not waited for."""
+    """10 MB are refused without being read, a body that does not come is not waited for, and who asks nothing is left."""
     assert served.ask("PUT", "/v1/links/{link}/filters", content=b"x" * 10_000_000).status_code == 413
     host, port = "127.0.0.1", free_port()
     settings = ServeSettings(listen=f"{host}:{port}", tokens=tmp_path / "tokens.json", body_s=0.1)
     asked = f"PUT /v1/links/{served.link}/filters HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n"
     with (
         serving_beside(served.configuration, settings),
-        socket.create_connection((host, port), timeout=20) as slow,
+        socket.create_connection((host, port), timeout=TERM_S) as slow,
+        socket.create_connection((host, port), timeout=TERM_S) as silent,
     ):
         slow.sendall(f"{asked}\r\n{{".encode())
         assert slow.recv(4096).startswith(b"HTTP/1.1 408")
+        assert silent.recv(1) == b""
 
 
 def test_each_token_has_a_rate_of_its_own(served: Served, tmp_path: Path) -> None:
