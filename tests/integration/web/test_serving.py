@@ -256,7 +256,7 @@ def test_over_tls_with_a_token(served: Served, tmp_path: Path) -> None:
 
 
 def test_bodies_are_bounded_in_size_and_in_time(served: Served, tmp_path: Path) -> None:
-    """10 MB are refused without being read, a body that does not come is not waited for, and who asks nothing is left."""
+    """10 MB are refused without being read; a body that does not come, or a request, is not waited for."""
     assert served.ask("PUT", "/v1/links/{link}/filters", content=b"x" * 10_000_000).status_code == 413
     host, port = "127.0.0.1", free_port()
     settings = ServeSettings(listen=f"{host}:{port}", tokens=tmp_path / "tokens.json", body_s=0.1)
