@@ -12,6 +12,8 @@ from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
 from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.log import append_once
+from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import LedgerSettings
@@ -157,6 +159,17 @@ async def write_choice(
         finally:
             writer.close()
     raise AssertionError
+
+
+async def forget_choice(source: Client, link: str) -> None:
+    """Have the source know nothing of where a distributor copied that ended, before another one has its name.
+
+    :raises ClusterError: The ledger at the source cannot be read or written.
+    """
+    known = (await remembered(source)).of(link).documents
+    keys = [key for kind in (SwitchDocument, AllowanceDocument) if (key := f"{kind.KIND}/{link}") in known]
+    if keys:
+        await append_once(source, map(Deletion, keys), replication_factor=None)
 
 
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
