@@ -274,6 +274,7 @@ class StatusReader:
             groups=reading.known.groups(moment_ms),
             loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
+            pauses=reading.paused.told,
             aborted=self._aborted.get(link.name),
             problem=problem,
         )
