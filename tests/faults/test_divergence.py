@@ -21,6 +21,7 @@ from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, Running
 from tests.integration.lane.topics import Given
+from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.faults
 
@@ -30,6 +31,8 @@ FOLLOWER: Final = 2
 KEPT: Final = 50
 COPIED: Final = 100
 """So much is at the target; what lies behind `KEPT` the source loses."""
+NOTED: Final = 70
+"""So far a lane was when that was last written down, before it crashed."""
 
 
 class Source:
@@ -47,6 +50,15 @@ class Source:
 
     async def grow(self, given: list[Given]) -> None:
         await asyncio.to_thread(topics.produce, self.cluster, self.name, given)
+
+    async def commit(self, count: int) -> None:
+        """Grow by a transaction that takes `count` offsets, that of its end included."""
+        await asyncio.to_thread(self._commit, self.records(count - 1))
+
+    def _commit(self, given: list[Given]) -> None:
+        writer = TransactionalProducer(self.cluster, self.name)
+        writer.send(self.name, given)
+        writer.end(commit=True)
 
     async def leave_follower_behind(self) -> None:
         await asyncio.to_thread(self.cluster.broker(FOLLOWER).kill)
@@ -163,6 +175,39 @@ def test_unclean_election_after_which_nothing_is_known(
             problem = running.reports[key].problem
             assert problem is not None
             assert "unclean leader election" in problem.message
+
+    asyncio.run(scenario())
+
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+def test_unclean_election_after_a_crash_where_both_logs_end_with_a_transaction(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Ends of transactions look alike on both sides: that the lane has diverged is known by how far it had been in
+    which leader epoch, written down before the crash, although it was further when it crashed.
+    """
+    source = Source(mirror3.source, topic("unclean"), chance)
+    key = LaneKey(TargetTopic(source.name), 0)
+    topics.create(mirror3.target, source.name)
+
+    async def scenario() -> None:
+        async with mirror3.running(source.name) as running:
+            await source.commit(KEPT)
+            await running.until(lambda reports: reports[key].position == KEPT)
+            await source.leave_follower_behind()
+            await source.commit(NOTED - KEPT)
+            await running.until(lambda reports: reports[key].position == NOTED)
+            milestones = running.engine.milestones()
+            assert [each.position for each in milestones] == [NOTED]
+            await source.commit(COPIED - NOTED)
+            await running.until(lambda reports: reports[key].position == COPIED)
+        await source.lose()
+        await source.commit(COPIED - KEPT)
+        await source.commit(50)
+        async with mirror3.running(source.name, engine={"writable": False}) as running:
+            running.engine.allow_writes(abandoned=True, milestones=milestones)
+            await until_told(running, key, LaneState.DIVERGED, "unclean leader election")
 
     asyncio.run(scenario())
 

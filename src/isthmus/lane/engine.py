@@ -38,7 +38,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Refused, Tally
 from isthmus.lane.silence import leave_appenders
 from isthmus.lane.writer import AppendVerdict, Writer
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
 from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
@@ -147,8 +147,15 @@ class Engine:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
 
-    def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark] = ()) -> None:
-        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
+    def allow_writes(
+        self, *, abandoned: bool, marks: Iterable[LaneMark] = (), milestones: Iterable[Milestone] = ()
+    ) -> None:
+        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard, and
+        `milestones` how far they have been.
+        """
+        for milestone in milestones:
+            if (been := self._runs.get(milestone.key)) is not None and milestone.is_of(been.lane):
+                been.milestone = milestone
         for mark in marks:
             if (left := self._runs.get(LaneKey(mark.topic, mark.partition))) is not None:
                 left.left = mark
@@ -220,6 +227,10 @@ class Engine:
     def marks(self) -> list[LaneMark]:
         """How the lanes stand, for their next owner: those of which that is certain."""
         return [mark for run in self._runs.values() if (mark := run.mark) is not None]
+
+    def milestones(self) -> list[Milestone]:
+        """How far the lanes have been: those of which that is certain."""
+        return [reached for run in self._runs.values() if (reached := run.reached) is not None]
 
     def transits(self) -> dict[LaneKey, Transit]:
         """Where what was copied of mapped lanes went, of those that have begun."""

@@ -14,7 +14,7 @@ from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, Writer
-from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState
+from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.problem import Problem
 from isthmus.model.switching import Allowance
 from isthmus.wire.offsets import PartitionKey
@@ -81,6 +81,7 @@ class LaneRun:
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
     source has there, -1 unless it was compared. `is_known` says that the log ends where this owner has left it, or the
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
+    `milestone` is how far the lane had been when that was last written down.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
 
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
@@ -111,6 +112,7 @@ class LaneRun:
     source_epoch: int = -1
     is_known: bool = False
     left: LaneMark | None = None
+    milestone: Milestone | None = None
     ending: set[int] = field(default_factory=set)
     marker_epoch: int = 0
     holes: int = 0
@@ -254,6 +256,21 @@ class LaneRun:
         if self.read_epoch < 0 or not 0 < position <= self.read_offset:
             return None
         return LaneMark(*self.lane.key, position, self.read_epoch)
+
+    @property
+    def reached(self) -> Milestone | None:
+        """The mark, to be written down on the way."""
+        mark, lane = self.mark, self.lane
+        if mark is None:
+            return None
+        return Milestone(
+            topic=mark.topic,
+            partition=mark.partition,
+            source_topic_id=lane.source_topic_id,
+            target_topic_id=lane.target_topic_id,
+            position=mark.position,
+            source_epoch=mark.source_epoch,
+        )
 
     def doubt_tail(self) -> None:
         """The last record of the target's log has to be held against the source's once more."""

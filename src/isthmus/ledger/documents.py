@@ -70,7 +70,7 @@ from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocume
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
@@ -221,6 +221,22 @@ class TaskDocument(DocumentOfLink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MilestonesDocument(DocumentOfLink):
+    """How far the lanes of a slot have been, every few seconds: what a task that crashes can say no more.
+
+    Whichever task wrote it, it stays true. Older versions of Isthmus neither write nor read it.
+    """
+
+    KIND: ClassVar[str] = "milestones"
+
+    slot: int
+    milestones: tuple[Milestone, ...]
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.slot),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptDocument(DocumentOfLink):
     """What became of a task whose worker goes on with those of other links: Spark tells it only when all have ended."""
 
@@ -307,6 +323,7 @@ _OTHERS = (
     TreeDocument,
     TreeDeclarationDocument,
     TaskDocument,
+    MilestonesDocument,
     ReceiptDocument,
     MapDocument,
     ProgressDocument,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
-from isthmus.model.lane import LaneMark
+from isthmus.ledger.documents import Document, LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.model.lane import Lane, LaneMark, Milestone, furthest
 
 
 def has_ended(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
@@ -30,6 +30,14 @@ def marks_left(link: str, documents: Mapping[str, Document]) -> tuple[LaneMark, 
     """How the last leases of a link left their lanes, as far as they said so."""
     tasks = (_task_of(lease, documents) for lease in _leases_of(link, documents))
     return tuple(mark for task in tasks if task is not None for mark in task.marks)
+
+
+def milestones_left(link: str, documents: Mapping[str, Document], lanes: Iterable[Lane]) -> tuple[Milestone, ...]:
+    """How far these lanes of a link have been, whoever wrote it down and however that one ended."""
+    told = [d for d in documents.values() if isinstance(d, MilestonesDocument) and d.link == link]
+    wanted = {lane.key: lane for lane in lanes}
+    milestones = (each for document in told for each in document.milestones)
+    return furthest(each for each in milestones if each.key in wanted and each.is_of(wanted[each.key]))
 
 
 def _leases_of(link: str, documents: Mapping[str, Document]) -> list[LeaseDocument]:

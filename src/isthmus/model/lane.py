@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -102,6 +103,41 @@ class LaneMark(NamedTuple):
     partition: int
     position: int
     source_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestone:
+    """How far an owner has been with a lane, written down on the way: it outlives whoever crashes.
+
+    What the target topic of this id held before `position` is what the source topic of this id had in its leader epoch
+    `source_epoch`, as with `LaneMark`. It says nothing of what came later.
+    """
+
+    topic: TargetTopic
+    partition: int
+    source_topic_id: uuid.UUID
+    target_topic_id: uuid.UUID
+    position: int
+    source_epoch: int
+
+    @property
+    def key(self) -> LaneKey:
+        return LaneKey(self.topic, self.partition)
+
+    def is_of(self, lane: Lane) -> bool:
+        """Whether it is about this lane between the same two topics, not others of their names."""
+        ids = lane.source_topic_id, lane.target_topic_id
+        return lane.key == self.key and ids == (self.source_topic_id, self.target_topic_id)
+
+
+def furthest(milestones: Iterable[Milestone]) -> tuple[Milestone, ...]:
+    """Of each lane between the same two topics the one that goes furthest: by leader epoch, then by position."""
+    found: dict[tuple[LaneKey, uuid.UUID, uuid.UUID], Milestone] = {}
+    for each in milestones:
+        key = each.key, each.source_topic_id, each.target_topic_id
+        known = found.get(key, each)
+        found[key] = max(known, each, key=lambda one: (one.source_epoch, one.position))
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

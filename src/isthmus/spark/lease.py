@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark
+from isthmus.model.lane import Lane, LaneMark, Milestone
 from isthmus.model.link import Limits
 from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.model.wording import counted
@@ -45,6 +45,7 @@ class LeaseSpec:
 
     The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
     to `ended_through` had when it was started, leaving nothing on its way if `is_clean` and the lanes as `marks` tell.
+    `milestones` are how far they have been, whoever crashed since.
     It reads the ledger from `ledger_position` on; whatever came before is in here already, as the `schemas` that the
     target knows are. `company` is how many leases
     share its Spark task, itself included.
@@ -61,6 +62,7 @@ class LeaseSpec:
     ledger_position: int
     ledger_topic_id: uuid.UUID
     marks: tuple[LaneMark, ...] = ()
+    milestones: tuple[Milestone, ...] = ()
     schemas: SchemaIds = NO_SCHEMAS
     term_s: float = 60.0
     company: int = 1

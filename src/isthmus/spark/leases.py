@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, ReceiptDocument, TaskDocument
-from isthmus.ledger.handover import has_ended, is_in_order, marks_left
+from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.schemas import known_schemas
@@ -195,6 +195,7 @@ class LeaseScheduler:
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
             marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
+            milestones=milestones_left(group.link, self._ledger.documents, group.lanes.values()),
             schemas=known_schemas(self._ledger.link, self._ledger.documents),
         )
         lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)

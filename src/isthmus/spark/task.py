@@ -16,6 +16,8 @@ from pyspark import TaskContext
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import (
+    Document,
+    MilestonesDocument,
     ProgressDocument,
     ReceiptDocument,
     SchemaIdsDocument,
@@ -25,13 +27,13 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
-from isthmus.model.lane import LaneKey, LaneMark, LaneReport
+from isthmus.model.lane import LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.allowance import SourceWord, follow
 from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.maps import LedgerMaps
-from isthmus.spark.telling import Telling
+from isthmus.spark.telling import Milestones, Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
@@ -103,6 +105,7 @@ class LeaseTask:
         self._spec = spec
         self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
+        self._milestones = Milestones()
         self._has_written = False
         self._has_ended = asyncio.Event()
         self._must_announce = asyncio.Event()
@@ -283,7 +286,9 @@ class LeaseTask:
             await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
         try:
             marks = tuple(mark for mark in self._engine.marks() if LaneKey(mark.topic, mark.partition) in self._lanes)
-            await self._writer.append([self._said(self._spec.generation, marks)], term_s=_RELEASE_TERM_S)
+            self._milestones.reached(self._engine.milestones())
+            last: list[Document] = [self._said_of(self._milestones.furthest), self._said(self._spec.generation, marks)]
+            await self._writer.append(last, term_s=_RELEASE_TERM_S)
         except ClusterError:
             return False
         return True
@@ -299,6 +304,9 @@ class LeaseTask:
             is_clean=self._engine.is_clean if self._has_written else self._tenure.is_clean,
             marks=marks,
         )
+
+    def _said_of(self, milestones: tuple[Milestone, ...]) -> MilestonesDocument:
+        return MilestonesDocument(link=self._spec.context.link, slot=self._spec.slot, milestones=milestones)
 
     # The rules
 
@@ -318,7 +326,10 @@ class LeaseTask:
             engine.write_until(self._write_until)
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
-                engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)
+                self._milestones.reached(tenure.milestones)
+                engine.allow_writes(
+                    abandoned=not tenure.is_clean, marks=tenure.marks, milestones=self._milestones.furthest
+                )
         self._take_lanes()
 
     def _take_lanes(self) -> None:
@@ -342,11 +353,17 @@ class LeaseTask:
             is_full = beat % _FULL_EVERY == 0
             due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
+            self._milestones.reached(self._engine.milestones())
+            milestones = self._milestones.due(is_full=is_full)
+            documents: list[Document] = [self._said_of(milestones)] if milestones else []
             if due or is_full:
+                documents.append(self._progress(due, is_full=is_full))
+            if documents:
                 # Progress that cannot be told now is told by the next document.
                 with contextlib.suppress(ClusterError):
-                    await self._progress_writer.append([self._progress(due, is_full=is_full)], term_s=PROGRESS_S)
+                    await self._progress_writer.append(documents, term_s=PROGRESS_S)
                     self._telling.told(due)
+                    self._milestones.told(milestones)
 
     async def _map(self) -> None:
         """Write down where mapped lanes are, now and then: whoever comes next looks only at what came later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
-from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.lane import LaneKey, LaneReport, LaneState, Milestone, furthest
 
 
 class Telling:
@@ -48,6 +48,34 @@ class Telling:
             for report in reports
             if report.key in lanes or report.records
         ]
+
+
+class Milestones:
+    """One lease's milestones: those of a new leader epoch, or of a lane that had none, are due at once, others now and
+    then. A lane that the lease has given up keeps its own here until the next owner has come as far.
+    """
+
+    def __init__(self) -> None:
+        self.furthest: tuple[Milestone, ...] = ()
+        self._told: tuple[Milestone, ...] = ()
+
+    def reached(self, milestones: Iterable[Milestone]) -> None:
+        """Lanes have been so far."""
+        self.furthest = furthest([*self.furthest, *milestones])
+
+    def due(self, *, is_full: bool) -> tuple[Milestone, ...]:
+        """What is to be told now, of all lanes: a document takes the place of the one before."""
+        if is_full:
+            return () if self.furthest == self._told else self.furthest
+        return () if _epochs(self.furthest) == _epochs(self._told) else self.furthest
+
+    def told(self, milestones: tuple[Milestone, ...]) -> None:
+        """These are told, unless there are none: they stand in the ledger."""
+        self._told = milestones or self._told
+
+
+def _epochs(milestones: Iterable[Milestone]) -> set[Milestone]:
+    return {replace(each, position=0) for each in milestones}
 
 
 def _counts(report: LaneReport) -> LaneReport:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
-from isthmus.model.lane import Lane, LaneKey
+from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.model.lane import Lane, LaneKey, furthest
 from isthmus.model.receipt import Ending
 from isthmus.spark.lease import LeaseSpec
 
@@ -37,6 +37,7 @@ class Tenure:
         self.ended_through = spec.ended_through
         self.is_clean = spec.is_clean
         self.marks = spec.marks
+        self.milestones = spec.milestones
         self._revision = spec.revision
         self._deadline = now + spec.term_s
         self._ending: Ending | None = None
@@ -76,6 +77,8 @@ class Tenure:
                 self._hear_controller(document, now)
             case LeaseDocument(slot=slot, controller=controller) if self._is_ours(slot, controller):
                 self._hear_lease(document)
+            case MilestonesDocument(slot=slot) if slot == self.spec.slot:
+                self.milestones = furthest([*self.milestones, *document.milestones])
             case TaskDocument(slot=slot, controller=controller) if self._is_ours(slot, controller):
                 self._end_through(document.ended_through, is_clean=document.is_clean)
                 if document.has_ended and document.generation < self.spec.generation:

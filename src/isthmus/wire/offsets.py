@@ -83,13 +83,27 @@ async def log_ends(
 
     ListOffsets could tell too, but a follower would answer it with its own, stale log end.
     """
+    return await epoch_ends(connection, epochs, epochs, timeout_s=timeout_s)
+
+
+async def epoch_ends(
+    connection: Connection,
+    epochs: Mapping[PartitionKey, int],
+    asked: Mapping[PartitionKey, int],
+    *,
+    timeout_s: float = 3.0,
+) -> dict[PartitionKey, Offset]:
+    """Where the leader epochs `asked` for end, or the last ones before them that the logs have; -1 if they have none.
+
+    They are those of partitions led by this broker in exactly the `epochs`.
+    """
     topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     topics = [
         topic_class(
             topic=name,
             partitions=[
                 topic_class.OffsetForLeaderPartition(
-                    partition=partition, current_leader_epoch=epoch, leader_epoch=epoch
+                    partition=partition, current_leader_epoch=epoch, leader_epoch=asked[name, partition]
                 )
                 for partition, epoch in partitions
             ],

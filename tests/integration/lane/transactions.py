@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
 from isthmus.cluster.transaction import Transaction
-from isthmus.errors import UnsupportedByBroker
+from isthmus.errors import Unreachable, UnsupportedByBroker
 from isthmus.local.probe import ask
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -50,8 +50,9 @@ class TransactionalProducer:
         deadline = time.monotonic() + TERM_S
         for address in self._cluster.admin_bootstrap_servers.split(","):
             port = int(address.rpartition(":")[2])
-            # Before 3.0 brokers do not tell (KIP-664); those that do not coordinate it answer without a state.
-            with contextlib.suppress(UnsupportedByBroker):
+            # Before 3.0 brokers do not tell (KIP-664); those that do not coordinate it answer without a state, and one
+            # that is down coordinates nothing.
+            with contextlib.suppress(UnsupportedByBroker, Unreachable):
                 while ask(port, request, cluster="local").transaction_states[0].transaction_state.startswith("Prepare"):
                     assert time.monotonic() < deadline, f"{self._transactional_id} is still ending"
                     time.sleep(0.01)

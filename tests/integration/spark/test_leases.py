@@ -11,11 +11,11 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from pyspark.sql import SparkSession
 
 from isthmus.errors import Fenced
-from isthmus.ledger.documents import Document, ProgressDocument, TaskDocument
+from isthmus.ledger.documents import Document, MilestonesDocument, ProgressDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.model.lane import LaneKey, LaneMark, LaneState
+from isthmus.model.lane import LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
 from isthmus.model.receipt import Ending
 from isthmus.spark.tenure import REVOCATION_S
@@ -37,10 +37,13 @@ def test_leases_follow_each_other_without_loss_or_overlap(
     orders = topic("orders")
     topics.create_both(east, west, orders, partitions=2)
     marks: list[LaneMark] = []
+    milestones: list[Milestone] = []
 
     def hear(_: str, document: Document | None) -> None:
         if isinstance(document, TaskDocument):
             marks.extend(document.marks)
+        elif isinstance(document, MilestonesDocument):
+            milestones.extend(document.milestones)
 
     async def scenario() -> None:
         async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
@@ -65,6 +68,8 @@ def test_leases_follow_each_other_without_loss_or_overlap(
         assert copied <= produced.records
         assert {(mark.topic, mark.partition) for mark in marks} == {(orders, 0), (orders, 1)}
         assert all(mark.source_epoch >= 0 for mark in marks)
+        # They are written down on the way, too, for whoever comes after a crash.
+        assert {milestone.key for milestone in milestones} == {(orders, 0), (orders, 1)}
         assert max(receipt.memory_bytes for receipt in receipts) < 250 << 20
 
     asyncio.run(scenario())

@@ -15,7 +15,7 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.routes import Leader
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
@@ -221,5 +221,30 @@ def test_a_lane_whose_former_lease_left_something_on_its_way(is_unsettled: bool)
             engine.add(lanes[1:])
             assert [engine._runs[lane.key].writer.abandoned for lane in lanes] == [is_unsettled] * 2
             assert engine.is_clean is not is_unsettled
+
+    asyncio.run(scenario())
+
+
+def test_milestones_are_those_of_the_same_topics() -> None:
+    """One of a topic that was created anew since says nothing of the lane."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link", writable=False)
+            engine.add([LANE])
+            run = engine._runs[LANE.key]
+            assert engine.milestones() == []
+            run.writer.position = run.read_offset = 100
+            run.read_epoch, run.tail_check = 7, TailCheck.DONE
+            (milestone,) = engine.milestones()
+            assert (milestone.key, milestone.position, milestone.source_epoch) == (LANE.key, 100, 7)
+            for told, found in (
+                (replace(milestone, source_topic_id=uuid.UUID(int=9)), None),
+                (replace(milestone, target_topic_id=uuid.UUID(int=9)), None),
+                (milestone, milestone),
+            ):
+                engine.allow_writes(abandoned=True, milestones=[told])
+                assert run.milestone == found
 
     asyncio.run(scenario())

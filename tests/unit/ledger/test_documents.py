@@ -23,6 +23,7 @@ from isthmus.ledger.documents import (
     LeaseDocument,
     LinkDocument,
     MapDocument,
+    MilestonesDocument,
     NamespaceDocument,
     PartedDocument,
     PauseDocument,
@@ -40,7 +41,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
@@ -145,6 +146,20 @@ DOCUMENTS: dict[str, Document] = {
         is_clean=False,
         marks=(LaneMark(TargetTopic("orders"), 3, 120, 7),),
     ),
+    "milestones/l/2": MilestonesDocument(
+        link="l",
+        slot=2,
+        milestones=(
+            Milestone(
+                topic=TargetTopic("orders"),
+                partition=3,
+                source_topic_id=uuid.UUID(int=1),
+                target_topic_id=uuid.UUID(int=2),
+                position=120,
+                source_epoch=7,
+            ),
+        ),
+    ),
     "map/l/orders-3/7.1.0": MapDocument(
         link="l",
         topic=TargetTopic("orders"),
@@ -222,6 +237,7 @@ def test_what_is_written_keeps_its_shape() -> None:
     assert stored["task/l/2"] == [
         "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",
     ]  # fmt: skip
+    assert stored["milestones/l/2"] == ["link", "milestones", "schema_version", "slot"]
     assert stored["lease/l/2"] == [
         "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
         "schema_version", "slot",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
-from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
-from isthmus.ledger.handover import has_ended, is_in_order, marks_left, was_clean
-from isthmus.model.lane import LaneMark
-from isthmus.model.naming import TargetTopic
+from isthmus.ledger.documents import Document, LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left, was_clean
+from isthmus.model.lane import Lane, LaneMark, Milestone
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 
 def lease(*, ended_through: int, is_clean: bool = True, generation: int = 4, link: str = "l") -> LeaseDocument:
@@ -76,3 +77,33 @@ def test_marks_are_those_of_the_last_leases_of_a_link() -> None:
     assert marks_left("l", known(lease(ended_through=3))) == ()
     assert marks_left("l", known(lease(ended_through=3), replace(ended, controller=8))) == ()
     assert marks_left("other", known(lease(ended_through=3), ended)) == ()
+
+
+def test_milestones_outlive_whoever_wrote_them() -> None:
+    """Of all slots, those that exist no more too, the furthest counts: by leader epoch, then by position. A topic that
+    was created anew has none, nor has another link.
+    """
+    lane = Lane(
+        source_topic=SourceTopic("orders"),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic=TargetTopic("orders"),
+        target_topic_id=uuid.UUID(int=2),
+        partition=0,
+    )
+    mark = Milestone(
+        topic=lane.target_topic,
+        partition=0,
+        source_topic_id=lane.source_topic_id,
+        target_topic_id=lane.target_topic_id,
+        position=120,
+        source_epoch=7,
+    )
+    further = replace(mark, position=90, source_epoch=8)
+    written = known(
+        MilestonesDocument(link="l", slot=0, milestones=(mark, replace(mark, partition=1))),
+        MilestonesDocument(link="l", slot=5, milestones=(further, replace(further, position=80))),
+        MilestonesDocument(link="other", slot=0, milestones=(replace(mark, source_epoch=9),)),
+    )
+    assert milestones_left("l", written, [lane]) == (further,)
+    assert milestones_left("l", written, [replace(lane, source_topic_id=uuid.UUID(int=3))]) == ()
+    assert milestones_left("l", written, [replace(lane, target_topic_id=uuid.UUID(int=3))]) == ()

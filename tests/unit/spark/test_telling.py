@@ -17,11 +17,11 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Milestone
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.spark.progress import RunProgress
-from isthmus.spark.telling import Telling
+from isthmus.spark.telling import Milestones, Telling
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -84,6 +84,35 @@ def test_the_last_word_has_the_counts_of_all_lanes_the_lease_ever_had() -> None:
         (SECOND, 3, LaneState.ACTIVE),
     ]
     assert telling.last([report(0, state=LaneState.STOPPED)], {}) == []
+
+
+def milestone(position: int, epoch: int = 5, *, key: LaneKey = FIRST) -> Milestone:
+    """So far a lane has been."""
+    return Milestone(
+        topic=key.topic,
+        partition=key.partition,
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=2),
+        position=position,
+        source_epoch=epoch,
+    )
+
+
+def test_a_new_leader_epoch_is_told_at_once_and_other_milestones_now_and_then() -> None:
+    """A document holds all lanes, those the lease has given up too, and nothing is told twice."""
+    milestones = Milestones()
+    assert milestones.due(is_full=True) == ()
+    for reached, at_once in ((milestone(10), True), (milestone(20), False), (milestone(20, 6), True)):
+        milestones.reached([reached])
+        due = milestones.due(is_full=False)
+        assert due == ((reached,) if at_once else ())
+        milestones.told(due)
+    milestones.reached([milestone(30, 6)])
+    assert milestones.due(is_full=True) == (milestone(30, 6),)
+    milestones.told(milestones.furthest)
+    assert milestones.due(is_full=True) == ()
+    milestones.reached([milestone(3, key=SECOND)])
+    assert milestones.due(is_full=False) == (milestone(30, 6), milestone(3, key=SECOND))
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
+from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark
+from isthmus.model.lane import Lane, LaneMark, Milestone
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending
@@ -331,6 +331,25 @@ def test_other_lanes_are_told_once() -> None:
     lease.hear(told(revision=6, topics=()), BEGUN)
     assert set(lease.lanes) == {lane("new").key}
     assert lease.lanes[lane("new").key] == lane("new")
+
+
+def test_milestones_of_the_slot_are_heard() -> None:
+    """The lease before may write them until it ends, and one of another slot says nothing of these lanes."""
+    mark = Milestone(
+        topic=TargetTopic("orders"),
+        partition=0,
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=2),
+        position=120,
+        source_epoch=7,
+    )
+    lease = tenure(ended_through=1)
+    document = MilestonesDocument(link="l", slot=lease.spec.slot, milestones=(mark,))
+    lease.hear(replace(document, slot=lease.spec.slot + 1), BEGUN)
+    assert lease.milestones == ()
+    lease.hear(document, BEGUN)
+    lease.hear(replace(document, milestones=()), BEGUN)
+    assert lease.milestones == (mark,)
 
 
 def test_what_a_lease_says_of_itself_leaves_it_no_marks() -> None:

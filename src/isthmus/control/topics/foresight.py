@@ -45,9 +45,9 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
 from isthmus.ledger.documents import Document
-from isthmus.ledger.handover import is_in_order, marks_left
+from isthmus.ledger.handover import is_in_order, marks_left, milestones_left
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.offsets import Cursor
@@ -102,7 +102,8 @@ async def foresee(
         return Foreseen(observed=observed, plan=plan, documents=documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
-    observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes, look_s))
+    scout = _scout(observed, documents, cursors, source, target, lanes)
+    observed = with_seen(observed, await scout.look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
     plan = plan_link(observed, claims, recorded)
@@ -122,12 +123,14 @@ def _scout(
     cursors: Mapping[LaneKey, Cursor],
     source: Client,
     target: Client,
+    lanes: Sequence[Lane],
 ) -> _Scout:
     link = observed.link.name
     producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
     # What the leases before said of the lanes is believed as by the lease that comes next.
     left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
-    return _Scout(source, target, producer, left, cursors, is_in_order=is_in_order(link, documents))
+    been = {milestone.key: milestone for milestone in milestones_left(link, documents, lanes)}
+    return _Scout(source, target, producer, left, been, cursors, is_in_order=is_in_order(link, documents))
 
 
 async def _begins(observed: ObservedLink, source: Client, lanes: Sequence[Lane]) -> dict[LaneKey, int]:
@@ -156,6 +159,7 @@ class _Scout:
         target: Client,
         producer: ProducerIdentity | None,
         left: Mapping[LaneKey, LaneMark],
+        been: Mapping[LaneKey, Milestone],
         cursors: Mapping[LaneKey, Cursor],
         *,
         is_in_order: bool,
@@ -163,7 +167,7 @@ class _Scout:
         self._source, self._target = source, target
         self._routes = Routes(source), Routes(target)
         self._tails = Tails(*self._routes, producer)
-        self._left, self._is_in_order = left, is_in_order
+        self._left, self._been, self._is_in_order = left, been, is_in_order
         self._cursors = cursors
 
     async def look(self, lanes: Sequence[Lane], look_s: float) -> dict[LaneKey, Seen]:
@@ -229,7 +233,8 @@ class _Scout:
 
     def _doubt(self, lane: Lane, sight: Sight) -> TailLook:
         left = self._left.get(lane.key)
-        return TailLook(lane, sight, first_check(left, sight.position, is_in_order=self._is_in_order))
+        check = first_check(left, sight.position, is_in_order=self._is_in_order)
+        return TailLook(lane, sight, check, self._been.get(lane.key))
 
     def _sight(self, lane: Lane, target: LogRange, source: LogRange) -> Sight:
         return Sight(
@@ -240,7 +245,7 @@ class _Scout:
             target_start=target.start,
             begin=lane.begin_offset,
             is_compacted=lane.is_compacted,
-            is_known=is_left_at(self._left.get(lane.key), target.end),
+            is_known=is_left_at(self._left.get(lane.key) or self._been.get(lane.key), target.end),
         )
 
 

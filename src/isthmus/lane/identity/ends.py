@@ -50,7 +50,7 @@ class Ends:
 
     def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
         """What has to be done before the end of the target's log is believed, where `before` was expected."""
-        position, left = run.writer.position, run.left
+        position, left, been = run.writer.position, run.left, run.left or run.milestone
         run.tail_epoch = -1
         if position == before:
             leader = self._source.leader(*run.source)
@@ -60,10 +60,10 @@ class Ends:
             return
         if before >= 0:
             # Only at the beginning the owner before may vouch for it; later somebody else may have written.
-            left = None
-        elif left is not None and position <= left.position:
-            run.read_offset, run.read_epoch = left.position, left.source_epoch
-        run.is_known = is_left_at(left, position)
+            left = been = None
+        elif been is not None and position <= been.position:
+            run.read_offset, run.read_epoch = been.position, been.source_epoch
+        run.is_known = is_left_at(been, position)
         run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:

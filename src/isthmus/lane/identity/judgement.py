@@ -20,7 +20,7 @@ from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.transactions import is_lone
@@ -82,7 +82,7 @@ class Judgement:
     source_epoch: int = -1
 
 
-def is_left_at(left: LaneMark | None, position: int) -> bool:
+def is_left_at(left: LaneMark | Milestone | None, position: int) -> bool:
     """Whether a log that ends there is as its owner before said by its mark."""
     return left is not None and left.position == position
 
@@ -198,6 +198,20 @@ def undecodable(error: ValueError) -> Judgement:
 def unanswered(error: ClusterError, otherwise: LaneState) -> Judgement:
     """The end of one of the logs could not be read."""
     return Judgement(state=state_of(error, otherwise), problem=Problem(str(error), error.hint))
+
+
+def lost(sight: Sight, milestone: Milestone, end: int) -> Judgement | None:
+    """What it amounts to that the source's epoch of the milestone, or the last one before, ends at `end`; `None` if
+    the source still has all of it, or cannot tell (-1).
+    """
+    if not 0 <= end < milestone.position:
+        return None
+    held = keep_or_delete(sight.key.topic, sight.target, [sight.extent(end, sight.position)])
+    message = (
+        f"the source's log was truncated to {end} (unclean leader election); offsets [{end}, {milestone.position}) "
+        "that were copied are gone there"
+    )
+    return Judgement(state=LaneState.DIVERGED, problem=Problem(message, held))
 
 
 def diverged(sight: Sight) -> Problem:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isthmus.cluster.tail import UNTOLD, Found, NoBatch, batches_at
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.lane.identity.judgement import (
     Judgement,
     Sight,
     Weight,
     compare,
+    lost,
     unanswered,
     undecodable,
     weigh,
@@ -22,18 +23,24 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
+from isthmus.model.rights import on_topic
+from isthmus.wire import codes
 from isthmus.wire.batch import Batch
 from isthmus.wire.fetch import Want
-from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, PartitionKey, epoch_ends
 
 
 class TailLook(NamedTuple):
-    """A lane whose end is in doubt: what is seen of it, and what it takes to believe its end."""
+    """A lane whose end is in doubt: what is seen of it, and what it takes to believe its end.
+
+    If it had been somewhere by a `milestone` that lies before its end, the source is asked whether it still has that.
+    """
 
     lane: Lane
     sight: Sight
     check: TailCheck
+    milestone: Milestone | None = None
 
 
 class Judged(NamedTuple):
@@ -56,7 +63,9 @@ class Tails:
         doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
         cluster = self._target.client.cluster
         leaders = {run: self._source.leader(*run.source) for run in runs}
-        judged = await self.judge([TailLook(run.lane, sight_of(run, cluster), run.tail_check) for run in doubted])
+        judged = await self.judge(
+            [TailLook(run.lane, sight_of(run, cluster), run.tail_check, run.milestone) for run in doubted]
+        )
         unsure: set[LaneRun] = set()
         for run in doubted:
             sight, judgement = judged[run.lane.key]
@@ -78,8 +87,9 @@ class Tails:
 
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
         """Read the last batches at the target, and at the source those that have to be compared."""
-        waiting = {look.lane.key: look for look in looks}
-        judged: dict[LaneKey, Judged] = {}
+        every = {look.lane.key: look for look in looks}
+        judged = await self._lost(every.values())
+        waiting = {key: look for key, look in every.items() if key not in judged}
         tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in waiting.items()})
         doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
         for key, look in waiting.items():
@@ -95,6 +105,21 @@ class Tails:
         sources = await _batches(self._source, wants, READ_COMMITTED)
         for key, (look, batch) in doubted.items():
             judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
+        return judged
+
+    async def _lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
+        """The lanes whose source has lost what was copied before their milestones, or does not say."""
+        asked: dict[PartitionKey, tuple[TailLook, Milestone]] = {}
+        for look in looks:
+            if look.milestone is not None and look.milestone.position < look.sight.position:
+                asked[look.lane.source_topic, look.lane.partition] = look, look.milestone
+        epochs = {key: milestone.source_epoch for key, (_, milestone) in asked.items()}
+        ends = await self._source.ask(asked, lambda connection, led: epoch_ends(connection, led, epochs))
+        judged: dict[LaneKey, Judged] = {}
+        for key, (look, milestone) in asked.items():
+            judgement = _ended(look, milestone, ends.get(key, UNTOLD))
+            if judgement is not None:
+                judged[look.lane.key] = Judged(look.sight, judgement)
         return judged
 
     def _weighed(self, look: TailLook, found: Found) -> Judged | tuple[TailLook, Batch]:
@@ -130,6 +155,19 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         is_compacted=run.lane.is_compacted,
         is_known=run.is_known,
     )
+
+
+def _ended(look: TailLook, milestone: Milestone, end: Offset | ClusterError) -> Judgement | None:
+    if isinstance(end, UnsupportedByBroker):
+        return None
+    if isinstance(end, ClusterError):
+        return unanswered(end, LaneState.SOURCE_UNAVAILABLE)
+    if end.error_code != codes.NONE:
+        topic, partition = look.lane.source_topic, look.lane.partition
+        what = f"asking where leader epoch {milestone.source_epoch} of {topic}-{partition} ends"
+        error = codes.error_for(end.error_code, what, on_topic("DESCRIBE", topic))
+        return unanswered(error, LaneState.SOURCE_UNAVAILABLE)
+    return lost(look.sight, milestone, end.offset)
 
 
 def _at_target(look: TailLook) -> Want:

@@ -15,7 +15,7 @@ from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
 from isthmus.wire.client import Client
-from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, lane_of
+from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, lane_of, milestone_of
 from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE = lane_of().lane
@@ -115,6 +115,19 @@ def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() ->
             if abandoned:
                 look(run, ends, 100)
             assert run.tail_check is check
+
+    asyncio.run(found(work))
+
+
+def test_a_milestone_tells_the_epoch_of_what_lies_before_it_and_vouches_for_nothing() -> None:
+    """The end is held against the source all the same. What lies behind the milestone may be of a later epoch."""
+
+    def work(ends: Ends) -> None:
+        for end, epoch, is_known in ((90, 7, False), (100, 7, True), (110, -1, False)):
+            run = lane_of()
+            run.milestone = milestone_of(run, 100)
+            look(run, ends, end)
+            assert (run.tail_check, run.read_epoch, run.is_known) == (TailCheck.CONTENT, epoch, is_known)
 
     asyncio.run(found(work))
 

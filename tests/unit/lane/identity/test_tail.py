@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from isthmus.cluster.tail import Found, NoBatch, Read
-from isthmus.errors import Unreachable
+from isthmus.errors import Unreachable, UnsupportedByBroker
 from isthmus.lane.identity.aborts import NO_PRODUCER
 from isthmus.lane.identity.judgement import Sight
 from isthmus.lane.identity.tail import Judged, TailLook, Tails
@@ -23,7 +23,8 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from tests.unit.lane.looks import PRODUCER, Told, lane_of
+from isthmus.wire.offsets import Offset
+from tests.unit.lane.looks import PRODUCER, Told, lane_of, milestone_of
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
@@ -120,3 +121,48 @@ def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
     assert not checked(run, Read(there, 0), Read(here, 0))
 
     assert run.state is LaneState.FOREIGN_WRITE
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (Offset(0, 12), None),
+        (Offset(0, -1), None),
+        (UnsupportedByBroker("too old"), None),
+        (Offset(0, 11), LaneState.DIVERGED),
+        (Offset(0, 0), LaneState.DIVERGED),
+        (Offset(codes.FENCED_LEADER_EPOCH, -1), LaneState.SOURCE_UNAVAILABLE),
+        (Unreachable("away"), LaneState.SOURCE_UNAVAILABLE),
+    ],
+)
+def test_a_source_that_lost_what_lies_before_a_milestone(end: object, state: LaneState | None) -> None:
+    """Its leader epoch ends before the milestone: the lane has diverged, even where both logs end alike. A source that
+    cannot tell now is asked again, one that never can is compared alone.
+    """
+
+    async def scenario() -> LaneRun:
+        run = lane_of(position=16)
+        run.source_end, run.milestone = 100, milestone_of(run, 12)
+        async with Client(NOWHERE) as client:
+            source = Told(client, end, Read(one(marker(15, 99, commit=True)), 0))
+            look = Tails(source, Told(client, Read(one(marker(15, 2, commit=True)), 0)), PRODUCER)
+            await look.check([run])
+        return run
+
+    run = asyncio.run(scenario())
+    assert run.state is (state or LaneState.STARTING)
+    assert (run.tail_check is TailCheck.DONE) is (state is None)
+
+
+@pytest.mark.parametrize("position", [15, 16])
+def test_a_milestone_that_is_not_behind_needs_no_question(position: int) -> None:
+    """Reading tells: the source holds the epoch of what comes before against its log."""
+
+    async def scenario() -> list[LaneRun]:
+        run = lane_of(position=position)
+        run.source_end, run.milestone = 100, milestone_of(run, 16)
+        tail = Read(one(marker(position - 1, 2, commit=True)), 0)
+        async with Client(NOWHERE) as client:
+            return await Tails(Told(client, tail), Told(client, tail), PRODUCER).check([run])
+
+    assert len(asyncio.run(scenario())) == 1
