@@ -346,7 +346,7 @@ def test_milestones_of_the_slot_are_heard() -> None:
     lease = tenure(ended_through=1)
     document = MilestonesDocument(link="l", slot=lease.spec.slot, milestones=(mark,))
     lease.hear(replace(document, slot=lease.spec.slot + 1), BEGUN)
-    assert lease.milestones == ()
+    assert not lease.milestones
     lease.hear(document, BEGUN)
     lease.hear(replace(document, milestones=()), BEGUN)
     assert lease.milestones == (mark,)
