@@ -47,6 +47,8 @@ class Standing(enum.StrEnum):
     """Something did not answer, or changed while it was looked at; tried again."""
     UNSUPPORTED = "UNSUPPORTED"
     """A group of this type does not keep its progress in committed offsets."""
+    NAMES_MEET = "NAMES_MEET"
+    """Another group would have the same name at the target, or the name does not lead back: neither is carried."""
 
 
 @dataclass(frozen=True, slots=True)

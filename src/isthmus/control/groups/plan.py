@@ -295,6 +295,11 @@ def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
     )
 
 
+def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
+    """A group that cannot have its name at the target to itself."""
+    return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
+
+
 def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
     """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
     hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
