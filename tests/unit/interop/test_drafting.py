@@ -132,6 +132,9 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
         ("offset.storage.replication.factor = 3", Impact.UNNEEDED, "no Connect worker"),
         ("listeners = http://0.0.0.0:8443", Impact.UNNEEDED, "no Connect worker"),
         ("batch.size = 5", Impact.UNNEEDED, "no tuning"),
+        ("a.consumer.client.rack = zone-1", Impact.LOST, "leaders alone"),
+        ("a->b.tasks.max.enforce = true", Impact.UNNEEDED, "slots"),
+        ("a->b.connector.plugin.version = [4.0,)", Impact.UNNEEDED, "no Connect worker"),
     ],
 )
 def test_what_is_said_of_clients_and_workers_is_told_by_what_it_does(line: str, impact: Impact, says: str) -> None:
