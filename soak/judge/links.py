@@ -29,6 +29,7 @@ _UNCAUSED: Final = frozenset(
         "UNAVAILABLE",
         "UNSUPPORTED",
         "NAMES_MEET",
+        "TRANSLATED",
     }
 )
 """Standings with a cause, of which there is none for a group that nobody touched when all is whole."""

@@ -19,6 +19,8 @@ class Standing(enum.StrEnum):
 
     IN_STEP = "IN_STEP"
     """The target's position is that of the source, translated."""
+    TRANSLATED = "TRANSLATED"
+    """What the position is at the target is known, and the link commits none."""
     DUE = "DUE"
     """The target's position is to be written."""
     CATCHING_UP = "CATCHING_UP"

@@ -41,8 +41,9 @@ class GroupPattern(NamePattern):
 class GroupSettings:
     """How a link treats consumer groups. `margin_s` is for the way `timestamp`.
 
-    A group that is gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose
-    positions are written into a topic of the target as well.
+    Without `commit` positions are translated, for checkpoints and for who asks, and none is written. A group that is
+    gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose positions are
+    written into a topic of the target as well.
     """
 
     include: tuple[GroupPattern, ...] = ()
@@ -50,6 +51,7 @@ class GroupSettings:
     way: Way = "identity"
     margin_s: float = 60.0
     naming: Naming = field(default_factory=PrefixNaming)
+    commit: bool = True
     delete_at_target: bool = False
     offsets_copy: OffsetsCopy = OffsetsCopy.NONE
 

@@ -218,6 +218,27 @@ def test_groups_under_other_names_and_deleted_ones(east: LocalCluster, west: Loc
     asyncio.run(scenario())
 
 
+def test_a_link_that_commits_nothing(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """It follows what groups commit at the source and tells what that is at the target, where no group comes to be."""
+    name, group = topic("translated"), topic("billing")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 5}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group], commit=False)) as link:
+            await link.until(lambda: link.standing(group) is Standing.TRANSLATED)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 9}})
+
+            def is_followed() -> bool:
+                found = link.group(group)
+                return found is not None and [p.translated for p in found.positions] == [9]
+
+            await link.until(is_followed)
+            assert await link.offsets(group) == {}
+
+    asyncio.run(scenario())
+
+
 def test_groups_that_would_meet_in_one_name(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """Neither is carried as long as there are two; the one that is left is, and others always were."""
     name, stem = topic("meeting"), topic("stem")

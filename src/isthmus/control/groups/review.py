@@ -145,7 +145,8 @@ class GroupReview:
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        meeting = self._link.groups.meeting(positions)
+        # What is not committed needs no name at the target: checkpoints go by that at the source.
+        meeting = self._link.groups.meeting(positions) if self._link.groups.commit else {}
         known = {
             group: positions[group]
             for group in due
@@ -202,7 +203,8 @@ class GroupReview:
                 if name in there and there[name].state is GroupState.DEAD:
                     self._memory.forget(group)
                 else:
-                    found.append(gone(group, name, delete=settings.delete_at_target, certain=certain))
+                    delete = settings.commit and settings.delete_at_target
+                    found.append(gone(group, name, delete=delete, certain=certain))
         return found
 
 

@@ -69,6 +69,20 @@ def test_a_plan_says_what_to_write_and_on_what_it_is_based() -> None:
     assert commit_of(plan) == GroupCommit(positions={KEY: Committed(7, metadata="noted")}, based_on={KEY: Committed(5)})
 
 
+def test_a_link_that_commits_nothing_translates() -> None:
+    """Whoever is at the target, what a position is there is known, and nothing is written."""
+    seen = view({KEY: 7, ("orders", 1): 9, ("orders", 2): 200}, {KEY: 5}, state=GroupState.STABLE)
+    plan = planned(replace(seen, settings=GroupSettings(commit=False)))
+
+    assert [(p.translated, p.standing) for p in plan.positions] == [
+        (7, Standing.TRANSLATED),
+        (9, Standing.TRANSLATED),
+        (200, Standing.CATCHING_UP),
+    ]
+    assert commit_of(plan) is None
+    assert not plan.has_changes
+
+
 def test_a_group_is_changed_in_the_words_of_all_loops() -> None:
     """Where it is moved from and to, that it is deleted, or why it is left alone; one that is in step says nothing."""
 
