@@ -226,12 +226,6 @@ _ATTENTION: Final = (
 """From what needs least attention to what needs most."""
 
 
-_UNCERTAIN: Final = (
-    "It is kept at the target: a coordinator that has just taken over may not know it yet. Only the log of commits is "
-    "proof: grant READ on topic __consumer_offsets at the source, or delete the group at the target."
-)
-
-
 _PROBLEMS: Final = {
     Standing.NOT_MIRRORED: Problem(
         "the link mirrors none of the topics the group reads",
@@ -286,33 +280,6 @@ def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
     standing = Standing.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else Standing.UNAVAILABLE
     problem = problem_of(error)
     return GroupPlan(group=group, target_group=target_group, standing=standing, problem=problem)
-
-
-def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
-    """A group whose progress is not in committed offsets."""
-    problem = Problem(f"a {kind} group keeps its progress elsewhere", "Leave it out of the link's groups.")
-    return GroupPlan(
-        group=group, target_group=target_group, standing=Standing.UNSUPPORTED, source_type=kind, problem=problem
-    )
-
-
-def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
-    """A group that cannot have its name at the target to itself."""
-    return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
-
-
-def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
-    """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
-    hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
-    if delete:
-        hint = "" if certain else _UNCERTAIN
-    return GroupPlan(
-        group=group,
-        target_group=target_group,
-        standing=Standing.GONE_AT_SOURCE,
-        problem=Problem("the source has no such group any more", hint),
-        delete=delete and certain,
-    )
 
 
 def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:

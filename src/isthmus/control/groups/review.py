@@ -16,8 +16,9 @@ from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
 from isthmus.control.groups.observation import GroupsView, observe_groups
 from isthmus.control.groups.paths import TopicPaths
-from isthmus.control.groups.plan import GroupPlan, gone, met, plan_groups, troubled, unsupported
+from isthmus.control.groups.plan import GroupPlan, plan_groups, troubled
 from isthmus.control.groups.returning import ReturningTopics
+from isthmus.control.groups.uncarried import gone, met, unsupported
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, gone, plan_groups, troubled
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, plan_groups, troubled
 from isthmus.control.groups.translation import Translation
+from isthmus.control.groups.uncarried import gone
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
