@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from isthmus.control.clusters.sealing import KEY_BYTES
     from isthmus.control.groups.drill import GroupDrill
     from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+    from isthmus.control.links.authorship import Authorship, authorship
     from isthmus.control.links.declared import DeclaredLink, DeclaredTree
     from isthmus.control.links.filtering import FILTERS, Filters, patterns
     from isthmus.control.links.livesettings import LiveSettings
@@ -49,6 +50,8 @@ _HOMES: Final = {
     "GroupPlan": "isthmus.control.groups.plan",
     "GroupsPlan": "isthmus.control.groups.plan",
     "KEY_BYTES": "isthmus.control.clusters.sealing",
+    "Authorship": "isthmus.control.links.authorship",
+    "authorship": "isthmus.control.links.authorship",
     "DeclaredLink": "isthmus.control.links.declared",
     "DeclaredTree": "isthmus.control.links.declared",
     "FILTERS": "isthmus.control.links.filtering",
@@ -84,6 +87,7 @@ __all__ = [
     "AsyncAdministration",
     "AsyncNamespaces",
     "AsyncReassigning",
+    "Authorship",
     "ClusterPool",
     "DeclaredLink",
     "DeclaredTree",
@@ -114,6 +118,7 @@ __all__ = [
     "TopicPlan",
     "TopicTakeover",
     "Waiting",
+    "authorship",
     "now_ms",
     "patterns",
     "trees_named",
