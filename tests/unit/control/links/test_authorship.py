@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from isthmus.control.links.authorship import Said, said_in
 from isthmus.ledger.documents import (
     DeclarationDocument,
@@ -17,7 +19,7 @@ from isthmus.model.registers import Register
 def test_whatever_has_an_author_is_told() -> None:
     """Filters, settings, pauses, and each thing that was declared: who said it, when, and of what."""
     register = Register(name="mode", value='"async"', version=2, at_ms=5, by="anna", where="S")
-    said = {"link": "l", "since_ms": 5, "by": "anna"}
+    said: dict[str, Any] = {"link": "l", "since_ms": 5, "by": "anna"}
     documents = [
         FiltersDocument(**said, topics_include=("a", "b"), groups_exclude=()),
         SettingsDocument(**said, settings=(("limits.bytes_per_s", "5"),)),
