@@ -17,10 +17,8 @@ from isthmus.control.links.pausing import Resumed
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.model.pauses import NO_PAUSES
 from isthmus.web import auditing
-from isthmus.web.app import create_app
-from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import Role, TokenFile
+from isthmus.web.tokens import Role
+from tests.unit.web.callers import callers
 
 # Nobody listens at these ports.
 CONFIGURATION = """
@@ -41,16 +39,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, TestClient]:
     """Who asks, by role."""
-    tokens = TokenFile(tmp_path_factory.mktemp("web") / "tokens.json")
-    app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1e6, 1000))
-    return {
-        role: TestClient(
-            app,
-            base_url="http://127.0.0.1:8087",
-            headers={"Authorization": f"Bearer {tokens.create(f'a {role}', role)}"},
-        )
-        for role in Role
-    }
+    return callers(config.parse(CONFIGURATION), tmp_path_factory.mktemp("web"))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
