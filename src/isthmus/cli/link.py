@@ -217,12 +217,15 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved."""
+    """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved.
+
+    As `isthmus link detach` it waits until nothing writes to what was attached.
+    """
     links = Fabric(configured(path)).declarations
     for one in () if yes or dry_run else name:
         links.describe(one)
         confirm(one, "delete the link")
-    _each(name, lambda one: links.delete(one, dry_run=dry_run), output, dry_run=dry_run)
+    _each(name, lambda one: links.delete(one, on_step=tell, dry_run=dry_run), output, dry_run=dry_run)
 
 
 def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: OutputFormat, *, dry_run: bool) -> None:

@@ -142,7 +142,7 @@ def test_a_declared_link_is_run_and_followed(
     is attached disturbs nothing else: other leases go on, and their pairs follow all the time.
     """
     timings = Timings(follow_s=0.2)
-    fabric = Fabric(both)
+    fabric = Fabric(replace(both, timings=Timings(calm_s=0.5)))
     for stem in ("a", "b"):
         topics.create(east, f"{name}.{stem}-1")
         topics.produce(east, f"{name}.{stem}-1", records(20))
@@ -169,7 +169,7 @@ def test_a_declared_link_is_run_and_followed(
             assert await is_at(f"{name}.y-1", 20)
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: remembers(both, "east", "west", name))
-            await asyncio.to_thread(fabric.declarations.detach, name, [first])
+            await asyncio.to_thread(fabric.link(name).promoter([first]).detach)
             await run.until(lambda: bool(run.links) and {t.topic for t in run.links[0].topics} == {f"{name}.y-1"})
             for stem in ("a", "b"):
                 await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
@@ -503,8 +503,8 @@ def test_what_cannot_be_declared_is_refused(
         create(settings={"on_data_gap": "continue"})
     with pytest.raises(PlanRefused, match=f"which follows {name}.* of east by link {name}"):
         create(link=f"{name}-2", maps=maps(f"{name}.sub-"))
-    with pytest.raises(ConfigError, match="does not attach"):
-        links.detach(name, maps("nothing-"))
+    with pytest.raises(ConfigError, match="never attached"):
+        Fabric(both).link(name).promoter(maps("nothing-")).detach()
 
 
 def test_a_namespace_is_declared_and_taken_back(
@@ -546,7 +546,7 @@ def test_a_namespace_is_declared_and_taken_back(
     assert follower.describe(space).is_reserved
     with pytest.raises(PlanRefused, match="follows"):
         follower.update(space, reserved=False)
-    fabric.declarations.detach(name)
+    fabric.link(name).promoter().detach()
     assert not follower.update(space, reserved=False).is_reserved
     again = fabric.declarations.reattach(name)
     assert again.declaration.maps == (NamespaceMap(source=space, target=space),)

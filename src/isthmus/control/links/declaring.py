@@ -1,4 +1,4 @@
-"""The verbs for declared links (KIP-986): create, update, delete, attach, detach."""
+"""The verbs for declared links (KIP-986): create, update, attach, delete; `promotion` has those that end following."""
 
 from __future__ import annotations
 
@@ -131,23 +131,6 @@ class AsyncDeclaredLinks:
                     await check_prefix(declarations.client(source), each.source)
         return await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
 
-    async def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
-        """Have namespaces follow no more, all of them where none is named. They stay reserved.
-
-        :raises ConfigError: There is no such link, or one of them is not attached.
-        :raises PlanRefused: Somebody changed the same meanwhile.
-        :raises ClusterError: None of its clusters could be written to.
-        """
-
-        def values(known: Declaration) -> dict[str, Any]:
-            for each in maps:
-                if each not in known.maps:
-                    there = ", ".join(map(str, known.maps)) or "nothing"
-                    raise ConfigError(f"link {name} does not attach {each}", hint=f"It attaches {there}.")
-            return dict.fromkeys(map(attachment, maps or known.maps), False)
-
-        return await self.change(name, values, dry_run=dry_run)
-
     async def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Attach namespaces again that were detached, all of them where none is named.
 
@@ -164,15 +147,36 @@ class AsyncDeclaredLinks:
 
         return await self.change(name, values, dry_run=dry_run)
 
-    async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
+    async def delete(
+        self, name: str, *, on_step: Callable[[str], None] = lambda _: None, dry_run: bool = False
+    ) -> DeclaredLink:
         """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are. A
         deletion that one of its clusters has not heard of can be repeated.
 
+        As a detachment it waits until nothing writes to what is detached, and writes down where that came from. If the
+        target does not answer, or this configuration cannot run the link, it is deleted without.
+
         :raises ConfigError: There is no such link.
         :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises GateNotMet: The lanes do not end in time; a repeated call goes on.
         :raises ClusterError: None of its clusters could be written to.
         """
+        from isthmus.control.links.promotion import Promoter
+
+        if not dry_run and await self._can_be_left(name):
+            await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach()
         return await self.change(name, _deletion, is_repeatable=True, dry_run=dry_run)
+
+    async def _can_be_left(self, name: str) -> bool:
+        """Whether what it attaches can be let go of from here."""
+        async with looked(self._configuration) as (_, declared):
+            known = declared.links.get(name)
+            if known is None or (known.is_deleted and not declared.behind(known)):
+                return False
+            is_of_file = any(link.name == name for link in self._configuration.links)
+            target = declared.alias_of(known.target)
+            is_there = target is not None and declared.is_there(target)
+            return is_there and not is_of_file and declared.link(known, self._configuration) is not None
 
     def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
         return DeclaredLink(

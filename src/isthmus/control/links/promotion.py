@@ -25,7 +25,7 @@ from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.links.writers import named, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
-from isthmus.ledger.documents import Document, ProvenanceDocument
+from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
@@ -313,7 +313,8 @@ class Promoter:
                 if time.monotonic() > deadline:
                     raise GateNotMet(
                         f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
-                        hint="End the isthmus run that runs it, wait for a minute, and give the command again.",
+                        hint="End the isthmus run that runs it, wait for a minute, and give the command again. If "
+                        "it was killed, start another one first: it ends what is left.",
                     )
                 await asyncio.sleep(LOOK_S)
 
@@ -334,7 +335,10 @@ class Promoter:
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
             changes: list[LedgerChange] = [
-                one for one in provenance(found, known) if not _is_written(one, known.documents)
+                one
+                for one in provenance(found, known)
+                if not _is_written(one, known.documents)
+                and not (found.verb == "detach" and _is_let_go(one, known.documents))
             ]
             changes += endings(found, known)
             if found.verb != "detach":
@@ -362,6 +366,12 @@ def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> b
     """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
     held = documents.get(one.key)
     return isinstance(held, ProvenanceDocument) and held.verb == one.verb
+
+
+def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
+    beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
+    return isinstance(beginning, BeginningDocument) and beginning.is_over
 
 
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
