@@ -20,6 +20,7 @@ from isthmus.config.manifest import read_manifest
 from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declarations import looked
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters
 from isthmus.control.links.memory import recollect
@@ -300,6 +301,26 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
             "on_data_gap": "stop",
             "compaction_holes_max": 7,
         }
+
+
+def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Configuration, name: str) -> None:
+    """Once it answers, by whoever runs the link or by the command that detaches it again."""
+    first, second = maps(f"{name}.a-:{name}.x-", f"{name}.b-:{name}.y-")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[])
+    at_east, there = Fabric(cut(both, "west")).declarations, Fabric(both).cluster("west").namespaces
+    at_east.attach(name, [first])
+
+    async def heal() -> None:
+        async with looked(both) as (declarations, declared):
+            await declarations.heal(declared)
+
+    asyncio.run(heal())
+    assert there.describe(first.target).is_reserved
+    at_east.attach(name, [second])
+    with pytest.raises(ConfigError, match="no topic namespace"):
+        there.describe(second.target)
+    Fabric(both).link(name).promoter([second]).detach()
+    assert there.describe(second.target).is_reserved
 
 
 def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> None:

@@ -1,16 +1,11 @@
-"""Which namespaces may follow which, and that they are declared."""
+"""Which namespaces may follow which."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from isthmus.control.links.declarations import Declarations
 from isthmus.control.links.declared import Declared
 from isthmus.errors import PlanRefused
-from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, contradictions
-from isthmus.model.registers import RESERVED
 from isthmus.wire.client import Client
 
 
@@ -51,27 +46,3 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
             hint=f"Say which is meant: {prefix}* for all that begins with it, or --exact (in a link --map-exact) for "
             "that topic alone.",
         )
-
-
-async def declare(
-    declarations: Declarations,
-    declared: Declared,
-    alias: str | None,
-    namespace: Namespace,
-    *,
-    is_reserved: bool = False,
-) -> None:
-    """Have a cluster know a namespace of its own that is attached, and that it is reserved where it follows."""
-    if alias is None or not declared.is_there(alias):
-        return
-    known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
-    if _due(known, is_reserved=is_reserved):
-        await declarations.write_namespace(alias, namespace, lambda held: _due(held, is_reserved=is_reserved))
-
-
-def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
-    """What is to be said of a namespace that is attached, in addition to what is held of it."""
-    if held is None:
-        return {RESERVED: is_reserved}
-    is_held = any(register.name == RESERVED and register.said for register in held.registers)
-    return {RESERVED: True} if is_reserved and not is_held else {}

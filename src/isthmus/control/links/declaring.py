@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import check_maps, check_prefix, declare
+from isthmus.control.links.attaching import check_maps, check_prefix
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
@@ -309,11 +309,11 @@ class AsyncDeclaredLinks:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
             return self._standing(_as_if(declared, after, aliases), after)
+        # What is detached stays reserved, though its cluster may not know yet that it was attached.
+        await declarations.declare(declared, after, known.maps)
         for alias in aliases:
             await declarations.write(alias, known, new)
-        for each in after.maps:
-            await declare(declarations, declared, source, each.source)
-            await declare(declarations, declared, target, each.target, is_reserved=True)
+        await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
         declared = await declarations.look()
         return self._standing(declared, _known(declared, known.name, deleted=True))
 
