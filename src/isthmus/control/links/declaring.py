@@ -163,16 +163,18 @@ class AsyncDeclaredLinks:
         """
         from isthmus.control.links.promotion import Promoter
 
-        if not dry_run and await self._can_be_left(name):
+        if await self._can_be_left(name) and not dry_run:
             await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach()
-        return await self.change(name, _deletion, is_repeatable=True, dry_run=dry_run)
+        return await self.change(name, _deletion, even_deleted=True, dry_run=dry_run)
 
     async def _can_be_left(self, name: str) -> bool:
-        """Whether what it attaches can be let go of from here."""
+        """Whether what a link attaches that is to be deleted can be let go of from here.
+
+        :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
+        """
         async with looked(self._configuration) as (_, declared):
-            known = declared.links.get(name)
-            if known is None or (known.is_deleted and not declared.behind(known)):
-                return False
+            found = declared.links.get(name)
+            known = _known(declared, name, deleted=found is not None and bool(declared.behind(found)))
             is_of_file = any(link.name == name for link in self._configuration.links)
             target = declared.alias_of(known.target)
             is_there = target is not None and declared.is_there(target)
@@ -265,19 +267,18 @@ class AsyncDeclaredLinks:
         values: Callable[[Declaration], dict[str, Any]],
         *,
         spares_source: bool = False,
-        is_repeatable: bool = False,
+        even_deleted: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there. What
-        `is_repeatable` may be done to a link that is deleted, if one of its clusters does not know.
+        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there, and with
+        `even_deleted` the link may have been deleted.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
         async with looked(self._configuration) as (declarations, declared):
-            found = declared.links.get(name)
-            known = _known(declared, name, deleted=is_repeatable and found is not None and bool(declared.behind(found)))
+            known = _known(declared, name, deleted=even_deleted)
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
                 target = declared.alias_of(known.target)

@@ -289,7 +289,7 @@ class Promoter:
         self.on_step("detaching")
         links = AsyncDeclaredLinks(self.configuration.written)
         values = dict.fromkeys(map(attachment, chosen), False)
-        await links.change(self.name, lambda _: values, spares_source=spares_source)
+        await links.change(self.name, lambda _: values, spares_source=spares_source, even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
