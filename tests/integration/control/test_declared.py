@@ -268,8 +268,12 @@ def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
     assert name not in [each.link for each in found.names]
 
 
-def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:
-    """What either side said of different things holds everywhere afterwards; of the same thing, one of the two."""
+def test_both_sides_change_a_link_while_they_are_cut_apart(
+    both: Configuration, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What either side said of different things holds everywhere afterwards; of the same thing, one of the two, and the
+    other one is told with its author until somebody settles it.
+    """
     fabric = Fabric(both)
     (each,) = maps(f"{name}.")
     fabric.declarations.create(name, source="east", target="west", maps=[each])
@@ -290,9 +294,14 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
     (pair,) = merged.overruled["east"]
     assert [register.said for register in pair] == ["continue", "stop"]
 
-    # The next change has both clusters know everything.
+    # Whoever runs the link has both clusters know everything, and warns of what was said in vain.
+    asyncio.run(healed(both))
     after = fabric.declarations.update(name, settings={"compaction_holes_max": 7})
-    assert after.behind == ()
+    assert (after.behind, after.overruled) == ((), merged.overruled)
+    (told,) = [each.message for each in caplog.records if each.message.startswith(f"link {name}: ")]
+    own, other = pair
+    assert own.as_news in told
+    assert other.as_news in told
     for alias in ("east", "west"):
         held = asyncio.run(declared_at(both.cluster(alias), name))
         assert {key.removeprefix("settings/"): value for key, value in held.items() if key.startswith("settings/")} == {
@@ -301,6 +310,13 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
             "on_data_gap": "stop",
             "compaction_holes_max": 7,
         }
+    assert fabric.declarations.update(name, settings={"on_data_gap": "stop"}).overruled == {}
+
+
+async def healed(both: Configuration) -> None:
+    """Have the clusters know what each other was told, as a run does."""
+    async with looked(both) as (declarations, declared):
+        await declarations.heal(declared)
 
 
 def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Configuration, name: str) -> None:
@@ -309,12 +325,7 @@ def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Conf
     Fabric(both).declarations.create(name, source="east", target="west", maps=[])
     at_east, there = Fabric(cut(both, "west")).declarations, Fabric(both).cluster("west").namespaces
     at_east.attach(name, [first])
-
-    async def heal() -> None:
-        async with looked(both) as (declarations, declared):
-            await declarations.heal(declared)
-
-    asyncio.run(heal())
+    asyncio.run(healed(both))
     assert there.describe(first.target).is_reserved
     at_east.attach(name, [second])
     with pytest.raises(ConfigError, match="no topic namespace"):

@@ -124,8 +124,10 @@ class Declarations:
 
     async def heal(self, declared: Declared) -> None:
         """Have the clusters that answer know all that was said of their links and trees. Nothing is decided anew:
-        what follows is reserved, though its cluster was away when it was attached.
+        what follows is reserved, though its cluster was away when it was attached. What was
+        said and does not hold is warned of.
         """
+        declared.tell_overruled()
         known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
         for declaration in known:
             for alias in declared.behind(declaration):

@@ -390,5 +390,6 @@ def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declarat
     """The link as if it attached just these."""
     others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
     wanted = {attachment(each) for each in chosen}
-    attached = tuple(replace(register, value="true") for register in known.registers if register.name in wanted)
+    ever = (register for register in known.registers if register.name in wanted)
+    attached = tuple(replace(register, value="true", beside=()) for register in ever)
     return Declaration(name=known.name, registers=merged(others, attached))
