@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
+from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, MapsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.guard import Caller
@@ -50,6 +50,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                     settings=body.settings,
                     cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
                     validate=validate,
+                    enforce=body.closing,
                     dry_run=dry_run,
                 )
         if dry_run:
@@ -90,8 +91,9 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}):
             async with desk.known(link, given) as fabric:
                 links = fabric.declarations
-                change = links.attach if verb == "attach" else links.reattach
-                return await change(link, body.maps, dry_run=dry_run)
+                if isinstance(body, AttachBody):
+                    return await links.attach(link, body.maps, enforce=body.closing, dry_run=dry_run)
+                return await links.reattach(link, body.maps, dry_run=dry_run)
 
     @router.post(
         "/links/{link}:attach",
@@ -100,7 +102,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def attach(
         link: str,
-        body: MapsBody,
+        body: AttachBody,
         response: Response,
         caller: Admin,
         if_match: IfMatch = None,

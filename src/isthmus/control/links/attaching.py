@@ -1,10 +1,13 @@
-"""Which namespaces may follow which."""
+"""What may be declared: which links, and which namespaces may follow which."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from isthmus.control.links.declared import Declared
 from isthmus.errors import PlanRefused
-from isthmus.model.declaration import Declaration
+from isthmus.model.declaration import SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.wire.client import Client
 
@@ -45,4 +48,32 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
             f"{beside[0]}{more}",
             hint=f"Say which is meant: {prefix}* for all that begins with it, or --exact (in a link --map-exact) for "
             "that topic alone.",
+        )
+
+
+def check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
+    """See that clusters are those with these ids, by alias.
+
+    :raises PlanRefused: One is another.
+    """
+    for end in ends:
+        if cluster_ids.get(end.alias, end.cluster_id) != end.cluster_id:
+            raise PlanRefused(
+                f"{end.alias} is cluster {end.cluster_id} here, and {cluster_ids[end.alias]} in the file of the link",
+                hint="Correct the alias, or leave cluster_id out to declare the link on the clusters that there are.",
+            )
+
+
+def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
+    """See that a link that is to be created is a new one, or the one that was begun with the same words.
+
+    :raises PlanRefused: It is declared, and otherwise.
+    """
+    if not known.registers or known.is_deleted:
+        return
+    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
+    if said != values:
+        raise PlanRefused(
+            f"link {known.name} is declared already, and otherwise",
+            hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
         )
