@@ -148,6 +148,13 @@ def _versions(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return found
 
 
+def difference(before: Registers, after: Registers) -> dict[str, list[Any]]:
+    """What is said otherwise in `after`: of each name the value before and that after, `None` where there is none."""
+    was, now = ({each.name: each.said for each in registers} for registers in (before, after))
+    names = sorted(was.keys() | now.keys())
+    return {name: [was.get(name), now.get(name)] for name in names if was.get(name) != now.get(name)}
+
+
 def register_text(value: Any) -> str:
     """A value as a register holds it."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

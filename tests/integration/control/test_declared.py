@@ -316,7 +316,7 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(
 async def healed(both: Configuration) -> None:
     """Have the clusters know what each other was told, as a run does."""
     async with looked(both) as (declarations, declared):
-        await declarations.heal(declared)
+        await declarations.heal(declared, ())
 
 
 def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Configuration, name: str) -> None:
