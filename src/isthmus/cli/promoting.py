@@ -47,6 +47,7 @@ _COLUMNS: Final = (
     Column("source_end", Cells.NUMBER),
     Column("target_end", Cells.NUMBER),
     Column("missing_records", Cells.NUMBER),
+    Column("state"),
 )
 
 
@@ -286,6 +287,8 @@ def _missing(found: Promotion) -> str:
         told += f", and of {found.unknown} it is not known"
     if found.missing_s:
         told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
+    if found.ended:
+        told += f"; {found.ended}, which may hold what the source does not have"
     return told
 
 
