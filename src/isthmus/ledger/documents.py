@@ -75,6 +75,7 @@ from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
@@ -170,6 +171,8 @@ class LeaseDocument(DocumentOfLink):
     revoked_through: int = 0
     ended_through: int = 0
     is_clean: bool = True
+    limits: Limits | None = None
+    """What the task may take, its share of `bytes_per_s` among them; `None` where an older release did not say it."""
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -227,8 +227,8 @@ def test_what_is_written_keeps_its_shape() -> None:
         "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["lease/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
-        "schema_version", "slot",
+        "controller", "ended_through", "generation", "is_clean", "lanes", "limits", "link", "revision",
+        "revoked_through", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["controller/l"] == [
         "beat", "generation", "host", "host_id", "link", "pid", "process_start", "schema_version", "started_ms",
