@@ -114,10 +114,10 @@ class SharedFile(RotatingFileHandler):
 
     def _follow(self) -> bool:
         """Whether another file has the name now; it is opened in place of the one that was."""
-        # A handler that was closed has no stream.
-        with contextlib.suppress(FileNotFoundError, AttributeError):
-            if os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename)):
-                return False
+        if self.stream is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename)):
+                    return False
             self.stream.close()
         self.stream = self._open()
         return True

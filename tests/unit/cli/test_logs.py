@@ -132,8 +132,7 @@ def test_a_full_file_is_moved_aside_once(tmp_path: Path) -> None:
     """Two that write the same file, as processes do, lose no line of each other's: each goes on in the one that is
     there, and the one that comes late does not move that aside again.
     """
-    settings = {"maxBytes": 1000, "backupCount": 100, "encoding": "utf-8"}
-    one, other = (SharedFile(tmp_path / "log.jsonl", **settings) for _ in range(2))
+    one, other = (SharedFile(tmp_path / "log.jsonl", maxBytes=1000, backupCount=100) for _ in range(2))
     for number in range(200):
         for name, handler in (("one", one), ("other", other)):
             handler.emit(record("%s %03d of what is written", name, number))
