@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from isthmus.control.clusters.administration import AsyncAdministration
+    from isthmus.control.clusters.enforcement import Keeping
     from isthmus.control.clusters.namespace import NamespaceReport
     from isthmus.control.clusters.namespaces import AsyncNamespaces
     from isthmus.control.clusters.reassigning import (
@@ -47,6 +48,7 @@ _HOMES: Final = {
     "Reassignment": "isthmus.control.clusters.reassigning",
     "ReassignmentPlan": "isthmus.control.clusters.reassigning",
     "ReassignmentState": "isthmus.control.clusters.reassigning",
+    "Keeping": "isthmus.control.clusters.enforcement",
     "GroupDrill": "isthmus.control.groups.drill",
     "GroupPlan": "isthmus.control.groups.plan",
     "GroupsPlan": "isthmus.control.groups.plan",
@@ -98,6 +100,7 @@ __all__ = [
     "GroupDrill",
     "GroupPlan",
     "GroupsPlan",
+    "Keeping",
     "LinkPlan",
     "LinkRecoverer",
     "LinkTakeover",
