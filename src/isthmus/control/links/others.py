@@ -38,14 +38,20 @@ def selection(links: Iterable[Link]) -> Selects:
 
 
 async def claims_around(
-    source: Client, target: Client, others: Iterable[Client], own_links: Collection[str], selects: Selects
+    source: Client,
+    target: Client,
+    others: Iterable[Client],
+    own_links: Collection[str],
+    selects: Selects,
+    free: Collection[str] = (),
 ) -> list[Claim]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
-    Clusters on that way are asked as far as they are among `others` and answer.
+    Clusters on that way are asked as far as they are among `others` and answer. Controllers of links that are known to
+    be `free` are not listened for.
     """
-    found = await neighbouring_claims((target, source), own_links, selects)
+    found = await neighbouring_claims((target, source), own_links, selects, free)
     with contextlib.suppress(ClusterError):
         seen = {(await client.metadata()).cluster_id for client in (source, target)}
         ends = {source.cluster.alias, target.cluster.alias}
@@ -53,32 +59,37 @@ async def claims_around(
         if {claim.source_id for claim in found} - seen:
             # Which of them is on the way is told by their ids alone: they are asked all at once.
             for claims in await asyncio.gather(
-                *(_claims_in(client, own_links, lambda _: True) for client in left.values())
+                *(_claims_in(client, own_links, lambda _: True, free) for client in left.values())
             ):
                 found += claims
     return found
 
 
-async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[str], selects: Selects) -> list[Claim]:
+async def neighbouring_claims(
+    clients: Iterable[Client], own_links: Collection[str], selects: Selects, free: Collection[str] = ()
+) -> list[Claim]:
     """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
     claims that rest.
 
     Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
-    have beaten several times. A ledger we may not read says nothing: then only the audit finds what somebody else
-    writes.
+    have beaten several times, but not where its link is known to be `free`. A ledger we may not read says nothing: then
+    only the audit finds what somebody else writes.
     """
-    found = await asyncio.gather(*(_claims_in(client, own_links, selects) for client in clients))
+    found = await asyncio.gather(*(_claims_in(client, own_links, selects, free) for client in clients))
     return list(chain.from_iterable(found))
 
 
-async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
+async def _claims_in(
+    client: Client, own_links: Collection[str], selects: Selects, free: Collection[str]
+) -> list[Claim]:
     """What other links write to a cluster, nothing where it does not answer."""
     try:
         memory = await remembered(client)
         known = [memory.of(link) for link in memory.links if link not in own_links]
         found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
-        doubtful = {link: each for link, each in found.items() if link not in alive and _may_live(each)}
+        settled = alive.union(free)
+        doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
             alive |= await _heard(memory, doubtful)

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
@@ -38,6 +39,7 @@ from isthmus.spark.lease import LinkContext
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
+_DOUBT_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +47,8 @@ class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
     Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants (`has_claimed`), or
-    could not. `when_occupied` is what it does about a link that another controller runs. What it copies is counted on
-    top of `progress`.
+    could not. `beside` are all that this process runs, itself included. `when_occupied` is what it does about a link
+    that another controller runs. What it copies is counted on top of `progress`.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class LinkRun:
         claims: Claims,
         earlier: Sequence[LinkRun],
         *,
+        beside: Sequence[LinkRun] = (),
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         progress: RunProgress | None = None,
     ) -> None:
@@ -64,7 +67,7 @@ class LinkRun:
         self._configuration = configuration
         self.has_claimed = asyncio.Event()
         self._claims = claims
-        self._earlier = tuple(earlier)
+        self._earlier, self._beside = tuple(earlier), beside
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
@@ -244,12 +247,31 @@ class LinkRun:
         await self._grant(source, target, [link])
 
     async def _grant(self, source: Client, target: Client, links: Iterable[Link]) -> None:
+        free = await self._freed()
         # Those that others run are no longer ours.
         own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
         async with ClusterPool() as pool:
             others = map(pool.client, self._configuration.clusters)
-            for claim in await claims_around(source, target, others, own, selection(links)):
+            for claim in await claims_around(source, target, others, own, selection(links), free):
                 self._claims.grant(claim)
+
+    async def _freed(self) -> list[str]:
+        """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.
+        Each link would listen as long once more.
+        """
+        while any(run.is_in_doubt for run in self._beside):
+            await asyncio.sleep(_DOUBT_S)
+        return [run.link.name for run in self._beside if run.is_free]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is about to be known that whoever ran the link is gone, or not."""
+        return self._succession.is_in_doubt
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it was found that nobody else runs the link."""
+        return self._succession.is_free and self.error is None
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""

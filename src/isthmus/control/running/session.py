@@ -22,6 +22,7 @@ from isthmus.control.running.record import LinkRecord
 from isthmus.control.running.settings import LinkSettings, Respect
 from isthmus.control.running.workers import Workers
 from isthmus.control.topics.beginnings import Beginnings
+from isthmus.control.topics.firstlook import first_look_of
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, IsthmusError
@@ -89,6 +90,8 @@ class Session:
             remember=self._record.begun,
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
+            first_look=first_look_of(link.name, ledger.documents),
+            note=self._record.looked,
             has_claimed=has_claimed,
             refused_s=timings.refused_s,
         )
