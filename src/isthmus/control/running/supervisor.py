@@ -53,7 +53,7 @@ class Supervisor:
             link,
             self.configuration,
             self._claims,
-            earlier=self.runs,
+            runs=self.runs,
             when_occupied=self._when_occupied,
             progress=None if former is None else former.copied,
         )

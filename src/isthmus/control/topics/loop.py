@@ -6,9 +6,9 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
@@ -22,7 +22,7 @@ from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, TargetTopic
-from isthmus.model.problem import problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import USUAL
 from isthmus.model.topic import Rebuilt, TopicIds
@@ -31,11 +31,32 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
 
 _UNFINISHED_RETRY_S: Final = 5.0
+_SETTLE_S: Final = 5.0
+"""Whoever wants a topic at the same time says within so long whether it goes on with it."""
+_SETTLE_LOOK_S: Final = 0.1
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
 Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[None]]
 """Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
+
+
+class Neighbours(Protocol):
+    """The links of others that read and write where the link does."""
+
+    async def look(self, topics: Collection[str]) -> None:
+        """Hear what they say of topics, by their names at both ends.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+
+    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        """Tell them that these topics are about to be begun; which of them they did not know as begun before. Durable
+        when it returns.
+        """
+
+    async def leave(self, topics: Iterable[TopicPlan]) -> None:
+        """Tell them that these are refused, and not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +109,7 @@ class TopicLoop:
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
         begin: Begin | None = None,
+        neighbours: Neighbours | None = None,
         has_claimed: asyncio.Event,
         refused_s: float = USUAL.refused_s,
     ) -> None:
@@ -97,6 +119,7 @@ class TopicLoop:
         self._recorded = dict(recorded)
         self._remember = remember
         self._begin = begin
+        self._neighbours = neighbours
         self._has_claimed = has_claimed
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
@@ -232,7 +255,8 @@ class TopicLoop:
         return False
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
-        plan = await self._planned(due)
+        await self._hear(due)
+        plan = await self._settled(await self._planned(due))
         applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
@@ -251,6 +275,42 @@ class TopicLoop:
             if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):
                 del self._shapes[name]
         self._plan = plan if self._plan is None else self._plan
+
+    async def _hear(self, due: Collection[TargetTopic]) -> None:
+        """Find out who writes topics that are not ours yet. When a link begins that was just done."""
+        new = [name for name in due if not self._claims.is_held(self._link.name, name)]
+        if new and self._neighbours is not None and self._plan is not None:
+            await self._neighbours.look(self._both_ends(new))
+
+    async def _settled(self, plan: LinkPlan) -> LinkPlan:
+        """The plan without what others begin at the same time: it is told what is wanted, and then they are heard. Of
+        those who do so at once whoever hears last has heard all others, and whom the others wait for says so soon.
+        """
+        link, neighbours = self._link.name, self._neighbours
+        new = {t.topic: t for t in plan.topics if not t.reasons and not self._claims.is_held(link, t.topic)}
+        if neighbours is None or not new:
+            return plan
+        wanted = await neighbours.tell(new.values())
+        refused: dict[TargetTopic, TopicPlan] = {}
+        deadline = time.monotonic() + _SETTLE_S
+        while new:
+            await neighbours.look(self._both_ends(new))
+            lost: list[TopicPlan] = []
+            for name, topic in list(new.items()):
+                settled = self._claims.settle(link, name, is_wanted=name in wanted)
+                if settled.problem is None or not settled.waits or time.monotonic() > deadline:
+                    del new[name]
+                if settled.problem is not None and name not in new:
+                    self._claims.release(link, name)
+                    lost.append(_refused(topic, settled.problem))
+            await neighbours.leave(lost)
+            refused.update((topic.topic, topic) for topic in lost)
+            if new:
+                await asyncio.sleep(_SETTLE_LOOK_S)
+        return replace(plan, topics=tuple(refused.get(topic.topic, topic) for topic in plan.topics))
+
+    def _both_ends(self, names: Iterable[TargetTopic]) -> set[str]:
+        return {each for name in names for each in (name, self._names.sources[name])}
 
     async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
         observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
@@ -311,12 +371,15 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))
-    denied = isinstance(error, NotAuthorized)
+    return _refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)
+
+
+def _refused(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
     return TopicPlan(
         topic=topic.topic,
         source_topic=topic.source_topic,
         action=Action.REFUSE,
         partition_count=topic.partition_count,
         reasons=(problem,),
-        state=LaneState.NOT_AUTHORIZED if denied else LaneState.REFUSED,
+        state=state,
     )
