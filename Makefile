@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench repeats soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench nightly soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
 
 default: env help
 
@@ -89,8 +89,8 @@ bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
 SEED ?= 1
 MINUTES ?= 4
 
-repeats: env $(ARCHIVED) ## what make test leaves out: mechanisms it has a test of, by more cases and orders of events
-	@$(BIN)/pytest -n 2 -m repeats
+nightly: env $(ARCHIVED) ## what make test leaves out (tests/nightly.txt): more cases of each mechanism, and what takes long
+	@$(BIN)/pytest -n 2 -m nightly
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from isthmus.local import LocalCluster
-from tests import sharing
+from tests import nightly, sharing
 
 HEAP_MB = 256
 
@@ -24,8 +24,9 @@ settings.load_profile("busy")
 def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts the tests in the background has them ignore Ctrl-C, which what they start inherits."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # A plugin, as what a session shares belongs to no folder, of which alone a conftest.py is told.
+    # Plugins, as what a session shares belongs to no folder, of which alone a conftest.py is told.
     config.pluginmanager.register(sharing)
+    config.pluginmanager.register(nightly)
 
 
 class ByFile(LoadScopeScheduling):

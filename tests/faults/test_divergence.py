@@ -78,8 +78,8 @@ async def caught_up_with(source: Source, mirror: Mirror, last: Given) -> AsyncIt
     ("looks_away", "is_alike"),
     [
         pytest.param(False, False, id="at work-other records"),
-        pytest.param(False, True, id="at work-the last one alike", marks=pytest.mark.repeats),
-        pytest.param(True, False, id="looking away-other records", marks=pytest.mark.repeats),
+        pytest.param(False, True, id="at work-the last one alike"),
+        pytest.param(True, False, id="looking away-other records"),
         pytest.param(True, True, id="looking away-the last one alike"),
     ],
 )
@@ -109,7 +109,7 @@ def test_unclean_election_while_an_engine_runs(
 @pytest.mark.parametrize(
     "is_alike",
     [
-        pytest.param(False, id="other records", marks=pytest.mark.repeats),
+        pytest.param(False, id="other records"),
         pytest.param(True, id="the last one alike"),
     ],
 )
@@ -145,9 +145,7 @@ def test_unclean_election_between_two_engines(
     assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == 0
 
 
-@pytest.mark.parametrize(
-    "is_clean", [pytest.param(True, id="clean", marks=pytest.mark.repeats), pytest.param(False, id="crashed")]
-)
+@pytest.mark.parametrize("is_clean", [pytest.param(True, id="clean"), pytest.param(False, id="crashed")])
 def test_unclean_election_after_which_nothing_is_known(
     mirror3: Mirror, topic: TopicNamer, chance: random.Random, is_clean: bool
 ) -> None:

@@ -94,8 +94,8 @@ def scene(east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: P
     [
         (1, signal.SIGINT),
         (2, signal.SIGTERM),
-        pytest.param(1, signal.SIGTERM, marks=pytest.mark.repeats),
-        pytest.param(2, signal.SIGINT, marks=pytest.mark.repeats),
+        (1, signal.SIGTERM),
+        (2, signal.SIGINT),
     ],
     indirect=["chance"],
 )

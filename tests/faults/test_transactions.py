@@ -27,7 +27,7 @@ STEPS: Final = 3_000
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(Fault.RESTART, id="restart", marks=pytest.mark.repeats), pytest.param(Fault.KILL, id="kill")],
+    [pytest.param(Fault.RESTART, id="restart"), pytest.param(Fault.KILL, id="kill")],
 )
 def test_no_control_record_is_written_twice(
     east: LocalCluster, mirror3: Mirror, topic: TopicNamer, chance: random.Random, fault: Fault

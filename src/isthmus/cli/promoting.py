@@ -16,6 +16,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
+from isthmus.cli.steps import tell_step
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
@@ -47,6 +48,7 @@ _COLUMNS: Final = (
     Column("source_end", Cells.NUMBER),
     Column("target_end", Cells.NUMBER),
     Column("missing_records", Cells.NUMBER),
+    Column("state"),
 )
 
 
@@ -227,7 +229,7 @@ def _followed() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], No
         bar = bars.add_task("partitions", total=None, visible=False)
 
         def begun(step: str) -> None:
-            _tell(step)
+            tell_step(step)
             bars.reset(bar, total=None, visible=False)
 
         def progressed(done: int, total: int) -> None:
@@ -286,6 +288,8 @@ def _missing(found: Promotion) -> str:
         told += f", and of {found.unknown} it is not known"
     if found.missing_s:
         told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
+    if found.ended:
+        told += f"; {found.ended}, which may hold what the source does not have"
     return told
 
 

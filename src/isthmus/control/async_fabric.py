@@ -290,7 +290,8 @@ class AsyncFabric:
         Links that were declared are followed as well, if the configuration was opened with them.
 
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
-        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
+        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged. A run
+        whose last link goes waits for another, unless it is to end caught up.
 
         Where the configuration, or `metrics` in its place, says so it tells whoever asks how it does: docs/metrics.md.
 
@@ -298,9 +299,7 @@ class AsyncFabric:
             take over and to stand by at once.
         :raises PortBusy: Something listens already where metrics are to be told.
         """
-        is_declared = self.configuration.declared is not None
-        is_whole = link is None or bool(self.configuration.link(link).tree)
-        written = self.configuration.written if is_declared and is_whole else None
+        written = None if self.configuration.declared is None else self.configuration.written
         following = Following(reread, is_constant=follow_config, written=written)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 

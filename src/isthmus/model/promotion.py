@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
@@ -19,13 +21,14 @@ Verb = Literal["promote", "failover", "detach", "reverse"]
 class LeftPartition:
     """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago.
 
-    Offsets and `missing_records` are -1 where they are not known, and so is `partition` where nothing is known of a
-    whole topic.
+    `state` is that of a lane that waits for an operator. Offsets and `missing_records` are -1 where they are not known,
+    and so is `partition` where nothing is known of a whole topic.
     """
 
     topic: TargetTopic
     partition: int
     source_topic: SourceTopic
+    state: LaneState | None = None
     is_mapped: bool = False
     target_begin: int = -1
     target_end: int = -1
@@ -39,6 +42,7 @@ class LeftPartition:
             "topic": self.topic,
             "partition": _known(self.partition),
             "source_topic": self.source_topic,
+            "state": None if self.state is None else str(self.state),
             "target_end": _known(self.target_end),
             "source_end": _known(self.source_end),
             "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
@@ -72,6 +76,12 @@ class Promotion:
         topics, partitions = sum(found), len(found) - sum(found)
         counts = [(topics, "whole topic"), (partitions, "partition")]
         return " and ".join(counted(count, what) for count, what in counts if count)
+
+    @property
+    def ended(self) -> str:
+        """How many partitions wait for an operator, in words; "" for none."""
+        counts = Counter(each.state for each in self.partitions if each.state is not None)
+        return ", ".join(f"{counted(count, 'partition')} {state}" for state, count in sorted(counts.items()))
 
     @property
     def missing_s(self) -> float | None:

@@ -28,6 +28,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.lane import LaneState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.promotion import Promotion
 from isthmus.model.timings import Timings
@@ -199,6 +200,34 @@ def test_a_topic_that_was_refused_is_told_as_missing(
         assert (found.missing_records, found.unknown) == (50, "")
 
     asyncio.run(scenario())
+
+
+def test_a_partition_that_has_ended_is_no_proof(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """Though both logs end alike: it is named instead of promoted or reversed, and what a failover leaves behind is
+    counted from where its lane came to.
+    """
+    only, each = created(both, east, name)
+    promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
+
+    async def has_ended() -> bool:
+        found = await promoter.failover(dry_run=True)
+        return [(one.state, one.missing_records) for one in found.partitions] == [(LaneState.FOREIGN_WRITE, 5)]
+
+    async def scenario() -> None:
+        async with running(only, spark) as run:
+            await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
+            await asyncio.to_thread(topics.produce, west, f"{name}.x-1", records(5))
+            await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(5))
+            await run.until(has_ended)
+            for verb in (promoter.promote(), promoter.reverse(f"{name}-back")):
+                with pytest.raises(GateNotMet, match=f"{name}.x-1-0 is FOREIGN_WRITE") as told:
+                    await verb
+                assert f"isthmus link recover {name}" in told.value.hint
+
+    asyncio.run(scenario())
+    assert each in Fabric(both).declarations.describe(name).declaration.maps
 
 
 def test_leader_and_follower_change_places(

@@ -19,6 +19,7 @@ from isthmus.ledger.documents import (
     ControllerDocument,
     DeclarationDocument,
     Document,
+    FirstLookDocument,
     GapDocument,
     LeaseDocument,
     LinkDocument,
@@ -99,6 +100,9 @@ DOCUMENTS: dict[str, Document] = {
     "beginning/l/orders": BeginningDocument(
         link="l", topic=TargetTopic("orders"), topic_id=uuid.UUID(int=2), begins=((0, 120), (1, -1))
     ),
+    "first-look/l": FirstLookDocument(
+        link="l", include=("orders*",), exclude=("/x/",), within=("orders-*",), waiting=(SourceTopic("orders"),)
+    ),
     f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
     "declaration/l/@T": DeclarationDocument(
         link="l",
@@ -128,9 +132,9 @@ DOCUMENTS: dict[str, Document] = {
         by="anna@host",
         at_ms=5,
     ),
-    "pause/l": PauseDocument(link="l", since_ms=5),
+    "pause/l": PauseDocument(link="l", since_ms=5, by="anna@host"),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
-    "task-pause/l/configs": TaskPauseDocument(link="l", task="configs", since_ms=5),
+    "task-pause/l/configs": TaskPauseDocument(link="l", task="configs", since_ms=5, by="anna@host"),
     "verification/l": VerificationDocument(link="l", records=7, problem=Problem("a", "b")),
     "controller/l": ControllerDocument(
         link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
@@ -223,13 +227,15 @@ def test_what_is_written_keeps_its_shape() -> None:
         "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["lease/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
-        "schema_version", "slot",
+        "controller", "ended_through", "generation", "is_clean", "lanes", "limits", "link", "revision",
+        "revoked_through", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["controller/l"] == [
         "beat", "generation", "host", "host_id", "link", "pid", "process_start", "schema_version", "started_ms",
         "version",
     ]  # fmt: skip
+    assert stored["pause/l"] == ["by", "link", "prefix", "schema_version", "since_ms", "topic"]
+    assert stored["task-pause/l/configs"] == ["by", "link", "schema_version", "since_ms", "task"]
 
 
 def test_a_document_of_a_newer_version_is_refused() -> None:
@@ -325,6 +331,16 @@ def test_fields_unknown_here_are_left_out() -> None:
     value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
 
     assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+
+
+def test_a_pause_of_an_older_release_is_of_nobody_known() -> None:
+    """Who paused was not written then."""
+    of_link, of_task = (
+        decoded(key, b'{"schema_version":1,"link":"l","since_ms":5,"task":"a"}')
+        for key in ("pause/l", "task-pause/l/a")
+    )
+    assert of_link == PauseDocument(link="l", since_ms=5, by="")
+    assert of_task == TaskPauseDocument(link="l", task="a", since_ms=5, by="")
 
 
 def test_a_topic_of_an_older_release_has_the_same_offsets() -> None:

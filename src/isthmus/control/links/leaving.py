@@ -24,7 +24,7 @@ from isthmus.ledger.handover import has_ended
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.provenance import beginning_of
-from isthmus.model.lane import LaneKey
+from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -35,6 +35,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
 
 _MS_PER_S: Final = 1000
+_NO_COPIES: Final = frozenset({LaneState.DIVERGED, LaneState.TOPIC_RECREATED})
+"""States in which an offset is not that of the same record on both sides: how far a lane came tells nothing."""
 
 
 async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange]:
@@ -80,23 +82,38 @@ def left_of(
     """What is left of the partitions that are `there`, at the target, and of those the source is known to have. A
     followed topic of which neither is known is in it as partition -1: all of it may be missing.
     """
-    told = {} if here is not None else _told(link, known, at_ms)
+    sight = _Sight(
+        known=known,
+        topics=known.topics,
+        ended=ended_lanes(known),
+        here=here,
+        told={} if here is not None else _told(link, known, at_ms),
+        at_ms=at_ms,
+    )
     lanes: dict[LaneKey, SourceTopic] = {}
     for name, partition in there:
         topic = TargetTopic(name)
         source_topic = link.topics.source_of(topic)
-        if source_topic is not None and topic in known.topics:
+        if source_topic is not None and topic in sight.topics:
             lanes[LaneKey(topic, partition)] = source_topic
-    for source_name, partition in told if here is None else here:
+    for source_name, partition in sight.told if here is None else here:
         topic_there = link.topics.target_of(SourceTopic(source_name))
         if topic_there is not None:
             lanes.setdefault(LaneKey(topic_there, partition), SourceTopic(source_name))
     if here is None:
         heard = {key.topic for key in lanes}
-        for topic, document in known.topics.items():
+        for topic, document in sight.topics.items():
             if topic not in heard and link.topics.source_of(topic) is not None:
                 lanes[LaneKey(topic, -1)] = document.source_topic
-    return tuple(_left_partition(known, key, lanes[key], there.get(key), here, told, at_ms) for key in sorted(lanes))
+    return tuple(_left_partition(sight, key, lanes[key], there.get(key)) for key in sorted(lanes))
+
+
+def ended_lanes(known: LinkMemory) -> dict[LaneKey, LaneState]:
+    """The lanes that wait for an operator, as `isthmus status` tells of them."""
+    found = {key: report.state for key, report in known.reports.items() if report.state.is_terminal}
+    for topic, document in known.topics.items():
+        found |= {LaneKey(topic, each.partition): LaneState(each.state) for each in document.ended}
+    return found
 
 
 class _Told(NamedTuple):
@@ -121,40 +138,63 @@ def _told(link: Link, known: LinkMemory, at_ms: int) -> dict[PartitionKey, _Told
     return found
 
 
-def _left_partition(
-    known: LinkMemory,
-    key: LaneKey,
-    source_topic: SourceTopic,
-    there: LogRange | None,
-    here: Mapping[PartitionKey, LogRange] | None,
-    told: Mapping[PartitionKey, _Told],
-    at_ms: int,
-) -> LeftPartition:
-    document = known.topics.get(key.topic)
+class _Sight(NamedTuple):
+    """All that is known of a link and of its source's logs, which either are `here` or were `told`."""
+
+    known: LinkMemory
+    topics: Mapping[TargetTopic, TopicDocument]
+    ended: Mapping[LaneKey, LaneState]
+    here: Mapping[PartitionKey, LogRange] | None
+    told: Mapping[PartitionKey, _Told]
+    at_ms: int
+
+    def state(self, key: LaneKey) -> LaneState | None:
+        """That of a lane that waits for an operator, by itself or with its whole topic."""
+        document = self.topics.get(key.topic)
+        whole = None if document is None else LaneState(document.state)
+        return self.ended.get(key) or (whole if whole is not None and whole.is_terminal else None)
+
+
+def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, there: LogRange | None) -> LeftPartition:
+    document, report = sight.topics.get(key.topic), sight.known.last_known.get(key)
     is_mapped = document is not None and document.is_mapped
-    report = known.last_known.get(key)
     source_end, age_s, start = -1, None, 0
-    log = None if here is None else here.get((source_topic, key.partition))
+    log = None if sight.here is None else sight.here.get((source_topic, key.partition))
     if log is not None:
         source_end, age_s, start = log.end, 0.0, log.start
     elif report is not None and report.source_end >= 0:
-        source_end, age_s = report.source_end, known.source_age_s(key, at_ms)
-    elif (seen := told.get((source_topic, key.partition))) is not None:
+        source_end, age_s = report.source_end, sight.known.source_age_s(key, sight.at_ms)
+    elif (seen := sight.told.get((source_topic, key.partition))) is not None:
         source_end, age_s, start = seen.end, seen.age_s, max(seen.start, 0)
-    target_end = -1 if there is None else there.end
-    copied = (-1 if report is None else report.position) if is_mapped else target_end
-    missing = -1 if source_end < 0 else max(source_end - max(copied, start), 0)
+    # What its source has no more there is nothing to prove of.
+    state = sight.state(key) if log is not None or sight.here is None else None
+    position = -1 if report is None else report.position
+    copied = _copied(state, there, position, is_mapped=is_mapped)
+    missing = -1 if source_end < 0 or copied is None else max(source_end - max(copied, start), 0)
     return LeftPartition(
         topic=key.topic,
         partition=key.partition,
         source_topic=source_topic,
+        state=state,
         is_mapped=is_mapped,
         target_begin=-1 if there is None else there.start,
-        target_end=target_end,
+        target_end=-1 if there is None else there.end,
         source_end=source_end,
         source_age_s=age_s,
         missing_records=missing,
     )
+
+
+def _copied(state: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int | None:
+    """The offset before which the target has all that the source has, -1 for nothing, `None` where nobody can tell."""
+    if there is None or (state is None and is_mapped):
+        return position if is_mapped else -1
+    if state is None:
+        return there.end
+    # Behind its position somebody else may have written; what diverged does so at an offset that only both logs tell.
+    if state in _NO_COPIES or position < 0:
+        return None
+    return position if is_mapped else min(position, there.end)
 
 
 def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bool:

@@ -34,14 +34,20 @@ def selection(links: Iterable[Link]) -> Selects:
 
 
 async def claims_around(
-    source: Client, target: Client, others: Iterable[Client], own: Collection[Link], selects: Selects
+    source: Client,
+    target: Client,
+    others: Iterable[Client],
+    own: Collection[Link],
+    selects: Selects,
+    free: Collection[str] = (),
 ) -> list[Told]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
-    Clusters on that way are asked as far as they are among `others` and answer.
+    Clusters on that way are asked as far as they are among `others` and answer. Controllers of links that are known to
+    be `free` are not listened for.
     """
-    found = await neighbouring_claims((target, source), own, selects)
+    found = await neighbouring_claims((target, source), own, selects, free)
     with contextlib.suppress(ClusterError):
         seen = {(await client.metadata()).cluster_id for client in (source, target)}
         ends = {source.cluster.alias, target.cluster.alias}
@@ -51,23 +57,25 @@ async def claims_around(
         if leads_on or {claim.source_id for told in found for claim in told.claims if not claim.tree} - seen:
             # Which of them is on the way is told by their ids alone: they are asked all at once.
             left = {client.cluster.alias: client for client in others if client.cluster.alias not in ends}
-            found += await neighbouring_claims(left.values(), own, lambda _: True)
+            found += await neighbouring_claims(left.values(), own, lambda _: True, free)
     return found
 
 
-async def neighbouring_claims(clients: Iterable[Client], own: Collection[Link], selects: Selects) -> list[Told]:
+async def neighbouring_claims(
+    clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[str] = ()
+) -> list[Told]:
     """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
     claims that rest.
 
     Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
-    have beaten several times. A ledger we may not read says nothing: then only the audit finds what somebody else
-    writes.
+    have beaten several times, but not where its link is known to be `free`. A ledger we may not read says nothing: then
+    only the audit finds what somebody else writes.
     """
-    found = await asyncio.gather(*(_claims_in(client, own, selects) for client in clients))
+    found = await asyncio.gather(*(_claims_in(client, own, selects, free) for client in clients))
     return [told for told in found if told is not None]
 
 
-async def _claims_in(client: Client, own: Collection[Link], selects: Selects) -> Told | None:
+async def _claims_in(client: Client, own: Collection[Link], selects: Selects, free: Collection[str]) -> Told | None:
     """What other links write to a cluster, `None` where it does not answer."""
     # Another file may have given another link the name of one of ours.
     names = {link.name for link in own if link.target.alias == client.cluster.alias}
@@ -77,7 +85,8 @@ async def _claims_in(client: Client, own: Collection[Link], selects: Selects) ->
         known = [memory.of(link) for link in memory.links if link not in names]
         found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
-        doubtful = {link: each for link, each in found.items() if link not in alive and _may_live(each)}
+        settled = alive.union(free)
+        doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
             alive |= await _heard(memory, doubtful)

@@ -16,13 +16,14 @@ from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
+from isthmus.control.links import gates
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import now_ms, recollect
-from isthmus.control.links.writers import named, owners_in, undecided, written
+from isthmus.control.links.writers import first_few, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.documents import Document, ProvenanceDocument
@@ -46,7 +47,6 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
-_NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
 
 
@@ -107,9 +107,8 @@ class Promoter:
             found = (await describe_groups(source, groups)).values
         at_work = sorted(name for name, group in found.items() if group.members)
         if at_work:
-            more = f" and {len(at_work) - _NAMED_MAX} more" if len(at_work) > _NAMED_MAX else ""
             raise GateNotMet(
-                f"consumers are at work at {link.source.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
+                f"consumers are at work at {link.source.alias}: {first_few(at_work)}",
                 hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
             )
 
@@ -138,7 +137,8 @@ class Promoter:
         """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
-        :raises GateNotMet: It lags, somebody writes to the source, or groups are not carried; nothing was changed.
+        :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
+            carried; nothing was changed.
         :raises ClusterError: A cluster does not answer.
         """
         link, chosen, is_attached = await self._link()
@@ -154,6 +154,7 @@ class Promoter:
         await self._detach(chosen)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
+        gates.require_copies(self.name, found.partitions, is_detached=True)
         if found.missing_records > self.max_lag:
             raise GateNotMet(
                 f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
@@ -237,29 +238,28 @@ class Promoter:
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
                 self.on_progress(len(left) - len(behind), len(left))
-                if self._does(behind) and time.monotonic() - quiet_from >= self.quiet_s:
+                is_quiet, is_late = time.monotonic() - quiet_from >= self.quiet_s, time.monotonic() > deadline
+                if is_quiet or is_late:
+                    gates.require_copies(self.name, left)
+                    if any(map(gates.is_beyond, left)):
+                        # Meanwhile the source may have got what the target was seen to have.
+                        gates.require_within(self.name, left, await source_logs(link, source))
+                if self._does(behind) and is_quiet:
                     if held:
                         raise undecided(source, held, await owners_in(source, held))
                     return
-                if time.monotonic() > deadline:
+                if is_late:
                     # What was written between two looks at a log seems to be in a transaction.
                     if owners := await owners_in(source, held):
                         raise undecided(source, held, owners)
-                    raise await written(source, moved) if self._does(behind) else self._not_copied(behind)
+                    does = self._does(behind)
+                    raise await written(source, moved) if does else gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
 
     def _does(self, behind: Iterable[LeftPartition]) -> bool:
         """Whether so little is left to be copied that it may stay behind; what is not known is too much."""
         missing = [each.missing_records for each in behind]
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
-
-    def _not_copied(self, behind: Iterable[LeftPartition]) -> GateNotMet:
-        shown = named((each.topic, each.partition) for each in behind)
-        return GateNotMet(
-            f"link {self.name} has not copied {shown} to the end within {self.timeout_s:g} s",
-            hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
-            f"isthmus link failover {self.name}.",
-        )
 
     async def _carried(self, link: Link, *, dry_run: bool) -> dict[str, str]:
         """Have the positions of all groups be those of the source; how they stand."""
@@ -278,7 +278,7 @@ class Promoter:
             if plan.problem is None and (dry_run or not unsettled):
                 return {name: str(standing) for name, standing in standings.items()}
             if time.monotonic() > deadline:
-                reason = plan.problem.message if plan.problem else ", ".join(unsettled[:_NAMED_MAX])
+                reason = plan.problem.message if plan.problem else first_few(unsettled)
                 raise GateNotMet(
                     f"link {self.name} has not carried all consumer groups: {reason}",
                     hint="isthmus groups list says how each of them stands.",

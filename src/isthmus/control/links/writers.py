@@ -19,9 +19,16 @@ _NAMED_MAX: Final = 3
 _BETWEEN_LOOKS_S: Final = 1.0
 
 
+def first_few(names: Iterable[str]) -> str:
+    """Some of many names, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - _NAMED_MAX} more" if len(every) > _NAMED_MAX else ""
+    return ", ".join(every[:_NAMED_MAX]) + more
+
+
 def named(keys: Iterable[PartitionKey]) -> str:
     """Some partitions by name, and how many more there are."""
-    return _listed(f"{topic}-{partition}" for topic, partition in sorted(keys))
+    return first_few(f"{topic}-{partition}" for topic, partition in sorted(keys))
 
 
 async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str, ...]:
@@ -37,7 +44,7 @@ def undecided(client: Client, held: Collection[PartitionKey], owners: Collection
     """That transactions are open in partitions of the source, and whose."""
     alias = client.cluster.alias
     return GateNotMet(
-        f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{_listed(owners)}",
+        f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
         hint=f"isthmus cluster topics {alias} tells of it; end its producer, then promote again.",
     )
 
@@ -46,7 +53,7 @@ async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet
     """That somebody writes to partitions of the source, and who, if that is a producer that leaders remember."""
     alias, producers = client.cluster.alias, ""
     with contextlib.suppress(ClusterError):
-        producers = _listed(str(each) for each in sorted(await _at_work(client, moved)))
+        producers = first_few(str(each) for each in sorted(await _at_work(client, moved)))
     return GateNotMet(
         f"somebody writes to {named(moved) or 'the source'} of {alias}{': producer ' if producers else ''}{producers}",
         hint="Stop the producers there first; then promote again. kafka-transactions describe-producers tells more "
@@ -68,9 +75,3 @@ async def _at_work(client: Client, keys: Collection[PartitionKey]) -> set[int]:
     await asyncio.sleep(_BETWEEN_LOOKS_S)
     after = (await active_producers(client, leaders)).values
     return {one.producer_id for key, found in after.items() for one in set(found) - set(before.get(key, found))}
-
-
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f" and {len(every) - _NAMED_MAX} more" if len(every) > _NAMED_MAX else ""
-    return ", ".join(every[:_NAMED_MAX]) + more

@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from isthmus.control.topics.firstlook import first_look_document
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics, wanted_topics
 from isthmus.errors import IsthmusError
 from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion, in_batches
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
@@ -35,6 +37,10 @@ class LinkRecord:
     async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """These topics are about to be copied."""
         await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
+
+    async def looked(self, look: FirstLook) -> None:
+        """These topics were looked for, and those that were there are known or wait."""
+        await self.ledger.write(first_look_document(self.ledger.link, look))
 
     async def reports(self, topics: Iterable[TopicPlan], reports: Mapping[LaneKey, LaneReport]) -> None:
         """What is refused or has ended and why, and what the source deleted before it was copied."""

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
@@ -38,15 +39,16 @@ from isthmus.spark.lease import LinkContext
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
+_DOUBT_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
 class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
-    `runs` are the links of this process, as they come and go. Topics that those want too which are there already are
-    theirs: it waits until each has claimed what it wants (`has_claimed`), or could not. `when_occupied` is what it does
-    about a link that another controller runs. What it copies is counted on top of `progress`.
+    Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants (`has_claimed`), or
+    could not. `beside` are all that this process runs, itself included. `when_occupied` is what it does about a link
+    that another controller runs. What it copies is counted on top of `progress`.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class LinkRun:
         link: Link,
         configuration: Configuration,
         claims: Claims,
-        runs: Sequence[LinkRun],
+        earlier: Sequence[LinkRun],
         *,
+        beside: Sequence[LinkRun] = (),
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         progress: RunProgress | None = None,
     ) -> None:
@@ -64,7 +67,7 @@ class LinkRun:
         self._configuration = configuration
         self.has_claimed = asyncio.Event()
         self._claims = claims
-        self._beside, self._earlier = runs, tuple(runs)
+        self._earlier, self._beside = tuple(earlier), beside
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
@@ -244,14 +247,33 @@ class LinkRun:
 
     async def _respect(self, source: Client, target: Client, selects: Selects) -> None:
         """Leave topics that the link is to mirror from now on to those who write them already."""
+        free = await self._freed()
         # Those that others run are no longer ours, and of those that come later it is not known yet.
         here = [run for run in self._earlier if not run.is_run_elsewhere]
         here += [run for run in self._beside if run is not self and run.is_at_work and run not in here]
         own = [self.link, *(run.link for run in here)]
         async with ClusterPool() as pool:
             others = map(pool.client, self._configuration.clusters)
-            for told in await claims_around(source, target, others, own, selects):
+            for told in await claims_around(source, target, others, own, selects, free):
                 self._claims.hear(told)
+
+    async def _freed(self) -> list[str]:
+        """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.
+        Each link would listen as long once more.
+        """
+        while any(run.is_in_doubt for run in self._beside):
+            await asyncio.sleep(_DOUBT_S)
+        return [run.link.name for run in self._beside if run.is_free]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is about to be known that whoever ran the link is gone, or not."""
+        return self._succession.is_in_doubt
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it was found that nobody else runs the link."""
+        return self._succession.is_free and self.error is None
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""
@@ -292,6 +314,7 @@ class LinkRun:
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, told, controller=controller, paused=paused),
             namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
+            pauses=paused.told,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             latency=tuple(self._progress.latency),

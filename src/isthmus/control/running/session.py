@@ -24,6 +24,7 @@ from isthmus.control.running.record import LinkRecord
 from isthmus.control.running.settings import LinkSettings
 from isthmus.control.running.workers import Workers
 from isthmus.control.topics.beginnings import Beginnings
+from isthmus.control.topics.firstlook import first_look_of
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError
@@ -111,6 +112,8 @@ class Session:
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
             neighbours=_Neighbours(respect, self._record),
+            first_look=first_look_of(link.name, ledger.documents),
+            note=self._record.looked,
             has_claimed=has_claimed,
             refused_s=timings.refused_s,
         )

@@ -53,7 +53,8 @@ class Supervisor:
             link,
             self.configuration,
             self._claims,
-            runs=self.runs,
+            earlier=self.runs,
+            beside=self.runs,
             when_occupied=self._when_occupied,
             progress=None if former is None else former.copied,
         )
@@ -111,6 +112,7 @@ class Supervisor:
         """Go on as the configuration says now."""
         self.configuration = configuration
         written = {link.name: link for link in configuration.links}
+        had_links = bool(self.runs)
         for run in list(self.runs):
             link = written.pop(run.link.name, None)
             if link is None:
@@ -125,6 +127,8 @@ class Supervisor:
             if not self._is_stopping:
                 _log.warning("link %s is new, and starts", link.name)
                 self._add(self._made(link))
+        if had_links and not self.runs:
+            _log.warning("no link is left here: waiting until one is configured or declared")
 
     def _add(self, run: LinkRun) -> None:
         self.runs.append(run)

@@ -12,16 +12,19 @@ from typing import Final, Protocol
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
+from isthmus.control.topics.firstlook import begun_before
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, plan_link, with_parted
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, TargetTopic
+from isthmus.model.offsets import LATEST
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import USUAL
@@ -39,6 +42,8 @@ Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
 Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[None]]
 """Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
+Note = Callable[[FirstLook], Awaitable[None]]
+"""Writes down what was looked for, before the first lane of what was found runs."""
 
 
 class Neighbours(Protocol):
@@ -92,8 +97,9 @@ _NOWHERE: Final = _Shape(None, None)
 
 
 class TopicLoop:
-    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs; `has_claimed` is set once it
-    was first chosen what the link writes. `namespaces` are the pairs of a declared link whose topics were looked for.
+    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs, `first_look` is what they have
+    looked for. `has_claimed` is set once it was first chosen what the link writes. `namespaces` are the pairs of a
+    declared link whose topics were looked for.
 
     Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
     changed. A topic that fails keeps none of the others from running.
@@ -110,6 +116,8 @@ class TopicLoop:
         remember: Remember,
         begin: Begin | None = None,
         neighbours: Neighbours | None = None,
+        first_look: FirstLook | None = None,
+        note: Note | None = None,
         has_claimed: asyncio.Event,
         refused_s: float = USUAL.refused_s,
     ) -> None:
@@ -120,6 +128,8 @@ class TopicLoop:
         self._remember = remember
         self._begin = begin
         self._neighbours = neighbours
+        self._first_look, self._note = first_look, note
+        self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
@@ -166,7 +176,7 @@ class TopicLoop:
         for name, ids in rebuilt.items():
             recorded = self._recorded.get(name)
             if recorded is not None and recorded.target == ids.former:
-                del self._recorded[name]
+                self._former[name] = self._recorded.pop(name)
                 self._shapes.pop(name, None)
 
     @property
@@ -195,9 +205,11 @@ class TopicLoop:
         if is_paused and self._plan is not None:
             return
         self._creates = not is_paused
-        due = self._due(await self._look())
+        shapes = await self._look()
+        due = self._due(shapes)
         if due or self._plan is None:
             await self._renew(due)
+        await self._note_look([name for name, shape in shapes.items() if shape.source is not None])
         self.namespaces = self._link.namespaces
 
     async def settle(self) -> None:
@@ -318,9 +330,12 @@ class TopicLoop:
         counts = at_start(observed, self._recorded)
         for name in first & self._recorded.keys():
             if name not in counts:
-                del self._recorded[name]
+                self._former[name] = self._recorded.pop(name)
         self._begun |= first
-        plan = plan_link(observed, self._claims, with_parted(observed, self._recorded, self._parted))
+        if self._first_look is not None:
+            self._first_look = self._first_look.with_waiting(begun_before(observed, self._former))
+        recorded = with_parted(observed, self._recorded, self._parted)
+        plan = plan_link(observed, self._claims, recorded, self._first_look)
         # Links choose their topics one after the other, and create them side by side.
         self._has_claimed.set()
         return plan
@@ -334,6 +349,7 @@ class TopicLoop:
                 target=topic.lanes[0].target_topic_id,
                 is_mapped=topic.lanes[0].is_mapped,
                 left=topic.left,
+                first_partitions=topic.first_partitions,
             )
             for topic in topics
             if topic.lanes
@@ -345,6 +361,19 @@ class TopicLoop:
         if new:
             await self._remember(new)
             self._recorded.update(new)
+
+    async def _note_look(self, there: Collection[TargetTopic]) -> None:
+        """Remember what was looked for, if what comes later begins elsewhere. What of it was `there` and is yet to
+        begin goes on to wait.
+        """
+        topics, look = self._link.topics, self._first_look
+        if topics.start != LATEST or self._note is None:
+            return
+        waiting = (self._names.sources[name] for name in there if name not in self._recorded)
+        found = FirstLook.of(topics, (each for each in waiting if look is None or not look.is_later(each, topics)))
+        if found != look:
+            await self._note(found)
+            self._first_look = found
 
 
 def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:

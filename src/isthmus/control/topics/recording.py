@@ -26,6 +26,7 @@ def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
         state=LaneState.ACTIVE,
         is_mapped=ids.is_mapped,
         left=ids.left,
+        first_partitions=ids.first_partitions,
     )
 
 

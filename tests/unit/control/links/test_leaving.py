@@ -5,11 +5,16 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+import pytest
+
+from isthmus.control.links.gates import is_beyond, require_copies, require_within
 from isthmus.control.links.leaving import left_of
 from isthmus.control.links.memory import LinkMemory
-from isthmus.ledger.documents import Document, LinkDocument, TopicDocument
+from isthmus.errors import GateNotMet
+from isthmus.ledger.documents import Document, EndedPartition, LinkDocument, TopicDocument
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.model.cluster import Cluster
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownTopic
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -35,6 +40,7 @@ NAMES = KnownNames(
         KnownTopic(name="b-9", replicas=1, logs=(KnownLog(0, 0, 5),)),
     ),
 )
+SHORTER = {("a-1", 0): LogRange(0, 17, 17)}
 
 
 def topic(number: int) -> TopicDocument:
@@ -45,7 +51,7 @@ def topic(number: int) -> TopicDocument:
         source_topic_id=NO_ID,
         target_topic=TargetTopic(f"x-{number}"),
         target_topic_id=NO_ID,
-        state="IN_ERROR",
+        state="ACTIVE",
     )
 
 
@@ -81,3 +87,58 @@ def test_what_the_source_says_now_is_all_there_is() -> None:
     assert (left.missing_records, left.source_age_s) == (10, 0.0)
     assert Promotion(link="orders", verb="promote", namespaces=(), partitions=(left,)).unknown == ""
     assert replace(left, missing_records=0).as_dict()["missing_records"] == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "position", "missing"),
+    [
+        (LaneState.FOREIGN_WRITE, 20, 5),
+        (LaneState.DATA_GAP, 18, 7),
+        (LaneState.DIVERGED, 20, -1),
+        (LaneState.TOPIC_RECREATED, 20, -1),
+        (LaneState.REFUSED, -1, -1),
+    ],
+)
+@pytest.mark.parametrize("told_by", ["report", "partition", "topic"])
+def test_where_a_partition_has_ended_its_log_end_proves_nothing(
+    state: LaneState, position: int, missing: int, told_by: str
+) -> None:
+    """What may be missing is counted from where its lane came to; where that tells nothing either, it is not known."""
+    document, key = topic(1), LaneKey(TargetTopic("x-1"), 0)
+    if told_by == "partition":
+        document = replace(document, ended=(EndedPartition(partition=0, state=str(state)),))
+    elif told_by == "topic":
+        document = replace(document, state=str(state))
+    known = memory(document)
+    report = LaneReport(key=key, state=state, position=position, source_end=25)
+    known.last_known[key] = report
+    if told_by == "report":
+        known.reports[key] = report
+
+    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, None, at_ms=1)
+
+    assert (left.state, left.missing_records) == (state, missing)
+    assert left.as_dict()["state"] == str(state)
+    found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left, left))
+    assert found.ended == f"2 partitions {state}"
+
+
+def test_what_has_ended_keeps_a_follower_from_being_promoted() -> None:
+    """Whatever the ends of both logs say, while the source has that topic; it is named, with the way out."""
+    known, logs = memory(replace(topic(1), state="DIVERGED")), {("x-1", 0): LogRange(0, 20, 20)}
+
+    with pytest.raises(GateNotMet, match=r"x-1-0 is DIVERGED") as told:
+        require_copies("orders", left_of(LINK, known, logs, SHORTER, at_ms=1))
+
+    assert "isthmus link recover orders" in told.value.hint
+    require_copies("orders", left_of(LINK, known, logs, {}, at_ms=1))
+
+
+def test_a_follower_that_has_more_than_its_source_is_no_copy() -> None:
+    """Whether a lane has seen that or not; but what the source has got meanwhile is no more than it has."""
+    (left,) = left_of(LINK, memory(topic(1)), {("x-1", 0): LogRange(0, 20, 20)}, SHORTER, at_ms=1)
+    assert is_beyond(left)
+    with pytest.raises(GateNotMet, match="the target has more than its source in x-1-0"):
+        require_within("orders", [left], SHORTER)
+    require_within("orders", [left], {("a-1", 0): LogRange(0, 20, 20)})
+    assert not is_beyond(replace(left, target_end=17))

@@ -1,0 +1,63 @@
+"""What is in the way of a promotion, as the ledger and both logs tell: rules, and what an operator is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from isthmus.control.links.writers import first_few, named
+from isthmus.errors import GateNotMet
+from isthmus.model.log import LogRange
+from isthmus.model.promotion import LeftPartition
+from isthmus.wire.offsets import PartitionKey
+
+
+def require_copies(link: str, left: Iterable[LeftPartition], *, is_detached: bool = False) -> None:
+    """See that no lane waits for an operator.
+
+    :raises GateNotMet: One does: where its log ends at the target proves nothing.
+    """
+    found = [each for each in left if each.state is not None]
+    if not found:
+        return
+    states = first_few(f"{each.topic}-{each.partition} is {each.state}" for each in found)
+    is_recoverable = all(each.state is not None and each.state.is_recoverable for each in found)
+    first = f"isthmus link reattach {link}. " if is_detached else ""
+    raise GateNotMet(
+        f"link {link}: {states}: it is not proven that the target holds what the source has",
+        hint=f"{first}{_ways_out(link) if is_recoverable else f'isthmus status says what to do. {_as_it_is(link)}'}",
+    )
+
+
+def is_beyond(each: LeftPartition) -> bool:
+    """Whether the target was seen to have more than its source."""
+    return not each.is_mapped and 0 <= each.source_end < each.target_end
+
+
+def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[PartitionKey, LogRange]) -> None:
+    """See that the target has nothing that its source, as it is `here` and was seen later, does not have.
+
+    :raises GateNotMet: It has, whether a lane has noticed that or not.
+    """
+    seen = {(each.source_topic, each.partition): each for each in left if is_beyond(each)}
+    found = [each for key, each in seen.items() if key in here and each.target_end > here[key].end]
+    if found:
+        shown = named((each.topic, each.partition) for each in found)
+        raise GateNotMet(f"link {link}: the target has more than its source in {shown}", hint=_ways_out(link))
+
+
+def _ways_out(link: str) -> str:
+    return f"isthmus link recover {link} makes both sides alike again; then promote again. {_as_it_is(link)}"
+
+
+def _as_it_is(link: str) -> str:
+    return f"As it is: isthmus link failover {link}."
+
+
+def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> GateNotMet:
+    """That the target lacks something of the source, and for how long that was waited for."""
+    shown = named((each.topic, each.partition) for each in behind)
+    return GateNotMet(
+        f"link {link} has not copied {shown} to the end within {timeout_s:g} s",
+        hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
+        f"isthmus link failover {link}.",
+    )
