@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from isthmus.control.clusters.administration import AsyncAdministration
+    from isthmus.control.clusters.enforcement import Keeping
     from isthmus.control.clusters.namespace import NamespaceReport
     from isthmus.control.clusters.namespaces import AsyncNamespaces
     from isthmus.control.clusters.reassigning import (
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from isthmus.control.clusters.sealing import KEY_BYTES
     from isthmus.control.groups.drill import GroupDrill
     from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+    from isthmus.control.links.authorship import Authorship, authorship
     from isthmus.control.links.declared import DeclaredLink, DeclaredTree
     from isthmus.control.links.filtering import FILTERS, Filters, patterns
     from isthmus.control.links.livesettings import LiveSettings
@@ -45,10 +47,13 @@ _HOMES: Final = {
     "Reassignment": "isthmus.control.clusters.reassigning",
     "ReassignmentPlan": "isthmus.control.clusters.reassigning",
     "ReassignmentState": "isthmus.control.clusters.reassigning",
+    "Keeping": "isthmus.control.clusters.enforcement",
     "GroupDrill": "isthmus.control.groups.drill",
     "GroupPlan": "isthmus.control.groups.plan",
     "GroupsPlan": "isthmus.control.groups.plan",
     "KEY_BYTES": "isthmus.control.clusters.sealing",
+    "Authorship": "isthmus.control.links.authorship",
+    "authorship": "isthmus.control.links.authorship",
     "DeclaredLink": "isthmus.control.links.declared",
     "DeclaredTree": "isthmus.control.links.declared",
     "FILTERS": "isthmus.control.links.filtering",
@@ -84,6 +89,7 @@ __all__ = [
     "AsyncAdministration",
     "AsyncNamespaces",
     "AsyncReassigning",
+    "Authorship",
     "ClusterPool",
     "DeclaredLink",
     "DeclaredTree",
@@ -92,6 +98,7 @@ __all__ = [
     "GroupDrill",
     "GroupPlan",
     "GroupsPlan",
+    "Keeping",
     "LinkPlan",
     "LinkRecoverer",
     "LinkTakeover",
@@ -114,6 +121,7 @@ __all__ = [
     "TopicPlan",
     "TopicTakeover",
     "Waiting",
+    "authorship",
     "now_ms",
     "patterns",
     "trees_named",

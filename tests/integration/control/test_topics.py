@@ -130,6 +130,7 @@ def test_target_topic_is_created_like_the_source(east: LocalCluster, west: Local
             assert target.own_configs["retention.ms"] == "12345"
             assert target.own_configs["cleanup.policy"] == "compact"
             assert m.recorded[TargetTopic(name)].target == target.topic_id
+            assert target.topic_id != (await m.source.metadata([name])).topics[name].topic_id
 
     asyncio.run(scenario())
 

@@ -122,6 +122,12 @@ def test_limits_and_settings_of_a_link_of_the_file_change_beside_it(served: Serv
         {"limits.bytes_per_s": "nothing"},
         {"limits..x": 1},
         {"": 1},
+        # What would have this host read a file, or change how it logs in.
+        {"properties.sasl.jaas.config": "com.evil.LoginModule required;"},
+        {"source.security.tls.ca_file": "/etc/shadow"},
+        {"source.ssl.truststore.location": "/etc/shadow"},
+        {"topics.start": "${file:/etc/passwd:root}"},
+        {"limits.bytes_per_s": "${env:HOME}"},
     ],
 )
 def test_settings_that_a_declared_link_has_not_are_refused(served: Served, name: str, settings: dict[str, Any]) -> None:
@@ -129,6 +135,7 @@ def test_settings_that_a_declared_link_has_not_are_refused(served: Served, name:
     answer = served.ask("POST", "/v1/links", json=body_of(name, settings=settings))
 
     assert (answer.status_code, answer.json()["code"]) == (400, "ISTH-CONFIG")
+    assert served.ask("GET", f"/v1/links/{name}").status_code == 404
 
 
 def test_a_namespace_is_declared_reserved_and_taken_back(served: Served, topic: Namer) -> None:
