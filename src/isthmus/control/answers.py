@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isthmus.control.links.authorship import Authorship, authorship
     from isthmus.control.links.declared import DeclaredLink, DeclaredTree
     from isthmus.control.links.filtering import FILTERS, Filters, patterns
+    from isthmus.control.links.host import acting_as
     from isthmus.control.links.livesettings import LiveSettings
     from isthmus.control.links.memory import now_ms
     from isthmus.control.links.pausing import Resumed
@@ -59,6 +60,7 @@ _HOMES: Final = {
     "FILTERS": "isthmus.control.links.filtering",
     "Filters": "isthmus.control.links.filtering",
     "patterns": "isthmus.control.links.filtering",
+    "acting_as": "isthmus.control.links.host",
     "LiveSettings": "isthmus.control.links.livesettings",
     "now_ms": "isthmus.control.links.memory",
     "Resumed": "isthmus.control.links.pausing",
@@ -121,6 +123,7 @@ __all__ = [
     "TopicPlan",
     "TopicTakeover",
     "Waiting",
+    "acting_as",
     "authorship",
     "now_ms",
     "patterns",

@@ -10,6 +10,7 @@ import pytest
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
+from isthmus.web.auditing import trail
 from isthmus.web.tokens import Role
 from tests.integration.lane import topics
 from tests.integration.web.asking import Served
@@ -64,6 +65,9 @@ def test_a_link_is_declared_changed_and_deleted(served: Served, name: str) -> No
     assert served.ask("PATCH", one, json=change).status_code == 428
     changed = served.ask("PATCH", one, json=change, headers={"If-Match": read.headers["ETag"]})
     assert changed.json()["settings"]["limits.bytes_in_flight"] == 1 << 22
+    (line,) = [each for each in trail() if (each.what, each.target, each.result) == ("update link", name, "done")]
+    assert [1 << 20, None] in line.difference.values()
+    assert {each["by"] for each in changed.json()["said"]} == {"a admin over REST"}
     assert served.ask("DELETE", one, headers={"If-Match": read.headers["ETag"]}).status_code == 412
     limits = served.ask("GET", f"{one}/limits")
     assert limits.json() == {"bytes_per_s": None, "bytes_in_flight": 1 << 22}

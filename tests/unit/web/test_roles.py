@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from fastapi.testclient import TestClient
 
 from isthmus.model.configuration import Configuration
-from isthmus.web.app import create_app
-from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import Role, TokenFile
+from isthmus.web.tokens import Role
+from tests.unit.web.callers import callers
+from tests.unit.web.test_verbs import PATHS
 
-ROOT = Path(__file__).parents[3]
-ROUTES = {
-    f"{method.upper()} {path}"
-    for path, methods in json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"].items()
-    for method in methods
-}
 _LINK, _TREE, _CLUSTER = "/v1/links/{link}", "/v1/trees/{tree}", "/v1/clusters/{cluster}"
 _PLACE = f"{_TREE}/clusters/{{cluster}}"
 _NAMESPACE = f"{_CLUSTER}/namespaces/{{kind}}/{{namespace}}"
@@ -74,21 +64,12 @@ ADMIN = {
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, TestClient]:
     """Who asks, by role; no cluster answers, and none has to."""
-    tokens = TokenFile(tmp_path_factory.mktemp("web") / "tokens.json")
-    app = create_app(FabricDesk(Configuration(clusters=(), links=())), tokens, RateLimit(1e6, 1000))
-    return {
-        role: TestClient(
-            app,
-            base_url="http://127.0.0.1:8087",
-            headers={"Authorization": f"Bearer {tokens.create(f'a {role}', role)}"},
-        )
-        for role in Role
-    }
+    return callers(Configuration(clusters=(), links=()), tmp_path_factory.mktemp("web"))
 
 
 def test_every_change_is_in_the_table() -> None:
     """Once; whatever only looks is a viewer's, but for the key of a group."""
-    changes = {route for route in ROUTES if not route.startswith("GET ")}
+    changes = {route for route in PATHS if not route.startswith("GET ")}
     assert changes | {f"GET {_LINK}/groups/key"} == OPERATOR | ADMIN
     assert not OPERATOR & ADMIN
 
