@@ -12,7 +12,7 @@ from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.topics import describe_topics
-from isthmus.control.links.claims import Claim, Claims, Told
+from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.local import LocalCluster
@@ -43,7 +43,7 @@ class Rival:
         assert self._claim.target_topic in topics
         wants = (self._claim,) if self.told and self._says > 0 else ()
         self._says -= bool(wants)
-        self.claims.hear(Told(self._claim.target_id, topics.__contains__, wants))
+        self.claims.hear(ToldClaims(self._claim.target_id, topics.__contains__, wants))
 
     async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
         known = (await self._target.metadata([each.topic for each in topics])).topics

@@ -54,7 +54,7 @@ class Claim:
         return self.is_mapped and other.is_mapped and self.tree == other.tree
 
 
-class Told(NamedTuple):
+class ToldClaims(NamedTuple):
     """What the ledger of a cluster says of links that others run: all that write topics which `selects` names."""
 
     cluster_id: str
@@ -79,9 +79,11 @@ class Claims:
     _granted: dict[tuple[str, TargetTopic], list[Claim]] = field(default_factory=dict)
     _others: dict[tuple[str, TargetTopic], dict[str, Claim]] = field(default_factory=dict)
     _held: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
+    _heard: set[str] = field(default_factory=set)
 
-    def hear(self, told: Told) -> None:
+    def hear(self, told: ToldClaims) -> None:
         """Go by what others say now, in place of what they said of the same topics before."""
+        self._heard.add(told.cluster_id)
         for key in [key for key in self._others if key[0] == told.cluster_id and told.selects(key[1])]:
             del self._others[key]
         for claim in told.claims:
@@ -119,6 +121,28 @@ class Claims:
         wanted = [one for one in conflict if one.is_wanted]
         is_last = is_wanted and all(one.rank < claim.rank for one in wanted)
         return Settled(_problem(claim, conflict), waits=bool(wanted) and not is_last)
+
+    def unseen(self, link: str, topic: TargetTopic) -> list[Claim]:
+        """The links of others that bring a topic from clusters which were not heard: what is written there is not
+        known.
+        """
+        claim = self._own.get((link, topic))
+        waiting = [] if claim is None else [(claim.source_id, claim.source_topic)]
+        seen: set[tuple[str, str]] = set()
+        found: list[Claim] = []
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            for upstream in self._writers(place[0], TargetTopic(place[1]), among_others=True):
+                if upstream.is_resting or upstream.tree:
+                    continue
+                if upstream.source_id in self._heard:
+                    waiting.append((upstream.source_id, upstream.source_topic))
+                else:
+                    found.append(upstream)
+        return found
 
     def release(self, link: str, topic: TargetTopic) -> None:
         """The link does not want the topic any more."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from isthmus.control.links.claims import Claim, Selects, Told
+from isthmus.control.links.claims import Claim, Selects, ToldClaims
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
@@ -40,7 +40,7 @@ async def claims_around(
     own: Collection[Link],
     selects: Selects,
     free: Collection[str] = (),
-) -> list[Told]:
+) -> list[ToldClaims]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
@@ -63,7 +63,7 @@ async def claims_around(
 
 async def neighbouring_claims(
     clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[str] = ()
-) -> list[Told]:
+) -> list[ToldClaims]:
     """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
     claims that rest.
 
@@ -75,7 +75,9 @@ async def neighbouring_claims(
     return [told for told in found if told is not None]
 
 
-async def _claims_in(client: Client, own: Collection[Link], selects: Selects, free: Collection[str]) -> Told | None:
+async def _claims_in(
+    client: Client, own: Collection[Link], selects: Selects, free: Collection[str]
+) -> ToldClaims | None:
     """What other links write to a cluster, `None` where it does not answer."""
     # Another file may have given another link the name of one of ours.
     names = {link.name for link in own if link.target.alias == client.cluster.alias}
@@ -93,7 +95,7 @@ async def _claims_in(client: Client, own: Collection[Link], selects: Selects, fr
     except ClusterError:
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
-    return Told(cluster_id or "", selects, tuple(claim for claim in claims if selects(claim.target_topic)))
+    return ToldClaims(cluster_id or "", selects, tuple(claim for claim in claims if selects(claim.target_topic)))
 
 
 def _is_fresh(known: LinkMemory) -> bool:

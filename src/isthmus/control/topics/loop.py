@@ -6,18 +6,20 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.firstlook import begun_before
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, plan_link, with_parted
+from isthmus.control.topics.settling import Neighbours, Settling, refused
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
+from isthmus.control.topics.upstream import tell_unseen, unseen_sources
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
@@ -34,9 +36,6 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
 
 _UNFINISHED_RETRY_S: Final = 5.0
-_SETTLE_S: Final = 5.0
-"""Whoever wants a topic at the same time says within so long whether it goes on with it."""
-_SETTLE_LOOK_S: Final = 0.1
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
@@ -44,24 +43,6 @@ Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[Non
 """Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
 Note = Callable[[FirstLook], Awaitable[None]]
 """Writes down what was looked for, before the first lane of what was found runs."""
-
-
-class Neighbours(Protocol):
-    """The links of others that read and write where the link does."""
-
-    async def look(self, topics: Collection[str]) -> None:
-        """Hear what they say of topics, by their names at both ends.
-
-        :raises ClusterError: A cluster as a whole did not answer.
-        """
-
-    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
-        """Tell them that these topics are about to be begun; which of them they did not know as begun before. Durable
-        when it returns.
-        """
-
-    async def leave(self, topics: Iterable[TopicPlan]) -> None:
-        """Tell them that these are refused, and not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +108,7 @@ class TopicLoop:
         self._recorded = dict(recorded)
         self._remember = remember
         self._begin = begin
-        self._neighbours = neighbours
+        self._settling = Settling(link.name, claims, neighbours)
         self._first_look, self._note = first_look, note
         self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
@@ -141,6 +122,7 @@ class TopicLoop:
         self._suspected: dict[TargetTopic, _Shape] = {}
         self._looked_at: dict[TargetTopic, float] = {}
         self._unmatched: tuple[TopicPattern, ...] = ()
+        self._unseen: set[Problem] = set()
         self._plan: LinkPlan | None = None
         self.namespaces: tuple[NamespaceMap, ...] = ()
 
@@ -267,8 +249,13 @@ class TopicLoop:
         return False
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
-        await self._hear(due)
-        plan = await self._settled(await self._planned(due))
+        if self._plan is not None:
+            # When a link begins that was just done.
+            await self._settling.hear({name: self._names.sources[name] for name in due})
+        plan = await self._settling.settled(await self._planned(due))
+        unseen = set(unseen_sources(self._link, plan.topics, self._claims)) - self._unseen
+        tell_unseen(self._link, unseen)
+        self._unseen |= unseen
         applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
@@ -287,42 +274,6 @@ class TopicLoop:
             if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):
                 del self._shapes[name]
         self._plan = plan if self._plan is None else self._plan
-
-    async def _hear(self, due: Collection[TargetTopic]) -> None:
-        """Find out who writes topics that are not ours yet. When a link begins that was just done."""
-        new = [name for name in due if not self._claims.is_held(self._link.name, name)]
-        if new and self._neighbours is not None and self._plan is not None:
-            await self._neighbours.look(self._both_ends(new))
-
-    async def _settled(self, plan: LinkPlan) -> LinkPlan:
-        """The plan without what others begin at the same time: it is told what is wanted, and then they are heard. Of
-        those who do so at once whoever hears last has heard all others, and whom the others wait for says so soon.
-        """
-        link, neighbours = self._link.name, self._neighbours
-        new = {t.topic: t for t in plan.topics if not t.reasons and not self._claims.is_held(link, t.topic)}
-        if neighbours is None or not new:
-            return plan
-        wanted = await neighbours.tell(new.values())
-        refused: dict[TargetTopic, TopicPlan] = {}
-        deadline = time.monotonic() + _SETTLE_S
-        while new:
-            await neighbours.look(self._both_ends(new))
-            lost: list[TopicPlan] = []
-            for name, topic in list(new.items()):
-                settled = self._claims.settle(link, name, is_wanted=name in wanted)
-                if settled.problem is None or not settled.waits or time.monotonic() > deadline:
-                    del new[name]
-                if settled.problem is not None and name not in new:
-                    self._claims.release(link, name)
-                    lost.append(_refused(topic, settled.problem))
-            await neighbours.leave(lost)
-            refused.update((topic.topic, topic) for topic in lost)
-            if new:
-                await asyncio.sleep(_SETTLE_LOOK_S)
-        return replace(plan, topics=tuple(refused.get(topic.topic, topic) for topic in plan.topics))
-
-    def _both_ends(self, names: Iterable[TargetTopic]) -> set[str]:
-        return {each for name in names for each in (name, self._names.sources[name])}
 
     async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
         observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
@@ -400,15 +351,4 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))
-    return _refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)
-
-
-def _refused(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
-    return TopicPlan(
-        topic=topic.topic,
-        source_topic=topic.source_topic,
-        action=Action.REFUSE,
-        partition_count=topic.partition_count,
-        reasons=(problem,),
-        state=state,
-    )
+    return refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)

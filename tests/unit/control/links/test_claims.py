@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.links.claims import Claim, Claims, Told
+from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 
@@ -53,7 +53,7 @@ def heard(claims: Claims, *others: Claim) -> None:
     """Links that others run, or that rest, have these claims now and no other."""
     for cluster in "abcdexyz":
         there = tuple(one for one in others if one.target_id == cluster)
-        claims.hear(Told(cluster, lambda _: True, there))
+        claims.hear(ToldClaims(cluster, lambda _: True, there))
 
 
 clusters = st.sampled_from("abcde")
@@ -166,7 +166,7 @@ def test_what_others_say_counts_as_they_say_it_now() -> None:
     heard(claims, claim("other", "a", "b"))
     assert claims.grant(claim("own", "c", "b")) is not None
     # Of topics that were not looked for nothing new is known.
-    claims.hear(Told("b", lambda topic: topic == "bills", ()))
+    claims.hear(ToldClaims("b", lambda topic: topic == "bills", ()))
     assert claims.grant(claim("own", "c", "b")) is not None
     heard(claims)
     assert claims.grant(claim("own", "c", "b")) is None
@@ -239,3 +239,19 @@ def test_no_circle_closes_however_controllers_take_turns(turns: list[int]) -> No
             claims.release(mine.link, mine.target_topic)
             del ledger[mine.link]
     assert len(copying) == len(ring) - 1
+
+
+def test_topics_from_clusters_that_were_not_heard_are_told() -> None:
+    """However long the way to them is; of links that rest, and of clusters whose ledgers are read, there is nothing to
+    say.
+    """
+    claims = Claims()
+    claims.hear(
+        ToldClaims("b", lambda _: True, (claim("there", "a", "b"), replace(claim("old", "q", "b"), is_resting=True)))
+    )
+    assert claims.grant(claim("own", "b", "c")) is None
+    assert [one.link for one in claims.unseen("own", TargetTopic("orders"))] == ["there"]
+    claims.hear(ToldClaims("a", lambda _: True, (claim("before", "z", "a"),)))
+    assert [one.source_id for one in claims.unseen("own", TargetTopic("orders"))] == ["z"]
+    claims.hear(ToldClaims("z", lambda _: True, ()))
+    assert claims.unseen("own", TargetTopic("orders")) == []
