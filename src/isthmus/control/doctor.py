@@ -22,6 +22,7 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.access import access_findings, principal_findings
+from isthmus.control.clusters.bounds import quota_findings
 from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.clusters.network import network_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
@@ -205,6 +206,7 @@ async def _link(
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),
             *await rights.offsets_copy_findings(link, source, target),
+            *await quota_findings(link.name, source, target),
         ]
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
