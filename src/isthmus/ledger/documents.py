@@ -74,7 +74,7 @@ from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocume
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -118,6 +118,8 @@ class TopicDocument(DocumentOfLink):
     `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
     source's remote tier: partitions with the same offsets begin behind it, others where their maps begin. Of mapped
     ones `first_partitions` is as in `TopicIds`.
+
+    A topic that is only wanted yet is not copied: its link looks once more whether another one writes it.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -132,6 +134,10 @@ class TopicDocument(DocumentOfLink):
     is_mapped: bool = False
     left: tuple[LeftInTier, ...] = ()
     first_partitions: int = -1
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.state == LaneState.STARTING
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from isthmus.control.topics.firstlook import first_look_document
 from isthmus.control.topics.plan import TopicPlan
-from isthmus.control.topics.recording import begun, changed_topics
+from isthmus.control.topics.recording import begun, changed_topics, wanted_topics
 from isthmus.errors import IsthmusError
-from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument
+from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
-from isthmus.ledger.records import Deletion
+from isthmus.ledger.records import Deletion, in_batches
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.loop import LoopProgress
@@ -25,6 +25,14 @@ class LinkRecord:
     """The ledger of a link, as its session writes it. Everything here raises `Fenced` and `ClusterError`."""
 
     ledger: LinkLedger
+
+    async def wanted(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        """These topics are about to be begun, unless others write them; those of them that were not begun before."""
+        documents = list(wanted_topics(self.ledger.link, topics, self.ledger.documents))
+        for batch in in_batches(documents):
+            await self.ledger.write(*batch)
+        said = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
+        return frozenset(each.target_topic for each in said if isinstance(each, TopicDocument) and each.is_wanted)
 
     async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """These topics are about to be copied."""

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.claims import Claims
+from isthmus.control.links.claims import Claims, Selects
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
-from isthmus.control.links.memory import LedgerMemory, now_ms
+from isthmus.control.links.memory import now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.switching import check_choice
 from isthmus.control.loops.all import tasks_of
@@ -98,6 +98,11 @@ class LinkRun:
         """Whether both clusters have answered and the ledger was opened."""
         return self._session is not None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it runs now, and nobody else runs the link."""
+        return self._is_at_work and not self._is_over
+
     def give_up(self) -> None:
         """Do not wait any longer for a cluster that never answered: that is the link's error."""
         if self.error is None and self._unreachable is not None:
@@ -150,10 +155,8 @@ class LinkRun:
             # First beside all other links, as it may take a while; and once more when everything else is done.
             if not await self._wait_until_free(target):
                 return
+            self._claims.doubt(link.name)
             await self._respect_others(source, target)
-            # What others write counts again when the link is to select something else, if ever.
-            for client in (source, target):
-                client.dismiss(LedgerMemory)
             if not await self._wait_until_free(target):
                 return
             ledger = LinkLedger(
@@ -240,20 +243,19 @@ class LinkRun:
             await run.has_claimed.wait()
         # What it selects itself may have changed since that was written.
         links = (self.link if each.name == self.link.name else each for each in self._configuration.links)
-        await self._grant(source, target, links)
+        await self._respect(source, target, selection(links))
 
-    async def _respect(self, source: Client, target: Client, link: Link) -> None:
+    async def _respect(self, source: Client, target: Client, selects: Selects) -> None:
         """Leave topics that the link is to mirror from now on to those who write them already."""
-        await self._grant(source, target, [link])
-
-    async def _grant(self, source: Client, target: Client, links: Iterable[Link]) -> None:
         free = await self._freed()
-        # Those that others run are no longer ours.
-        own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
+        # Those that others run are no longer ours, and of those that come later it is not known yet.
+        here = [run for run in self._earlier if not run.is_run_elsewhere]
+        here += [run for run in self._beside if run is not self and run.is_at_work and run not in here]
+        own = [self.link, *(run.link for run in here)]
         async with ClusterPool() as pool:
             others = map(pool.client, self._configuration.clusters)
-            for claim in await claims_around(source, target, others, own, selection(links), free):
-                self._claims.grant(claim)
+            for told in await claims_around(source, target, others, own, selects, free):
+                self._claims.hear(told)
 
     async def _freed(self) -> list[str]:
         """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.

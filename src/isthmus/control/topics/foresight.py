@@ -90,9 +90,8 @@ async def foresee(
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
-    names = [each.name for each in own]
-    for claim in await claims_around(source, target, map(pool.client, clusters), names, selection(own)):
-        claims.grant(claim)
+    for told in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
+        claims.hear(told)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)

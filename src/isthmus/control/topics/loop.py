@@ -15,9 +15,11 @@ from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.firstlook import begun_before
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, plan_link, with_parted
+from isthmus.control.topics.settling import Neighbours, Settling, refused
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
+from isthmus.control.topics.upstream import tell_unseen, unseen_sources
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
@@ -25,7 +27,7 @@ from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.offsets import LATEST
-from isthmus.model.problem import problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import USUAL
 from isthmus.model.topic import Rebuilt, TopicIds
@@ -94,6 +96,7 @@ class TopicLoop:
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
         begin: Begin | None = None,
+        neighbours: Neighbours | None = None,
         first_look: FirstLook | None = None,
         note: Note | None = None,
         has_claimed: asyncio.Event,
@@ -105,6 +108,7 @@ class TopicLoop:
         self._recorded = dict(recorded)
         self._remember = remember
         self._begin = begin
+        self._settling = Settling(link.name, claims, neighbours)
         self._first_look, self._note = first_look, note
         self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
@@ -118,6 +122,7 @@ class TopicLoop:
         self._suspected: dict[TargetTopic, _Shape] = {}
         self._looked_at: dict[TargetTopic, float] = {}
         self._unmatched: tuple[TopicPattern, ...] = ()
+        self._unseen: set[Problem] = set()
         self._plan: LinkPlan | None = None
         self.namespaces: tuple[NamespaceMap, ...] = ()
 
@@ -244,7 +249,13 @@ class TopicLoop:
         return False
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
-        plan = await self._planned(due)
+        if self._plan is not None:
+            # When a link begins that was just done.
+            await self._settling.hear({name: self._names.sources[name] for name in due})
+        plan = await self._settling.settled(await self._planned(due))
+        unseen = set(unseen_sources(self._link, plan.topics, self._claims)) - self._unseen
+        tell_unseen(self._link, unseen)
+        self._unseen |= unseen
         applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
@@ -340,12 +351,4 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))
-    denied = isinstance(error, NotAuthorized)
-    return TopicPlan(
-        topic=topic.topic,
-        source_topic=topic.source_topic,
-        action=Action.REFUSE,
-        partition_count=topic.partition_count,
-        reasons=(problem,),
-        state=LaneState.NOT_AUTHORIZED if denied else LaneState.REFUSED,
-    )
+    return refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)

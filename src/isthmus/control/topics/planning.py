@@ -26,6 +26,7 @@ from isthmus.control.topics.preflight import (
     preflight_mapped,
 )
 from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, starts_at, tier_notes, with_beginnings
+from isthmus.control.topics.upstream import unseen_sources
 from isthmus.model.cluster import Cluster
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
@@ -109,7 +110,7 @@ def plan_link(
         source_id=observed.source_id,
         target_id=observed.target_id,
         topics=topics,
-        recommendations=tuple(_recommendations(observed, topics)),
+        recommendations=(*_recommendations(observed, topics), *unseen_sources(link, topics, claims)),
         aborted=observed.aborted,
         unmatched=observed.unmatched,
         problem=problem,

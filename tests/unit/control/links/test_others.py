@@ -13,7 +13,7 @@ from isthmus.control.links.memory import LinkMemory, now_ms
 from isthmus.ledger.documents import ControllerDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 
 
 def silent(link: str) -> LinkMemory:
@@ -41,6 +41,13 @@ class Ledger:
         return silent(link)
 
 
+class Target:
+    """A cluster that only tells which one it is."""
+
+    async def metadata(self) -> Metadata:
+        return Metadata("id", -1, {}, {})
+
+
 def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has found a link free does not wait for its former controller when it opens another link."""
     listened: list[set[str]] = []
@@ -55,5 +62,5 @@ def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(others, "remembered", remembered)
     monkeypatch.setattr(others, "_heard", heard)
     for free in ((), ("clicks",)):
-        asyncio.run(others.neighbouring_claims([cast(Any, None)], ["own"], lambda _: True, free))
+        asyncio.run(others.neighbouring_claims([cast(Any, Target())], [], lambda _: True, free))
     assert listened == [{"clicks", "orders"}, {"orders"}]
