@@ -19,12 +19,14 @@ from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
-from isthmus.control.links.identity import known_identity
+from isthmus.control.links.identity import checked_identity
 from isthmus.control.links.livesettings import settings_of
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.parted import parted_topics
+from isthmus.control.links.switching import check_choice
 from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.firstlook import begun_before, first_look_of
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
@@ -83,54 +85,60 @@ async def foresee(
     `own` are the links that are planned together; what the links of others write is claimed before, there and at all
     `clusters` from which topics may come.
 
-    :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
+    :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, or a
+        newer Isthmus wrote its ledger.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
-    names = [each.name for each in own]
-    for claim in await claims_around(source, target, map(pool.client, clusters), names, selection(own)):
-        claims.grant(claim)
+    for told in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
+        claims.hear(told)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
-    paused = pauses(link.name, documents)
-    recorded = at_start(observed, recorded_topics(link.name, documents))
+    paused, known = pauses(link.name, documents), recorded_topics(link.name, documents)
+    recorded = at_start(observed, known)
+    former = {name: ids for name, ids in known.items() if name not in recorded}
+    look = first_look_of(link.name, documents)
+    look = look and look.with_waiting(begun_before(observed, former))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
-    plan = plan_link(observed, claims, recorded)
+    plan = plan_link(observed, claims, recorded, look)
     if plan.problem is not None:
         plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
         return Foreseen(observed=observed, plan=plan, documents=documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
-    scout = _scout(observed, documents, cursors, source, target, lanes)
+    await check_choice(link, source)
+    ids = {"source_id": observed.source_id, "target_id": observed.target_id}
+    producer = await checked_identity(link, documents, pool, **ids)
+    scout = _scout(link, documents, cursors, source, target, producer, lanes)
     observed = with_seen(observed, await scout.look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
-    plan = plan_link(observed, claims, recorded)
+    plan = plan_link(observed, claims, recorded, look)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
         topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = replace(plan_link(observed, claims, recorded), filters=filters, settings=settings, pauses=paused.told)
+    plan = plan_link(observed, claims, recorded, look)
+    plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 
 def _scout(
-    observed: ObservedLink,
+    link: Link,
     documents: Mapping[str, Document],
     cursors: Mapping[LaneKey, Cursor],
     source: Client,
     target: Client,
+    producer: ProducerIdentity | None,
     lanes: Sequence[Lane],
 ) -> _Scout:
-    link = observed.link.name
-    producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
     # What the leases before said of the lanes is believed as by the lease that comes next.
-    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
-    been = {milestone.key: milestone for milestone in milestones_left(link, documents, lanes)}
-    return _Scout(source, target, producer, left, been, cursors, is_in_order=is_in_order(link, documents))
+    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link.name, documents)}
+    been = {milestone.key: milestone for milestone in milestones_left(link.name, documents, lanes)}
+    return _Scout(source, target, producer, left, been, cursors, is_in_order=is_in_order(link.name, documents))
 
 
 async def _begins(observed: ObservedLink, source: Client, lanes: Sequence[Lane]) -> dict[LaneKey, int]:
