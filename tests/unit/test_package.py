@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 import yaml
 
@@ -71,11 +74,120 @@ def test_what_is_configured_can_be_used(tmp_path: Path) -> None:
     found = config.parse(text, environment={})
 
     assert found.warnings == ()
-    given = {each["name"]: each.get("value", "") for each in environment("spark/driver.yaml")}
+    given = driver_variables()
     assert len(variables(given)) == 2
     document: Any = overridden(ConfigDocument.parse(text, "isthmus.yaml"), given).root
     assert document["spark"]["master"].startswith("k8s://")
     assert document["spark"]["conf"]["spark.executor.instances"] == "2"
+
+
+def driver_variables() -> dict[str, str]:
+    """The variables of the driver's pod; those that Kubernetes fills in are empty."""
+    return {each["name"]: each.get("value", "") for each in environment("spark/driver.yaml")}
+
+
+def spark_conf() -> dict[str, str]:
+    """What the driver's pod gives Spark."""
+    return dict(yaml.safe_load(driver_variables()["ISTHMUS_SPARK__CONF"]))
+
+
+def test_what_is_filled_in_stands_before_it_is_used() -> None:
+    """Kubernetes replaces `$(NAME)` in a variable by those that the list has above it, and leaves it else."""
+    known: set[str] = set()
+    for each in environment("spark/driver.yaml"):
+        assert set(re.findall(r"\$\((\w+)\)", each.get("value", ""))) <= known
+        known.add(each["name"])
+    assert spark_conf()["spark.kubernetes.namespace"] == "$(POD_NAMESPACE)"
+
+
+def test_policies_open_the_ports_that_spark_has() -> None:
+    """Executors reach the driver's two ports, all of them each other's blocks, and nobody else reaches either."""
+    text = (DEPLOY / "kubernetes" / "spark" / "networkpolicy.yaml").read_text()
+    policies = {each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(text)}
+    conf = spark_conf()
+    driver, blocks = int(conf["spark.driver.port"]), int(conf["spark.driver.blockManager.port"])
+    assert conf["spark.blockManager.port"] == str(blocks)
+    # Another port than these would be one that no policy opens.
+    assert conf["spark.port.maxRetries"] == "0"
+    executors = conf["spark.kubernetes.executor.label.app.kubernetes.io/name"]
+    for name, ports, peers in (
+        ("isthmus", {driver, blocks}, {executors}),
+        (executors, {blocks}, {"isthmus", executors}),
+    ):
+        (policy,) = (each for each in policies.values() if pods(each) == name)
+        (rule,) = policy["ingress"]
+        assert {port["port"] for port in rule["ports"]} == ports
+        assert {pods(peer) for peer in rule["from"]} == peers
+
+
+def pods(selecting: dict[str, Any]) -> str:
+    """The name of the pods that a policy, or a peer in it, selects."""
+    return str(selecting["podSelector"]["matchLabels"]["app.kubernetes.io/name"])
+
+
+def run_in_container(folder: Path, *arguments: str, **variables: str) -> list[str]:
+    """What the image's script starts instead of itself, with its arguments: every program records them and ends."""
+    folder.mkdir()
+    for name in ("isthmus", "java"):
+        program = folder / name
+        program.write_text('#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@"\n')
+        program.chmod(0o755)
+    image = (DEPLOY / "container" / "Containerfile").read_text()
+    (script,) = re.findall(r"^COPY --chmod=755 (\S+) /usr/local/bin/isthmus-entrypoint$", image, re.M)
+    assert '"isthmus-entrypoint"]' in image
+    path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    started = subprocess.run(
+        [ROOT / script, *arguments], env={"PATH": path, **variables}, check=True, capture_output=True, text=True
+    )
+    return started.stdout.splitlines()
+
+
+def test_the_image_is_the_command(tmp_path: Path) -> None:
+    """Whatever it is given goes to `isthmus` as it is."""
+    assert run_in_container(tmp_path / "bin", "run", "--standby", "a b") == ["isthmus", "run", "--standby", "a b"]
+    assert run_in_container(tmp_path / "more") == ["isthmus"]
+
+
+def test_the_image_is_an_executor_of_spark(tmp_path: Path) -> None:
+    """Where Spark starts it with `executor` it is one, with all that Spark's variables say (a standalone Spark's test
+    of the same script shows that such an executor takes tasks).
+    """
+    said = {
+        "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
+        "SPARK_EXECUTOR_ID": "3",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_EXECUTOR_MEMORY": "512m",
+        "SPARK_APPLICATION_ID": "spark-application-1",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.8",
+        "SPARK_EXECUTOR_POD_NAME": "isthmus-exec-3",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_CONF_DIR": "/opt/spark/conf",
+        "SPARK_JAVA_OPT_0": "-Da=b c",
+        "SPARK_JAVA_OPT_1": "--add-opens=x",
+    }
+
+    jars = f"{Path(pyspark.__file__).parent}/jars/*"
+    assert run_in_container(tmp_path / "bin", "executor", **said) == [
+        *("java", "-Da=b c", "--add-opens=x", "-Xms512m", "-Xmx512m", "-cp", f"/opt/spark/conf:{jars}"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", said["SPARK_DRIVER_URL"], "--executor-id", "3", "--cores", "1"),
+        *("--app-id", said["SPARK_APPLICATION_ID"], "--hostname", "10.0.0.8"),
+        *("--resourceProfileId", "0", "--podName", "isthmus-exec-3"),
+    ]
+    more = run_in_container(tmp_path / "more", "executor", **said, SPARK_HOME="/spark", SPARK_CLASSPATH="/mine")
+    assert more[more.index("-cp") + 1] == "/opt/spark/conf:/mine:/spark/jars/*"
+
+
+def test_the_image_makes_its_class_archive_while_it_may() -> None:
+    """It is written beside the environment, which belongs to root."""
+    image = (DEPLOY / "container" / "Containerfile").read_text()
+    assert image.index("isthmus.spark.training") < image.index("USER 10001")
+
+
+def test_a_unit_that_is_ended_has_not_failed() -> None:
+    """After SIGTERM the command exits with 128 + 15, as a shell would say it."""
+    for unit in (DEPLOY / "systemd").iterdir():
+        assert f"SuccessExitStatus={128 + signal.SIGTERM}\n" in unit.read_text(), unit.name
 
 
 def lint(*command: str | Path) -> None:

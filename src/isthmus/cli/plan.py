@@ -24,6 +24,7 @@ from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, r
 from isthmus.control.answers import LinkPlan, Plan, TopicPlan
 from isthmus.model.instant import written_instant
 from isthmus.model.loop import Change
+from isthmus.model.pauses import told_of
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
@@ -168,6 +169,8 @@ def _tell(link: LinkPlan) -> None:
         for problem in topic.notes:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
     _tell_said(link)
+    for told in told_of(link.pauses):
+        console.print(Text(printable(f"{link.link}: {told}")))
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
     if link.aborted is not None:

@@ -33,6 +33,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
 from isthmus.model.patterns import NamePattern
+from isthmus.model.pauses import told_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import ControllerState, LinkState
 
@@ -155,6 +156,8 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
     for link in links:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
+        for told in told_of(link.pauses):
+            console.print(Text(printable(f"{link.link}: {told}")))
         controller = link.controller
         if controller.state is ControllerState.NONE:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))

@@ -18,3 +18,12 @@ class Outcomes(Generic[KeyT, ValueT]):
 
     values: Mapping[KeyT, ValueT] = field(default_factory=dict)
     errors: Mapping[KeyT, ClusterError] = field(default_factory=dict)
+
+    def all(self) -> Mapping[KeyT, ValueT]:
+        """The values of all items.
+
+        :raises ClusterError: One of them did not work.
+        """
+        for error in self.errors.values():
+            raise error
+        return self.values

@@ -97,7 +97,7 @@ class SettingsDocument(DocumentOfLink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDocument(DocumentOfLink):
     """Copying is paused by an operator: the whole link, one target topic, or with `prefix` all of them that begin so.
-    Deleting the document resumes.
+    Deleting the document resumes. `by` is who paused it, "" where an older release wrote it.
     """
 
     KIND: ClassVar[str] = "pause"
@@ -105,6 +105,7 @@ class PauseDocument(DocumentOfLink):
     topic: TargetTopic | None = None
     prefix: str | None = None
     since_ms: int
+    by: str = ""
 
     @property
     def part(self) -> PausedPart:
@@ -118,7 +119,7 @@ class PauseDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPauseDocument(DocumentOfLink):
-    """A task of the link is paused by an operator. Deleting the document resumes.
+    """A task of the link is paused by an operator, `by` whom as in `PauseDocument`. Deleting the document resumes.
 
     A kind of its own: releases that do not know it go on with the task, and would otherwise pause the whole link.
     """
@@ -127,6 +128,7 @@ class TaskPauseDocument(DocumentOfLink):
 
     task: str
     since_ms: int
+    by: str = ""
 
     @property
     def part(self) -> PausedPart:

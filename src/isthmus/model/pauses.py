@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
+from isthmus.model.instant import written_instant
 from isthmus.model.loop import DATA_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
@@ -25,15 +26,51 @@ PausedPart = TargetTopic | Namespace | PausedTask | None
 """What one pause is about; `None` for the whole link."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """One pause: since when (ms since 1970) and by whom, "" where an older release wrote it."""
+
+    part: PausedPart
+    since_ms: int
+    by: str
+
+    @property
+    def described(self) -> str:
+        """What is paused, since when, and by whom, in words."""
+        what = {Namespace: f"namespace {self.part}", PausedTask: f"task {self.part}", type(None): "all of it"}
+        by = f" by {self.by}" if self.by else ""
+        return f"{what.get(type(self.part), f'topic {self.part}')} is paused since {written_instant(self.since_ms)}{by}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names: the one of the first three that is not null is paused, else all of it."""
+        part = self.part
+        return {
+            "topic": None if part is None or isinstance(part, Namespace | PausedTask) else str(part),
+            "namespace": part.prefix if isinstance(part, Namespace) else None,
+            "task": part.name if isinstance(part, PausedTask) else None,
+            "since": written_instant(self.since_ms),
+            "by": self.by or None,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The pauses of a link. Each is taken back by itself, and a topic is copied once none covers it."""
+    """The pauses of a link. Each is taken back by itself, and a topic is copied once none covers it. `told` says of
+    each who gave it.
+    """
 
     parts: frozenset[PausedPart] = frozenset()
+    told: tuple[Pause, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, parts: Iterable[PausedPart]) -> Self:
         return cls(frozenset(parts))
+
+    @classmethod
+    def given(cls, pauses: Iterable[Pause]) -> Self:
+        """These, that of the whole link first."""
+        told = sorted(pauses, key=lambda each: (each.part is not None, str(each.part)))
+        return cls(frozenset(each.part for each in told), tuple(told))
 
     @property
     def is_whole(self) -> bool:
@@ -66,7 +103,14 @@ class Pauses:
 
     def without(self, part: PausedPart) -> Pauses:
         """Those that are left when one is taken back."""
-        return Pauses(self.parts - {part})
+        return Pauses(self.parts - {part}, tuple(each for each in self.told if each.part != part))
 
 
 NO_PAUSES: Final = Pauses()
+_TOLD_MAX: Final = 10
+
+
+def told_of(pauses: Sequence[Pause]) -> list[str]:
+    """What is paused, for people: a line of each, at most ten, and how many more there are."""
+    told, more = [each.described for each in pauses[:_TOLD_MAX]], len(pauses) - _TOLD_MAX
+    return told if more <= 0 else [*told, f"{more} more pauses: -o json has them all"]

@@ -13,6 +13,7 @@ from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
+from isthmus.model.pauses import Pause
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import LeaseTotals
@@ -242,7 +243,7 @@ class LinkProgress:
     `model.latency`) how long that took, and `leases` what its leases were.
 
     `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `namespaces` are the
-    pairs of namespaces of a declared link.
+    pairs of namespaces of a declared link, `pauses` what operators have paused.
     """
 
     link: str
@@ -260,6 +261,7 @@ class LinkProgress:
     aborted: AbortedPolicy | None = None
     problem: Problem | None = None
     namespaces: tuple[NamespaceMap, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def pair_state(self) -> PairState:
@@ -323,6 +325,7 @@ class LinkProgress:
             "lag_records_min": self.lag_records_min,
             "aborted": None if self.aborted is None else str(self.aborted),
             "problem": plain(self.problem),
+            "pauses": plain(self.pauses),
             "topics": plain(self.topics),
             "groups": plain(self.groups),
             "loops": plain(self.loops),

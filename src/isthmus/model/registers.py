@@ -95,6 +95,13 @@ def merged(*versions: Iterable[Register]) -> Registers:
     return tuple(held[name] for name in sorted(held))
 
 
+def difference(before: Registers, after: Registers) -> dict[str, list[Any]]:
+    """What is said otherwise in `after`: of each name the value before and that after, `None` where there is none."""
+    was, now = ({each.name: each.said for each in registers} for registers in (before, after))
+    names = sorted(was.keys() | now.keys())
+    return {name: [was.get(name), now.get(name)] for name in names if was.get(name) != now.get(name)}
+
+
 def register_text(value: Any) -> str:
     """A value as a register holds it."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

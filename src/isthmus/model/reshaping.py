@@ -8,11 +8,11 @@ whose place in it, are pinned to the target that they have.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, TreeNode, TreeSettings, leaves_of, node_of
 
@@ -59,6 +59,12 @@ class TreeShape:
     def root(self) -> TreeNode:
         """The clusters as a tree."""
         return node_of(json.loads(self.clusters))
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The clusters that are in the tree or were."""
+        roots = [self.root, *(node_of(json.loads(base)) for base in self.bases)]
+        return frozenset(leaf for root in roots for leaf in root.leaves())
 
     def over(self, root: TreeNode) -> TreeNode:
         """What has become of clusters that were written or declared; others than those it came from stay."""
@@ -160,13 +166,69 @@ def moved(
     return replace(again, before=tree, ended=without.ended, pins={**without.pins, **again.pins})
 
 
-def last_with(shape: TreeShape, cluster: str) -> TreeNode | None:
+def become(found: Reshaping, shape: TreeShape | None) -> TreeShape:
+    """The shape of a tree after a change, `shape` being the one before, `None` for none but that of the file."""
+    before, after = text_of(found.before.root), text_of(found.after.root)
+    bases = () if shape is None else shape.bases
+    return TreeShape(
+        clusters=after,
+        # The one before is the last, also where the tree had that shape earlier.
+        bases=(*(base for base in bases if base not in (before, after)), before),
+        spent=tuple(sorted(found.spent)),
+        serial=1 if shape is None else shape.serial + 1,
+    )
+
+
+def check_follows(tree: str, known: TreeShape | None, new: TreeShape) -> bool:
+    """Whether a ledger that has one shape of a tree is to get another one, which it may have already.
+
+    :raises PlanRefused: The ledger has one that was made since, or at the same time.
+    """
+    if known == new:
+        return False
+    if known is not None and known.serial >= new.serial:
+        raise PlanRefused(
+            f"tree {tree} was changed meanwhile: its clusters are {known.clusters}",
+            hint="isthmus tree targets and isthmus tree plan go by what it has become. Then ask again.",
+        )
+    return True
+
+
+def done_before(
+    now: Tree, shape: TreeShape | None, change: Callable[[Tree], Reshaping]
+) -> tuple[Reshaping, TreeShape] | None:
+    """The latest change of a tree, if it is the one that is asked for: a call that was cut off is made again. `None` if
+    it is another one.
+    """
+    if shape is None or text_of(now.root) != shape.clusters:
+        return None
+    try:
+        found = change(replace(now, root=node_of(json.loads(shape.bases[-1])), switched={}))
+    except (ConfigError, PlanRefused):
+        return None
+    return (found, shape) if text_of(found.after.root) == shape.clusters else None
+
+
+def last_with(shape: TreeShape | None, cluster: str) -> TreeNode | None:
     """The latest shape of a tree that had a cluster, `None` if none had."""
-    for base in reversed(shape.bases):
+    for base in reversed(() if shape is None else shape.bases):
         root = node_of(json.loads(base))
         if cluster in root.leaves():
             return root
     return None
+
+
+def check_empty(tree: str, cluster: str, topics: Collection[str]) -> None:
+    """See that a cluster that comes back into a tree has none of its `topics`: its distributors would begin anew, and
+    bring everything to all others once more.
+
+    :raises GateNotMet: It has some.
+    """
+    if topics:
+        raise GateNotMet(
+            f"{cluster} is not in tree {tree} any more, and has its topics still: {', '.join(sorted(topics))}",
+            hint=f"Delete them at {cluster}: all of it is on the others, and comes back. Then call this again.",
+        )
 
 
 def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:

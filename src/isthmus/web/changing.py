@@ -13,6 +13,7 @@ from isthmus.control.answers import Filters, Resumed
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
 from isthmus.model.pauses import Pauses
+from isthmus.model.reshaping import Reshaping
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
@@ -52,9 +53,11 @@ async def paused(
     """
     said = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "pause", link, said):
+        with audited(caller, "pause", link, said) as difference:
             await _check_pauses(fabric, link, if_match)
-            return await found(fabric.link(link).pause(**parts, dry_run=dry_run))
+            was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run, by=caller.author))
+            difference["paused"] = [was_paused, True]
+            return was_paused
 
 
 async def resumed(
@@ -73,9 +76,11 @@ async def resumed(
     """
     said = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "resume", link, said):
+        with audited(caller, "resume", link, said) as difference:
             await _check_pauses(fabric, link, if_match)
-            return await found(fabric.link(link).resume(**parts, dry_run=dry_run))
+            done = await found(fabric.link(link).resume(**parts, dry_run=dry_run))
+            difference["paused"] = [done.was_paused, False]
+            return done
 
 
 async def _check_pauses(fabric: AsyncFabric, link: str, if_match: str | None) -> None:
@@ -96,9 +101,9 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/pause", tags=["links"], summary="What is paused of a link; the ETag is for changing it")
     async def read_pauses(link: str, response: Response, _: Viewer) -> Json:
         async with desk.fabric(link) as fabric:
-            parts = _parts(await fabric.link(link).pauses())
-        response.headers["ETag"] = etag_of(parts)
-        return {"link": link, **parts}
+            known = await fabric.link(link).pauses()
+        response.headers["ETag"] = etag_of(_parts(known))
+        return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.told]}
 
     @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a part of it for a while")
     async def pause_link(
@@ -148,8 +153,8 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
-                by = f"{caller.name} over REST"
-                after = (await fabric.filter(link, filters, known=known, dry_run=dry_run, by=by)).as_dict(chosen)
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run, by=caller.author)
+                after = found.as_dict(chosen)
                 difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
@@ -212,14 +217,17 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {**body.model_dump(), "dry_run": dry_run}):
+        said = {**body.model_dump(), "dry_run": dry_run}
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", said) as difference:
             async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
                 if if_match is not None:
                     known = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
                     check_match(if_match, etag_of(known))
                 switch = fabric.trees.switch
                 how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
-                return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
+                done = await found(switch(tree, cluster, level, body.to, **how))
+                difference.update(target=[done.target, done.wanted], former=list(done.former))
+                return done.as_dict()
 
 
 @contextlib.asynccontextmanager
@@ -229,6 +237,12 @@ async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> Async
         if if_match is not None:
             check_match(if_match, etag_of(await desk.tree_now(tree)))
         yield fabric
+
+
+def _told(change: Reshaping, difference: Json) -> Json:
+    told = change.as_dict()
+    difference["clusters"] = [told["before"], told["after"]]
+    return told
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -246,7 +260,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> Json:
         said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
-        with audited(caller, "add to tree", tree, said):
+        with audited(caller, "add to tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
                     (await desk.tree(tree)).tree.name,
@@ -257,7 +271,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
                     without_left=body.without_left,
                     dry_run=dry_run,
                 )
-                return change.as_dict()
+                return _told(change, difference)
 
     @router.delete(
         "/trees/{tree}/clusters/{cluster}",
@@ -267,10 +281,10 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def remove_cluster(
         tree: str, cluster: str, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
-        with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}):
+        with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 remove = fabric.tree_changes.remove
-                return (await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run)).as_dict()
+                return _told(await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run), difference)
 
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",
@@ -285,7 +299,9 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        with audited(caller, "move in tree", tree, {**plain(body), "cluster": cluster, "dry_run": dry_run}):
+        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "move in tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
-                return (await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)).as_dict()
+                change = await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)
+                return _told(change, difference)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
+from isthmus.model.registers import difference
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
@@ -68,30 +69,36 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update link", link, wanted):
-            async with desk.known(link, if_match, is_needed=True) as fabric:
+        with audited(caller, "update link", link, wanted) as told:
+            async with desk.known(link, if_match, is_needed=True) as (fabric, before):
                 update = fabric.declarations.update
-                return answer(await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
+                after = await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run)
+                told.update(difference(before, after.declaration.registers))
+                return answer(after, response)
 
     @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
     async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete link", link, wanted):
-            async with desk.known(link, if_match, is_needed=True) as fabric:
-                return answer(await fabric.declarations.delete(link, dry_run=dry_run), response)
+        with audited(caller, "delete link", link, wanted) as told:
+            async with desk.known(link, if_match, is_needed=True) as (fabric, before):
+                after = await fabric.declarations.delete(link, dry_run=dry_run)
+                told.update(difference(before, after.declaration.registers))
+                return answer(after, response)
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
         verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
-        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}):
-            async with desk.known(link, given) as fabric:
+        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
+            async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
                 change = links.attach if verb == "attach" else links.reattach
-                return await change(link, body.maps, dry_run=dry_run)
+                after = await change(link, body.maps, dry_run=dry_run)
+                told.update(difference(before, after.declaration.registers))
+                return after
 
     @router.post(
         "/links/{link}:attach",

@@ -19,6 +19,7 @@ from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.registers import Registers
 from isthmus.model.tree import TreeSettings
 from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
@@ -158,26 +159,28 @@ class FabricDesk:
             check_match(if_match, (await self.described(link))[1])
 
     @contextlib.asynccontextmanager
-    async def known(self, link: str, if_match: str | None, *, is_needed: bool = False) -> AsyncIterator[AsyncFabric]:
-        """Where a declared link is changed that is as the caller knows it: by one at a time.
+    async def known(
+        self, link: str, if_match: str | None, *, is_needed: bool = False
+    ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
+        """Where a declared link is changed that is as the caller knows it: by one at a time. With what is said of it.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
         async with self.declaring, self.written() as fabric:
             declared = await found(fabric.declarations.describe(link))
             check_match(if_match, declared_etag(declared), is_needed=is_needed)
-            yield fabric
+            yield fabric, declared.declaration.registers
 
     @contextlib.asynccontextmanager
-    async def known_tree(self, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
-        """Where a declared tree is changed that is as the caller knows it: by one at a time.
+    async def known_tree(self, tree: str, if_match: str | None) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
+        """Where a declared tree is changed that is as the caller knows it: by one at a time. As `known`.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
         async with self.declaring, self.written() as fabric:
             declared = await found(fabric.declared_trees.describe(tree))
             check_match(if_match, declared_etag(declared))
-            yield fabric
+            yield fabric, declared.declaration.registers
 
     def cluster(self, alias: str) -> AbstractAsyncContextManager[AsyncAdministration]:
         """A cluster of the file, to be asked.

@@ -41,6 +41,11 @@ class Caller:
     role: Role
     sha256: str = ""
 
+    @property
+    def author(self) -> str:
+        """As the ledger names who has changed something."""
+        return f"{self.name} over REST"
+
 
 ANYBODY: Final = Caller("local", Role.ADMIN)
 """Whoever can reach the port, where there are no tokens: users of this host."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from isthmus.control.answers import AsyncNamespaces, NamespaceReport
 from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.registers import Registers, difference
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import NamespaceBody, NamespaceChangeBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
@@ -61,11 +62,13 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
 
 def _changing(router: APIRouter, desk: FabricDesk) -> None:
     @contextlib.asynccontextmanager
-    async def known(cluster: str, asked: Namespace, given: str | None) -> AsyncIterator[AsyncNamespaces]:
+    async def known(
+        cluster: str, asked: Namespace, given: str | None
+    ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
         async with desk.declaring, desk.cluster(cluster) as there:
-            before = (await found(there.namespaces.describe(asked))).as_dict()
-            check_match(given, etag_of(before["said"]))
-            yield there.namespaces
+            before = await found(there.namespaces.describe(asked))
+            check_match(given, etag_of(before.as_dict()["said"]))
+            yield there.namespaces, before.registers
 
     @router.post(
         _AT,
@@ -100,9 +103,11 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update namespace", target, wanted):
-            async with known(cluster, asked, if_match) as namespaces:
-                return _answer(await _updated(namespaces, asked, body, dry_run=dry_run), response)
+        with audited(caller, "update namespace", target, wanted) as told:
+            async with known(cluster, asked, if_match) as (namespaces, before):
+                report = await _updated(namespaces, asked, body, dry_run=dry_run)
+                told.update(difference(before, report.registers))
+                return _answer(report, response)
 
     @router.delete(_ONE, summary="Take back a namespace that is attached to no link; what is in it stays")
     async def delete_namespace(
@@ -117,9 +122,11 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete namespace", target, wanted):
-            async with known(cluster, asked, if_match) as namespaces:
-                return _answer(await namespaces.delete(asked, dry_run=dry_run), response)
+        with audited(caller, "delete namespace", target, wanted) as told:
+            async with known(cluster, asked, if_match) as (namespaces, before):
+                report = await namespaces.delete(asked, dry_run=dry_run)
+                told.update(difference(before, report.registers))
+                return _answer(report, response)
 
 
 async def _updated(

@@ -55,7 +55,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
                     await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
                     after = before if dry_run else limits_of((await desk.having(link)).link(link))
                 else:
-                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run, by=_by(caller))
+                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run, by=caller.author)
                     after = before if dry_run else limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(after)
         return {**after, **wanted} if dry_run else dict(after)
@@ -65,16 +65,18 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
         link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
     ) -> tuple[Json, str]:
-        with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}):
+        with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
             async with desk.declaring, desk.link(link) as (fabric, chosen):
                 one = fabric.link(link)
                 known = await one.settings()
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
                 found = await one.change_settings(
-                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run, by=_by(caller)
+                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run, by=caller.author
                 )
                 after = found.as_dict(chosen)
+                was, now = before["settings"], after["settings"]
+                difference.update({key: [was[key], now[key]] for key in now if now[key] != was[key]})
         return after, etag_of(before if dry_run else after)
 
     @router.get(
@@ -115,10 +117,6 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         body = SettingsBody()
         found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=True, dry_run=dry_run)
         return found
-
-
-def _by(caller: Caller) -> str:
-    return f"{caller.name} over REST"
 
 
 def _groups(router: APIRouter, desk: FabricDesk) -> None:

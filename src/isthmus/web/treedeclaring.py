@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.errors import RequestRefused
+from isthmus.model.registers import difference
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
@@ -56,16 +57,20 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     ) -> Json:
         if not body.settings:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
-        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}):
-            async with desk.known_tree(tree, if_match) as fabric:
-                return answer(await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run), response)
+        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as told:
+            async with desk.known_tree(tree, if_match) as (fabric, before):
+                after = await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run)
+                told.update(difference(before, after.declaration.registers))
+                return answer(after, response)
 
     @router.delete("/trees/{tree}", summary="End a declared tree; topics stay as they are")
     async def delete_tree(
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
-        with audited(caller, "delete tree", tree, {"dry_run": dry_run}):
-            async with desk.known_tree(tree, if_match) as fabric:
-                return answer(await fabric.declared_trees.delete(tree, dry_run=dry_run), response)
+        with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as told:
+            async with desk.known_tree(tree, if_match) as (fabric, before):
+                after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
+                told.update(difference(before, after.declaration.registers))
+                return answer(after, response)
 
     return router

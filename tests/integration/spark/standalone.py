@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
+from pyspark import SparkContext
 
 import isthmus
 from isthmus.local.java import find_java
@@ -24,6 +26,8 @@ HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
 _START_S: Final = 180.0
 _SPARK_HOME: Final = Path(pyspark.__file__).parent
+# What our image runs in every container.
+ENTRYPOINT: Final = Path(__file__).parents[3] / "deploy" / "container" / "entrypoint.sh"
 
 
 class StandaloneSpark:
@@ -68,6 +72,28 @@ class StandaloneSpark:
         with self._daemon(name, arguments, self.folder / f"worker-{number}.log"):
             yield
 
+    @contextmanager
+    def pod(self, context: SparkContext) -> Iterator[None]:
+        """While the block lasts, one executor more, started as Spark starts our image in a pod of Kubernetes."""
+        java = find_java().executable.resolve().parent
+        options = shlex.split(str(context.getConf().get("spark.executor.extraJavaOptions")))
+        environment = {
+            "PATH": f"{java}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": self.conf["spark.executorEnv.PYTHONPATH"],
+            "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@{HOST}:{context.getConf().get('spark.driver.port')}",
+            "SPARK_EXECUTOR_ID": "71",
+            "SPARK_EXECUTOR_CORES": "1",
+            "SPARK_EXECUTOR_MEMORY": "512m",
+            "SPARK_APPLICATION_ID": str(context.applicationId),
+            "SPARK_CONF_DIR": str(self.folder),
+            "SPARK_RESOURCE_PROFILE_ID": "0",
+            "SPARK_EXECUTOR_POD_IP": HOST,
+            "SPARK_EXECUTOR_POD_NAME": "isthmus-exec-71",
+            **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)},
+        }
+        with _process([str(ENTRYPOINT), "executor"], environment, self.folder / "pod.log"):
+            yield
+
 
 @contextmanager
 def standalone_spark(
@@ -102,9 +128,15 @@ def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path)
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "PYSPARK_PYTHON": python,
     }
+    with _process([str(home / "bin" / "spark-class"), name, *arguments], environment, log):
+        yield
+
+
+@contextmanager
+def _process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), name, *arguments],
+            command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -71,8 +71,9 @@ def test_leases_are_handed_from_executor_to_executor(
     oracle.assert_same(east, west, orders, partitions=2)
 
 
-def test_slots_follow_executors_that_come_and_go(spark: SparkSession, standalone: StandaloneSpark) -> None:
-    """A worker that joins the cluster of Spark is a slot more, which takes tasks; when it has left it is none."""
+@pytest.mark.parametrize("kind", ["a worker of Spark's", "our image as a pod"])
+def test_slots_follow_executors_that_come_and_go(spark: SparkSession, standalone: StandaloneSpark, kind: str) -> None:
+    """An executor that joins the application is a slot more, which takes tasks; when it has left it is none."""
     context = spark.sparkContext
 
     def where(_: Iterable[int]) -> Iterable[int]:
@@ -91,7 +92,7 @@ def test_slots_follow_executors_that_come_and_go(spark: SparkSession, standalone
                 await workers.recount()
 
         await until(WORKERS)
-        with standalone.worker():
+        with standalone.pod(context) if "pod" in kind else standalone.worker():
             await until(WORKERS + 1)
             # Tasks that have to run at once, each of them below another executor.
             tasks = context.parallelize(range(WORKERS + 1), WORKERS + 1).barrier().mapPartitions(where)

@@ -128,9 +128,9 @@ DOCUMENTS: dict[str, Document] = {
         by="anna@host",
         at_ms=5,
     ),
-    "pause/l": PauseDocument(link="l", since_ms=5),
+    "pause/l": PauseDocument(link="l", since_ms=5, by="anna@host"),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
-    "task-pause/l/configs": TaskPauseDocument(link="l", task="configs", since_ms=5),
+    "task-pause/l/configs": TaskPauseDocument(link="l", task="configs", since_ms=5, by="anna@host"),
     "verification/l": VerificationDocument(link="l", records=7, problem=Problem("a", "b")),
     "controller/l": ControllerDocument(
         link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
@@ -230,6 +230,8 @@ def test_what_is_written_keeps_its_shape() -> None:
         "beat", "generation", "host", "host_id", "link", "pid", "process_start", "schema_version", "started_ms",
         "version",
     ]  # fmt: skip
+    assert stored["pause/l"] == ["by", "link", "prefix", "schema_version", "since_ms", "topic"]
+    assert stored["task-pause/l/configs"] == ["by", "link", "schema_version", "since_ms", "task"]
 
 
 def test_a_document_of_a_newer_version_is_refused() -> None:
@@ -325,6 +327,16 @@ def test_fields_unknown_here_are_left_out() -> None:
     value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
 
     assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+
+
+def test_a_pause_of_an_older_release_is_of_nobody_known() -> None:
+    """Who paused was not written then."""
+    of_link, of_task = (
+        decoded(key, b'{"schema_version":1,"link":"l","since_ms":5,"task":"a"}')
+        for key in ("pause/l", "task-pause/l/a")
+    )
+    assert of_link == PauseDocument(link="l", since_ms=5, by="")
+    assert of_task == TaskPauseDocument(link="l", task="a", since_ms=5, by="")
 
 
 def test_a_topic_of_an_older_release_has_the_same_offsets() -> None:

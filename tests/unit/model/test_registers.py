@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.model.registers import Author, Register, Registers, changed, contested, merged, overruled
+from isthmus.model.registers import Author, Register, Registers, changed, contested, difference, merged, overruled
 
 REGISTERS = st.builds(
     Register,
@@ -82,3 +82,11 @@ def test_what_somebody_else_said_meanwhile_is_told() -> None:
     assert contested(seen, ben, {"mode": '"sync"'}) is None
     assert contested(ben, ben, {"reserved": "false"}) is None
     assert contested((), ben, {"reserved": "false"}) == found
+
+
+def test_a_difference_has_both_values() -> None:
+    """Of what is said otherwise, and of what was not said before."""
+    before, after = (changed((), values, author()) for values in ({"a": 1, "b": 2}, {"b": 3, "c": 4}))
+
+    assert difference(before, after) == {"a": [1, None], "b": [2, 3], "c": [None, 4]}
+    assert difference(before, before) == {}

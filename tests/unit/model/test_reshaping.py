@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.model.reshaping import (
     Reshaping,
     TreeShape,
     added,
+    become,
+    check_empty,
+    check_follows,
+    done_before,
     last_with,
     moved,
     removed,
@@ -222,3 +226,49 @@ def test_a_cluster_goes_to_another_place() -> None:
     shape = TreeShape(clusters=text_of(found.after.root), bases=('["a","b"]', text_of(before.root)))
     assert last_with(shape, "d") == before.root
     assert last_with(shape, "e") is None
+
+
+def test_a_cluster_that_comes_back_has_none_of_its_topics() -> None:
+    """Its distributors begin anew under other levels: all that it has would come to all others once more."""
+    before = tree(
+        {"level": 5, "clusters": [{"level": 3, "clusters": ["a", "b"]}, {"level": 3, "clusters": ["c", "d"]}]}
+    )
+    left = removed(before, {"t.a.5": TargetChoice(target="d", wanted="d")}, "c")
+    shape = become(left, None)
+    assert last_with(shape, "c") == before.root
+    assert last_with(None, "c") is None
+    check_empty("t", "c", ())
+    with pytest.raises(GateNotMet, match="c is not in tree t any more, and has its topics still: x, y") as refused:
+        check_empty("t", "c", ["y", "x"])
+    assert "Delete them at c" in refused.value.hint
+
+
+def test_a_change_that_was_cut_off_is_made_again() -> None:
+    """The same call finds that the tree has become what it wants, and has the other clusters know; another call is
+    another change, and so is the same one after others.
+    """
+    first = added(tree([["a", "b"], "c"]), NONE, "d")
+    shape = become(first, None)
+    assert done_before(first.after, shape, lambda before: added(before, NONE, "d")) == (first, shape)
+    assert done_before(first.after, shape, lambda before: added(before, NONE, "d", beside="c")) is None
+    assert done_before(first.before, shape, lambda before: added(before, NONE, "d")) is None, "the file won"
+    assert done_before(first.after, None, lambda before: added(before, NONE, "d")) is None
+    left = removed(first.after, NONE, "d")
+    after = become(left, shape)
+    assert done_before(left.after, after, lambda before: removed(before, NONE, "d", spent=after.spent)) == (left, after)
+    assert done_before(left.after, after, lambda before: removed(before, NONE, "c", spent=after.spent)) is None
+    assert (after.serial, after.bases) == (2, (text_of(first.after.root),)), "as it was written it is what it is now"
+
+
+def test_of_two_changes_at_the_same_time_one_is_refused() -> None:
+    """Both were made of the same tree, so one of them would be lost without a word."""
+    before = tree([["a", "b"], "c"])
+    one, other = (become(added(before, NONE, name), None) for name in "de")
+    assert check_follows("t", None, one)
+    assert not check_follows("t", one, one), "a call that is made again"
+    with pytest.raises(PlanRefused, match="tree t was changed meanwhile"):
+        check_follows("t", one, other)
+    newer = become(removed(tree([["a", "b"], "c"]), NONE, "b"), one)
+    assert check_follows("t", one, newer)
+    with pytest.raises(PlanRefused, match="tree t was changed meanwhile"):
+        check_follows("t", newer, one)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus.errors import PlanRefused
+from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.model.copyflags import FlagsHeader, copied, distributor_producer_id, is_done_with, is_to_copy
-from isthmus.model.reshaping import added, removed
+from isthmus.model.reshaping import TreeShape, added, become, check_empty, last_with, removed
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, node_of
 
@@ -60,6 +60,8 @@ class World:
     producer_ids: dict[tuple[str, str], int] = field(default_factory=dict)
     spent: frozenset[int] = frozenset()
     left: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    kept: dict[str, list[Message]] = field(default_factory=dict)
+    shape: TreeShape | None = None
     names: Iterator[int] = field(default_factory=count)
 
     @classmethod
@@ -142,18 +144,23 @@ class World:
         self.tree = replace(self.tree, switched=chosen)
 
     def change(self, chance: random.Random) -> None:
-        """A cluster comes in, or one whose producer has stopped leaves, if it may; others stay at their targets."""
+        """A cluster comes in, or one whose producer has stopped leaves, if it may; others stay at their targets. One
+        that comes back may have its topics still.
+        """
         choices = self.choices()
         try:
             if chance.random() < 0.6:
                 how = chance.choice(["above", "beside", "among"])
                 one = chance.choice(self.tree.clusters)
                 beside, among = (one if how == word else None for word in ("beside", "among"))
-                # A new one, or one that has left: empty, and nobody knows what it had.
+                # A new one, or one that has left: nobody knows what it had.
                 gone = sorted(self.left.keys() - self.logs.keys())
                 name = chance.choice(gone) if gone and chance.random() < 0.5 else f"x{next(self.names)}"
                 found = added(self.tree, choices, name, beside=beside, among=among, spent=self.spent)
-                self.logs[found.cluster] = []
+                kept = [log] if (log := self.kept.get(name)) is not None and chance.random() < 0.5 else []
+                if last_with(self.shape, name) is not None:
+                    check_empty("t", name, ["x" for _ in kept])
+                self.logs[name] = kept[0] if kept else []
                 for each in found.begun:
                     for known in (self.cursors, self.begins):
                         known.pop(each.name, None)
@@ -163,8 +170,9 @@ class World:
                 own = [each for each in self.tree.distributors if each.cluster == leaving]
                 if any(self.cursors.get(each.name, 0) < len(self.logs[leaving]) for each in own):
                     return
-                self.left[leaving] = {(each.producer, each.number) for each in self.logs.pop(leaving)}
-        except PlanRefused:
+                self.kept[leaving] = self.logs.pop(leaving)
+                self.left[leaving] = {(each.producer, each.number) for each in self.kept[leaving]}
+        except (PlanRefused, GateNotMet):
             return
         targets = {name: each.target for name, each in {**choices, **found.pins}.items()}
         switched = {
@@ -173,6 +181,7 @@ class World:
             if targets.get(each.name) in each.leaves
         }
         self.tree, self.spent = replace(found.after, switched=switched), found.spent
+        self.shape = become(found, self.shape)
         for each in found.ended:
             self.going.pop(each.name, None)
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from isthmus import config
+from isthmus.control.links.livesettings import LiveSettings
+from isthmus.control.links.pausing import Resumed
+from isthmus.control.operations import AsyncLinkOperations
+from isthmus.model.pauses import NO_PAUSES
 from isthmus.web import auditing
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
@@ -99,6 +104,36 @@ def test_a_change_that_was_tried_leaves_one_line(
     (line,) = lines(caplog)
     assert line["what"] == "add to tree"
     assert line["result"].startswith("failed: ISTH-")
+
+
+def test_a_line_says_what_it_was_before(
+    asking: dict[Role, TestClient], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pauses, and of settings, each with the value that it has now."""
+
+    async def pause(_: AsyncLinkOperations, **given: Any) -> bool:
+        assert given["by"] == "a operator over REST"
+        return False
+
+    async def resume(_: AsyncLinkOperations, **__: Any) -> Resumed:
+        return Resumed(was_paused=True, still_paused=NO_PAUSES)
+
+    async def settings(_: AsyncLinkOperations) -> LiveSettings:
+        return LiveSettings()
+
+    async def change_settings(_: AsyncLinkOperations, said: Mapping[str, Any], **__: Any) -> LiveSettings:
+        return LiveSettings(said=said)
+
+    for verb in (pause, resume, settings, change_settings):
+        monkeypatch.setattr(AsyncLinkOperations, verb.__name__, verb)
+    operator, changed = asking[Role.OPERATOR], {"settings": {"limits.bytes_per_s": 5000}}
+    operator.put("/v1/links/east-west/pause")
+    operator.put("/v1/links/east-west/resume")
+    assert operator.put("/v1/links/east-west/settings", json=changed, headers={"If-Match": "*"}).status_code == 200
+
+    assert [each["difference"].get("paused") for each in lines(caplog)[:2]] == [[False, True], [True, False]]
+    (line,) = [each for each in auditing.trail() if each.what == "settings"][:1]
+    assert line.difference["limits.bytes_per_s"] == [None, 5000]
 
 
 def test_who_looks_or_is_not_known_leaves_no_line(

@@ -34,7 +34,8 @@ from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Author, Declarable, Registers, changed, contested, merged
-from isthmus.model.reshaping import TreeShape
+from isthmus.model.reshaping import check_follows, text_of
+from isthmus.model.tree import TreeSettings
 from isthmus.model.treedeclaration import TreeDeclaration
 from isthmus.wire.client import Client
 
@@ -105,30 +106,52 @@ class Declarations:
                 for each in place.documents.values()
                 if isinstance(each, SwitchDocument)
             },
-            shapes=self._shapes(),
+            shapes={name: each.shape for name, each in self._tree_documents().items()},
             trees={name: each for name, each in trees.items() if each.is_whole},
             tree_versions=tree_versions,
         )
 
-    def _shapes(self) -> dict[str, TreeShape]:
+    def _tree_documents(self) -> dict[str, TreeDocument]:
+        """What trees have become, by name: the newest that any cluster knows."""
         found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
-        return {each.tree: each.shape for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
+        return {each.tree: each for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
 
     async def write_tree(self, alias: str, document: TreeDocument) -> None:
         """Have a cluster's ledger hold what became of a tree.
 
+        :raises PlanRefused: It holds another shape that was made since, or at the same time.
         :raises ClusterError: Its ledger cannot be read or written.
         """
-        await self._place(alias).write(f"tree.{document.tree}", lambda: document)
+        place = self._place(alias)
 
-    async def heal(self, declared: Declared) -> None:
-        """Have the clusters that answer know all that was said of their links and trees. Nothing is decided anew."""
+        def newest() -> TreeDocument:
+            known = place.documents.get(document.key)
+            held = known if isinstance(known, TreeDocument) else None
+            is_news = check_follows(document.tree, None if held is None else held.shape, document.shape)
+            return held if held is not None and not is_news else document
+
+        await place.write(f"tree.{document.tree}", newest)
+
+    async def heal(self, declared: Declared, trees: Collection[TreeSettings]) -> None:
+        """Have the clusters that answer know all that was said of their links and trees, and what has become of those
+        `trees` that are run. Nothing is decided anew.
+        """
         known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
         for declaration in known:
             for alias in declared.behind(declaration):
                 # It is tried again at the next look.
                 with contextlib.suppress(ClusterError, PlanRefused):
                     await self.write(alias, declaration, declaration.registers)
+        shapes = {settings.tree.name: text_of(settings.tree.root) for settings in trees}
+        for document in self._tree_documents().values():
+            if shapes.get(document.tree) != document.shape.clusters:
+                # The file says something else, which wins.
+                continue
+            for place in self._places:
+                held = place.documents.get(document.key)
+                if declared.is_there(place.alias) and is_behind(document, held, place.alias):
+                    with contextlib.suppress(ClusterError, PlanRefused):
+                        await self.write_tree(place.alias, document)
 
     async def write(self, alias: str, declaration: Declaration | TreeDeclaration, new: Registers) -> None:
         """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
@@ -253,6 +276,12 @@ class _Place:
 
         replication_factor = self._ledger.replication_factor
         return await write_by_one(self.client, what, change, role=_ROLE, replication_factor=replication_factor)
+
+
+def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:
+    """Whether a cluster is to know what a tree has become, and does not: one that has left it is as well."""
+    known = held.shape if isinstance(held, TreeDocument) else None
+    return alias in newest.shape.members and (known is None or known.serial < newest.shape.serial)
 
 
 def namespace_document(

@@ -32,7 +32,7 @@ from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
-from isthmus.model.pauses import Pauses
+from isthmus.model.pauses import Pause, Pauses
 from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import Rebuilt, TopicIds
@@ -65,8 +65,8 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
 
 def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
     """What an operator has paused of a link."""
-    return Pauses.of(
-        document.part
+    return Pauses.given(
+        Pause(part=document.part, since_ms=document.since_ms, by=document.by)
         for document in documents.values()
         if isinstance(document, PauseDocument | TaskPauseDocument) and document.link == link
     )

@@ -22,7 +22,7 @@ from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.forgetting import forget_link
 from isthmus.control.links.memory import now_ms
-from isthmus.control.links.switching import lacking, wished, write_choice
+from isthmus.control.links.switching import forget_choice, lacking, wished, write_choice
 from isthmus.control.links.trees import trees_named
 from isthmus.control.topics.names import find_topics
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
@@ -34,10 +34,12 @@ from isthmus.model.reshaping import (
     Reshaping,
     TreeShape,
     added,
+    become,
+    check_empty,
+    done_before,
     last_with,
     moved,
     removed,
-    text_of,
     to_go_over,
     uncertain,
 )
@@ -73,24 +75,37 @@ class TreeChanges:
         node that one of them is in (`among`): the lowest, or that of a `level`.
 
         :raises ConfigError: There is no such tree, cluster or node, or it is in the tree.
-        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
+        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew; or
+            somebody else changed the tree meanwhile.
+        :raises GateNotMet: It was in the tree before, and has its topics still; the same call later goes on.
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
         async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
-            found = added(
-                now,
-                _choices(declared, now),
-                cluster,
-                beside=beside,
-                among=among,
-                level=level,
-                spent=shape.spent if shape else (),
-                without_left=without_left,
-            )
+
+            def change(before: Tree) -> Reshaping:
+                return added(
+                    before,
+                    _choices(declared, before),
+                    cluster,
+                    beside=beside,
+                    among=among,
+                    level=level,
+                    spent=shape.spent if shape else (),
+                    without_left=without_left,
+                )
+
+            if cluster in now.clusters and (done := done_before(now, shape, change)) is not None:
+                return await self._finish(declarations, declared, *done, dry_run=dry_run)
+            found = change(now)
             require_clusters(declared, {*now.clusters, cluster})
+            root = last_with(shape, cluster)
+            if root is not None:
+                await self._check_empty(declarations, declared, tree, cluster)
             if not dry_run:
+                if root is not None:
+                    await self._forget(declarations, replace(now, root=root, switched={}), cluster)
                 await self._write(declarations, found, shape)
         return found
 
@@ -105,8 +120,15 @@ class TreeChanges:
         """
         async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
+            spent = shape.spent if shape else ()
+            if cluster not in now.clusters:
+                done = done_before(
+                    now, shape, lambda before: removed(before, _choices(declared, before), cluster, spent=spent)
+                )
+                if done is not None:
+                    return await self._finish(declarations, declared, *done, dry_run=dry_run)
             going, ahead, choices = _ahead(declared, now, cluster)
-            found = removed(ahead, choices, cluster, spent=shape.spent if shape else ())
+            found = removed(ahead, choices, cluster, spent=spent)
             if not dry_run:
                 await self._let_go(declarations, declared, found, going, shape)
         return found
@@ -126,7 +148,14 @@ class TreeChanges:
         self._configuration.cluster(cluster)
         async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
+
+            def change(before: Tree) -> Reshaping:
+                choices = _choices(declared, before)
+                return added(before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
+
             if cluster in now.clusters:
+                if (done := done_before(now, shape, change)) is not None:
+                    return await self._finish(declarations, declared, *done, dry_run=dry_run)
                 going, ahead, choices = _ahead(declared, now, cluster)
                 found = moved(ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
                 if dry_run:
@@ -135,15 +164,16 @@ class TreeChanges:
                 await self._let_go(declarations, declared, without, going, shape)
                 declared = await declarations.look()
                 now, shape = self._now(declared, tree)
-            root = last_with(shape, cluster) if shape is not None else None
-            if shape is None or root is None:
+            root = last_with(shape, cluster)
+            if root is None:
                 raise ConfigError(
                     f"{cluster} was never in tree {tree}", hint=f"isthmus tree add {tree} {cluster} --beside {beside}."
                 )
-            again = added(now, _choices(declared, now), cluster, beside=beside, level=level, spent=shape.spent)
+            again = change(now)
             if not dry_run:
                 require_clusters(declared, {*now.clusters, cluster})
-                await self._forget(declarations, declared, replace(now, root=root, switched={}), cluster)
+                await self._check_empty(declarations, declared, tree, cluster)
+                await self._forget(declarations, replace(now, root=root, switched={}), cluster)
                 await self._write(declarations, again, shape)
         return again
 
@@ -176,19 +206,20 @@ class TreeChanges:
         _check_certain(await declarations.look(), now, cluster)
         await self._write(declarations, found, shape)
 
-    async def _forget(self, declarations: Declarations, declared: Declared, before: Tree, cluster: str) -> None:
+    async def _check_empty(self, declarations: Declarations, declared: Declared, tree: str, cluster: str) -> None:
+        """See that a cluster that comes back has none of the tree's topics.
+
+        :raises GateNotMet: It has some.
+        """
+        found = await find_topics(declarations.client(cluster), self._topics(declared, tree))
+        check_empty(tree, cluster, found.there.values())
+
+    async def _forget(self, declarations: Declarations, before: Tree, cluster: str) -> None:
         """Have nothing be known of what distributors of the tree before copied to and from a cluster whose topics are
         gone.
 
-        :raises GateNotMet: There are topics left, or somebody still runs such a distributor.
+        :raises GateNotMet: Somebody still runs such a distributor.
         """
-        topics = self._topics(declared, before.name)
-        there = sorted((await find_topics(declarations.client(cluster), topics)).there.values())
-        if there:
-            raise GateNotMet(
-                f"{cluster} is not in tree {before.name} any more, and has its topics still: {', '.join(there)}",
-                hint=f"Delete them at {cluster}: all of it is on the others, and comes back. Then call this again.",
-            )
         known = [
             (each.name, alias)
             for each in before.distributors
@@ -216,32 +247,36 @@ class TreeChanges:
         """The topics of a tree, as its distributors select them."""
         return next(link.topics for link in declared.over(self._configuration).links if link.tree == name)
 
+    async def _finish(
+        self, declarations: Declarations, declared: Declared, found: Reshaping, shape: TreeShape, *, dry_run: bool
+    ) -> Reshaping:
+        """Have all clusters know of a change that was made already, as far as a call came that was cut off."""
+        if not dry_run:
+            require_clusters(declared, {*found.before.clusters, *found.after.clusters})
+            await _tell(declarations, found, shape)
+        return found
+
     async def _write(self, declarations: Declarations, found: Reshaping, shape: TreeShape | None) -> None:
+        for each in found.begun:
+            # A number may be used again that a part had which has left.
+            await forget_choice(declarations.client(each.cluster), each.name)
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
             await write_choice(declarations.client(source), name, partial(pinned, name, pin))
-        bases = dict.fromkeys((*(shape.bases if shape else ()), text_of(found.before.root)))
-        after = TreeShape(
-            clusters=text_of(found.after.root),
-            bases=tuple(base for base in bases if base != text_of(found.after.root)),
-            spent=tuple(sorted(found.spent)),
-            serial=1 if shape is None else shape.serial + 1,
-        )
-        document = TreeDocument(tree=found.after.name, shape=after, since_ms=now_ms())
-        for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
-            await declarations.write_tree(alias, document)
+        await _tell(declarations, found, become(found, shape))
 
     async def _check_drained(self, declarations: Declarations, declared: Declared, tree: Tree, cluster: str) -> None:
         """See that all that was produced on a cluster is everywhere, and that nobody produces there any more.
 
         :raises GateNotMet: It is not.
+        :raises ClusterError: A cluster does not answer, or a partition there has no leader.
         """
         source = declarations.client(cluster)
         selected = self._topics(declared, tree.name)
         topics = sorted((await find_topics(source, selected)).there.values())
         described = (await source.metadata(topics)).topics if topics else {}
         keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
-        logs = (await log_ranges(source, keys)).values
+        logs = (await log_ranges(source, keys)).all()
         deadline = time.monotonic() + _DRAIN_S
         for each in (one for one in tree.distributors if one.cluster == cluster):
             target = declarations.client(each.target)
@@ -252,9 +287,24 @@ class TreeChanges:
         await _check_quiet(source, logs)
 
 
+async def _tell(declarations: Declarations, found: Reshaping, shape: TreeShape) -> None:
+    """Have all clusters of a tree, and one that leaves it, know what it has become: in the same order whoever does, so
+    that of two changes at the same time one is refused.
+
+    :raises PlanRefused: Somebody else changed the tree meanwhile.
+    """
+    document = TreeDocument(tree=found.after.name, shape=shape, since_ms=now_ms())
+    for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
+        await declarations.write_tree(alias, document)
+
+
 async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) -> None:
-    """See that only distributors have written since."""
-    after = (await log_ranges(source, list(before))).values
+    """See that only distributors have written since.
+
+    :raises GateNotMet: Somebody else has.
+    :raises ClusterError: The cluster does not answer, or a partition has no leader.
+    """
+    after = (await log_ranges(source, list(before))).all()
     reader = LogReader(source, isolation=READ_COMMITTED)
     for key, log in after.items():
         span = OffsetRange(*key, before[key].end, log.stable_end)

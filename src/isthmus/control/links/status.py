@@ -240,11 +240,8 @@ class StatusReader:
         return tuple(await asyncio.gather(*(self._read(link, found[link.target.alias]) for link in self._links)))
 
     async def _read(self, link: Link, ledger: LedgerMemory | Problem) -> LinkProgress:
-        known, ledger_problem = LinkMemory(link.name), None
-        if isinstance(ledger, Problem):
-            ledger_problem = ledger
-        else:
-            known = ledger.of(link.name)
+        ledger_problem = ledger if isinstance(ledger, Problem) else None
+        known = LinkMemory(link.name) if isinstance(ledger, Problem) else ledger.of(link.name)
         link = operated(link, known.documents)
         reading = _Reading(link, known, ledger_problem)
         target = self._pool.client(link.target)
@@ -274,6 +271,7 @@ class StatusReader:
             groups=reading.known.groups(moment_ms),
             loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
+            pauses=reading.paused.told,
             aborted=self._aborted.get(link.name),
             problem=problem,
         )

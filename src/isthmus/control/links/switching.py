@@ -12,6 +12,8 @@ from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
 from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.log import append_once
+from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import LedgerSettings
@@ -159,6 +161,17 @@ async def write_choice(
     raise AssertionError
 
 
+async def forget_choice(source: Client, link: str) -> None:
+    """Have the source know nothing of where a distributor copied that ended, before another one has its name.
+
+    :raises ClusterError: The ledger at the source cannot be read or written.
+    """
+    known = (await remembered(source)).of(link).documents
+    keys = [key for kind in (SwitchDocument, AllowanceDocument) if (key := f"{kind.KIND}/{link}") in known]
+    if keys:
+        await append_once(source, map(Deletion, keys), replication_factor=None)
+
+
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
     """See that a leaf lacks nothing that a distributor sent to it: as its target it would begin behind that, and never
     get it.
@@ -232,24 +245,50 @@ async def check_choice(link: Link, source: Client) -> None:
     """See that a distributor is run as its source says, whose word may be newer than what this process has heard: to
     another leaf everything would come once more.
 
-    :raises PlanRefused: Another leaf is chosen, or it goes over to another one.
+    :raises PlanRefused: Another leaf is chosen, it goes over to another one, or it copied to one that nobody left.
     :raises ClusterError: The ledger at the source cannot be read.
+    """
+    if link.distributor is None:
+        return
+    memory = await remembered(source)
+    documents = memory.of(link.name).documents
+    # Whatever is chosen from now on is to be heard by leases.
+    memory.mark(source.companion(Bookmark))
+    known = documents.get(f"{SwitchDocument.KIND}/{link.name}")
+    stated = documents.get(f"{AllowanceDocument.KIND}/{link.name}")
+    check_source_agrees(
+        link,
+        known.choice if isinstance(known, SwitchDocument) else None,
+        stated.target if isinstance(stated, AllowanceDocument) else "",
+    )
+
+
+def check_source_agrees(link: Link, choice: TargetChoice | None, stated: str) -> None:
+    """See that a distributor copies to the leaf that its source has for it: what was chosen there, and the leaf of
+    which was `stated` how far it may get something, "" for none.
+
+    :raises PlanRefused: It does not.
     """
     role = link.distributor
     if role is None:
         return
-    known = await read_choice(source, link.name)
-    # Whatever is chosen from now on is to be heard by leases.
-    (await remembered(source)).mark(source.companion(Bookmark))
-    if known is None:
-        return
-    choice, wanted = known.choice, link.target.alias if role.going is None else role.going.to
-    finishing = choice.finishing
-    said = choice.leaf, choice.leaf if finishing else choice.wanted, (finishing or choice).begins
-    if (*said, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
-        told = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
+    if choice is not None:
+        wanted = link.target.alias if role.going is None else role.going.to
+        finishing = choice.finishing
+        said = choice.leaf, choice.leaf if finishing else choice.wanted, (finishing or choice).begins
+        if (*said, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
+            told = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
+            raise PlanRefused(
+                f"link {link.name} copies to {told} by what {link.source.alias} says, which is newer than what this "
+                "process has heard",
+                hint="isthmus run follows within seconds. A program opens its configuration with declared=True.",
+            )
+    left = () if choice is None else (choice.target, *choice.former)
+    if stated and stated not in (link.target.alias, *left):
+        # A leaf that is in the file no more is asked by nobody, and what others have of the source came through it.
         raise PlanRefused(
-            f"link {link.name} copies to {told} by what {link.source.alias} says, which is newer than what this "
-            "process has heard",
-            hint="isthmus run follows within seconds. A program opens its configuration with declared=True.",
+            f"link {link.name} copied to {stated} until now by what {link.source.alias} says, and is to copy to "
+            f"{link.target.alias}: everything would come once more",
+            hint="Write the clusters of the tree as they were, then: isthmus tree switch for another leaf, isthmus "
+            "tree remove for a cluster that leaves.",
         )

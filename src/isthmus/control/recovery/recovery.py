@@ -175,8 +175,9 @@ class TopicRecoverer:
         known = await recollect(self.link.name, self.target)
         document = self._begun(known, there, way)
         self.on_step(f"{self.topic}: pausing")
-        pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=now_ms())
-        await claim.write(document, pause)
+        pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by)
+        # What an operator had paused before stays his.
+        await claim.write(document, known.documents.get(pause.key, pause))
         logs = await self._quiet.await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)

@@ -135,11 +135,11 @@ class Controller:
                     written = await self._reread(following.reread) or written
                 try:
                     declared = await declarations.look()
-                    await declarations.heal(declared)
+                    configuration = declared.over(written)
+                    await declarations.heal(declared, configuration.trees)
                 except IsthmusError as error:
                     self._tell_refused(error)
                 else:
-                    configuration = declared.over(written)
                     await self._links.take(configuration)
                     await keeper.keep(configuration, declared, declarations.client, self._links.is_run)
 

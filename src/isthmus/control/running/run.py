@@ -290,6 +290,7 @@ class LinkRun:
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, told, controller=controller, paused=paused),
             namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
+            pauses=paused.told,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             latency=tuple(self._progress.latency),

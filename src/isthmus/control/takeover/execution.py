@@ -13,6 +13,7 @@ from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.producers import active_producers
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.filtering import operated
+from isthmus.control.links.host import operator
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.takeover.examination import BothLogs, Examiner
@@ -258,7 +259,7 @@ class _Takeover:
 
     def _changes(self, topic: TopicTakeover) -> Iterator[LedgerChange]:
         if topic.outcome is Outcome.REFUSED:
-            yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms())
+            yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms(), by=operator())
         if topic.outcome is not Outcome.TAKEN_OVER:
             return
         for each in topic.partitions:

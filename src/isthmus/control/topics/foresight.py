@@ -93,12 +93,13 @@ async def foresee(
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
+    paused = pauses(link.name, documents)
     recorded = at_start(observed, recorded_topics(link.name, documents))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:
-        return Foreseen(observed=observed, plan=replace(plan, filters=filters, settings=settings), documents=documents)
-    paused = pauses(link.name, documents)
+        plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
+        return Foreseen(observed=observed, plan=plan, documents=documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
     observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes, look_s))
@@ -111,7 +112,7 @@ async def foresee(
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = replace(plan_link(observed, claims, recorded), filters=filters, settings=settings)
+    plan = replace(plan_link(observed, claims, recorded), filters=filters, settings=settings, pauses=paused.told)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 

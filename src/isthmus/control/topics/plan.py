@@ -15,6 +15,7 @@ from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.pauses import Pause
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.topic import LeftInTier, Parted
@@ -151,7 +152,7 @@ class LinkPlan:
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
     topic knows beyond that is in `topics`. `filters` and `settings` are what an operator has it select and go by in
-    place of what the file says.
+    place of what the file says, `pauses` what operators have paused.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -168,6 +169,7 @@ class LinkPlan:
     changes: tuple[Change, ...] = ()
     filters: Filters = field(default_factory=Filters)
     settings: LiveSettings = field(default_factory=LiveSettings)
+    pauses: tuple[Pause, ...] = ()
     problem: Problem | None = None
 
     @property
@@ -203,6 +205,7 @@ class LinkPlan:
             "problem": plain(self.problem),
             "filters": self.filters.said_as_dict(),
             "settings": self.settings.said_as_dict(),
+            "pauses": plain(self.pauses),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": plain(self.topics),

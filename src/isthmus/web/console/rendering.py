@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from isthmus.control.answers import TopicPlan
 from isthmus.model.elapsed import ago
+from isthmus.model.pauses import told_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
 from isthmus.web.console.assets import asset
@@ -63,8 +64,8 @@ def _exact(value: str) -> Markup:
     return escape(value.encode("utf-8", "replace").decode())
 
 
-def _clock(at_ms: float) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+def _moment(at_ms: float) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 _TONES: Final = {
@@ -113,12 +114,13 @@ _pages = Environment(
     lstrip_blocks=True,
 )
 _pages.filters.update(
-    number=number, duration=duration, exact=_exact, clock=_clock, segment=_segment, counted=counted, ago=ago
+    number=number, duration=duration, exact=_exact, moment=_moment, segment=_segment, counted=counted, ago=ago
 )
 _pages.globals["asset"] = asset
 _pages.filters.update(
     tone=_tone, short=_short, lag=_lag, actions=_actions, urgent=_urgent, known=lambda n: None if n < 0 else n
 )
+_pages.filters["told_of"] = told_of
 _pages.filters["shortened"] = lambda text: text if len(text) <= _RESULT_MAX else text[:_RESULT_MAX] + "\n…"
 _pages.filters["json"] = lambda value: json.dumps(value, indent=2, default=str)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
 from isthmus import config
+from isthmus.control.links.declarations import is_behind
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.reshaping import pinned
 from isthmus.control.running.following import change_of
@@ -14,7 +16,7 @@ from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
-from isthmus.model.reshaping import TreeShape, added, text_of
+from isthmus.model.reshaping import TreeShape, added, become, removed, text_of
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 
 TEXT = (
@@ -78,3 +80,16 @@ def test_a_pin_takes_the_place_of_no_choice_that_was_made_meanwhile() -> None:
     over = TargetChoice(target="c", wanted="d").over([LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7)])
     with pytest.raises(GateNotMet, match=r"another leaf was chosen for t\.b\.2 meanwhile"):
         pinned("t.b.2", pin, over)
+
+
+def test_a_cluster_that_did_not_hear_of_a_change_is_told() -> None:
+    """Whoever made it may have been killed half-way; one that has left is told as well, and strangers are not."""
+    newest = TreeDocument(tree="t", shape=SHAPE, since_ms=5)
+    later = TreeDocument(tree="t", shape=replace(SHAPE, serial=2), since_ms=6)
+    assert is_behind(newest, None, "d")
+    assert is_behind(later, newest, "a")
+    assert not is_behind(newest, newest, "a")
+    assert not is_behind(newest, later, "a")
+    assert not is_behind(newest, None, "e")
+    left = removed(GROWN.after, GROWN.pins, "d")
+    assert is_behind(TreeDocument(tree="t", shape=become(left, SHAPE), since_ms=7), newest, "d")

@@ -12,6 +12,7 @@ from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed
 from isthmus.model.lane import LaneState
+from isthmus.model.pauses import Pause, PausedTask, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
 from isthmus.web.auditing import record
@@ -150,6 +151,15 @@ def test_a_page_shows_some_of_a_thousand_topics(tokens: Path) -> None:
         shown = set(re.findall(r"topic-\d{4}", browser.text(path)))
         assert 0 < len(shown) <= 50
     assert len(browser.text("/")) < 50_000
+
+
+def test_a_link_says_who_paused_what(tokens: Path) -> None:
+    """With the day, on its page."""
+    given = [Pause(part=None, since_ms=0, by="anna@host"), Pause(part=PausedTask("configs"), since_ms=0, by="")]
+    shown = Browser(tokens, (link_at(topic_at("orders"), pauses=Pauses.given(given).told),)).text("/links/east-west")
+
+    assert "all of it is paused since 1970-01-01T00:00:00Z by anna@host" in shown
+    assert "task configs is paused since 1970-01-01T00:00:00Z<" in shown
 
 
 def test_what_is_not_there_is_told_on_a_page(tokens: Path) -> None:
