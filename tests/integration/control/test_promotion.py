@@ -117,11 +117,11 @@ def test_a_follower_is_promoted(
             # A part is examined with the groups that read it, whether they are named as well or not.
             assert (await promoter(maps=(each,)).promote(dry_run=True)).groups.keys() == {f"{name}.app"}
             # A group that stands where no record is yet cannot be carried there.
-            stand = partial(asyncio.to_thread, consumers.commit, east)
-            await stand({f"{name}.app": {(f"{name}.a-1", 0): 1 << 40}})
+            stand = partial(consumers.commit, east)
+            await asyncio.to_thread(stand, {f"{name}.app": {(f"{name}.a-1", 0): 1 << 40}})
             with pytest.raises(GateNotMet, match=f"not carried all consumer groups: {name}.app is CATCHING_UP"):
                 await promoter(maps=(each,), timeout_s=2.0).promote()
-            await stand({f"{name}.app": {(f"{name}.a-1", 0): 7}})
+            await asyncio.to_thread(stand, {f"{name}.app": {(f"{name}.a-1", 0): 7}})
             through: list[tuple[int, int]] = []
             onwards = partial(promoter, on_progress=lambda *told: through.append(told))
             done, _ = await finished(lambda ending: onwards(on_step=ending).promote(), monkeypatch)
