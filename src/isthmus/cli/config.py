@@ -219,6 +219,7 @@ def _tree(settings: TreeSettings) -> Row:
         "offset_flags": settings.offset_flags,
         "flags": settings.flags,
         "switch_after_s": settings.switch_after_s,
+        "on_data_gap": settings.on_data_gap,
         "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
     }
 

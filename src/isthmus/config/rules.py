@@ -18,11 +18,10 @@ from isthmus.config.schema import FabricSection, LinkSection, Section, SecurityS
 from isthmus.config.schemarules import schema_rules
 from isthmus.config.start import start_of
 from isthmus.config.topics import TopicsSection
-from isthmus.config.treerules import tree_rules
+from isthmus.config.treerules import reserved_topics, tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.listening import ListenAddress
-from isthmus.model.naming import RESERVED_PREFIX, SCHEMAS_TOPIC, is_reserved
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
@@ -75,7 +74,7 @@ def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
     for name, text in link.properties.items():
         if (problem := link_property_problem(name, text)) is not None:
             yield Mistake((*path, "properties", name), *problem)
-    yield from _reserved((*path, "topics", "include"), link.topics.include)
+    yield from reserved_topics((*path, "topics", "include"), link.topics.include)
     yield from _start((*path, "topics", "start"), link.topics)
     yield from _remote((*path, "topics", "remote"), link.topics)
 
@@ -282,16 +281,6 @@ def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mist
             "is the source itself",
             "A link goes from one cluster into another.",
         )
-
-
-def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Mistake]:
-    for position, pattern in enumerate(include):
-        if is_reserved(pattern):
-            yield Mistake(
-                (*path, position),
-                f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored, nor is {SCHEMAS_TOPIC}",
-                "They belong to Kafka, to Isthmus or to a schema registry (docs/schemas.md); remove the pattern.",
-            )
 
 
 def _secrets(value: object, path: Path) -> Iterator[Path]:

@@ -63,7 +63,7 @@ class TopicNamingSection(NamingSection):
 
 
 class TopicsSection(Section):
-    """The topics of a link. Names starting with `__` are never mirrored."""
+    """The topics of a link. Names starting with `__` are never mirrored, nor is `_schemas`."""
 
     include: tuple[Pattern, ...] = Field(
         (),

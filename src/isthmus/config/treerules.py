@@ -16,7 +16,7 @@ from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import DistributorRole, Link
-from isthmus.model.naming import SourceTopic
+from isthmus.model.naming import RESERVED_PREFIX, SCHEMAS_TOPIC, SourceTopic, is_reserved
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.switching import GoingOver, Onward, TargetChoice
@@ -38,6 +38,7 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -
                 "Give every tree a name of its own.",
             )
         seen.setdefault(section.name, position)
+        yield from reserved_topics((*path, "topics"), section.topics)
         try:
             tree = _tree(section)
         except ConfigError as error:
@@ -60,6 +61,17 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -
                     f"has {alias}, which is not the alias of a cluster",
                     f"The clusters are: {', '.join(sorted(aliases))}.",
                 )
+
+
+def reserved_topics(path: Path, patterns: tuple[str, ...]) -> Iterator[Mistake]:
+    """Patterns that select nothing, as what they name is not the user's."""
+    for position, pattern in enumerate(patterns):
+        if is_reserved(pattern):
+            yield Mistake(
+                (*path, position),
+                f"cannot match: names starting with {RESERVED_PREFIX} are never copied, nor is {SCHEMAS_TOPIC}",
+                "They belong to Kafka, to Isthmus or to a schema registry (docs/schemas.md); remove the pattern.",
+            )
 
 
 def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:
@@ -98,6 +110,7 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
             offset_flags=section.offset_flags,
             flags=section.flags,
             switch_after_s=section.switch_after_s,
+            on_data_gap=section.on_data_gap,
         )
         for section in sections
     )
@@ -149,6 +162,7 @@ def tree_links(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
                 groups=GroupSettings(include=settings.groups, way="timestamp", margin_s=settings.margin_s),
+                on_data_gap=settings.on_data_gap,
                 distributor=DistributorRole(
                     tree=settings.tree.name,
                     level=each.level,

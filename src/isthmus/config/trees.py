@@ -10,6 +10,7 @@ from isthmus.config.fields import GroupPatternText, Name, Pattern, Text
 from isthmus.config.section import Section
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.link import DataGapPolicy
 
 _HEADER: Final = FlagsHeader()
 
@@ -62,6 +63,13 @@ class TreeSection(Section):
         description=(
             "If a target does not answer for so long, the process that runs the distributor switches to another leaf "
             "of its subtree. Without it, `isthmus tree switch --force` is needed."
+        ),
+    )
+    on_data_gap: DataGapPolicy = Field(
+        "stop",
+        description=(
+            "What happens to a partition whose source deleted messages before they were copied, as when a target was "
+            "away for longer than they are retained: stop it, or record the gap and continue behind it."
         ),
     )
     header: FlagsHeaderSection = Field(FlagsHeaderSection(), description="The header, for `flags: header`.")

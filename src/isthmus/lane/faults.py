@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.identity.ends import pass_gap
+from isthmus.lane.mapped.outlook import kept_at_target
 from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of
 from isthmus.lane.phase import Intake
 from isthmus.lane.resolver import Resolver
@@ -103,10 +104,7 @@ class Faults:
     def _keep_or_delete(self, run: LaneRun, begin: int) -> str:
         """What to do about offsets from `begin` on that only the target has now."""
         if run.lane.is_mapped:
-            return (
-                f"They stay at the target; `isthmus verify --topic {run.target[0]}` names them. Copy the topic anew "
-                "under another name (topics.naming)."
-            )
+            return kept_at_target(run.lane)
         held = HeldOffsets(run.target[1], begin, run.next_offset)
         return keep_or_delete(run.target[0], self._target.client.cluster, [held])
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from isthmus.lane.pieces import Piece
-from isthmus.lane.rebatch import records_of
+from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import LaneRun
-from isthmus.model.copyflags import is_done_with
+from isthmus.model.copyflags import is_done_with, is_to_copy
 from isthmus.model.schemagate import SchemaIds, unknown_id
+from isthmus.wire.batch import Batch
 
 
 class SchemaMissing(Exception):
@@ -32,7 +33,7 @@ def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator
         batch = piece.batch
         is_seen = not (batch.is_control or piece.is_aborted or is_done_with(batch.producer_id, run.lane.level))
         is_new = batch.offset_end > run.read_offset
-        missing = unknown_id(run.lane.gated, known, records_of(batch)) if is_seen and is_new else None
+        missing = unknown_id(run.lane.gated, known, _to_copy(run, batch)) if is_seen and is_new else None
         if missing is not None:
             if is_first:
                 run.schema_id = missing
@@ -41,3 +42,9 @@ def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator
         # What was taken has to be written first, whatever it is.
         is_first &= not is_new
         yield piece
+
+
+def _to_copy(run: LaneRun, batch: Batch) -> list[Record]:
+    """The records of a batch without those of which a header says that they were distributed."""
+    records, header = records_of(batch), run.lane.flags
+    return [one for one in records if header is None or is_to_copy(header.read(one.headers)[0], run.lane.level)]

@@ -325,7 +325,8 @@ class Tree:
 class TreeSettings:
     """A tree with what it distributes. `flags` says where copy flags are kept, `offset_flags` where those of positions;
     `margin_s` is taken off the time of the record at a position. A target that is gone for `switch_after_s` is left for
-    another leaf, `None` for never.
+    another leaf, `None` for never. `on_data_gap` says what happens to a partition whose source deleted messages before
+    they were copied.
     """
 
     tree: Tree
@@ -336,6 +337,7 @@ class TreeSettings:
     offset_flags: OffsetFlags = "producer-id"
     flags: Literal["producer-id", "header"] = "producer-id"
     switch_after_s: float | None = None
+    on_data_gap: Literal["stop", "continue"] = "stop"
 
     def distributes(self, topic: str) -> bool:
         """Whether a topic belongs to the tree."""
@@ -354,4 +356,5 @@ class TreeSettings:
             "offset_flags": self.offset_flags,
             "flags": self.flags,
             "switch_after_s": self.switch_after_s,
+            "on_data_gap": self.on_data_gap,
         }

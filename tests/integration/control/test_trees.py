@@ -397,6 +397,13 @@ def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str
     assert all("are the same cluster" in error.message for error in errors.values())
     asyncio.run(scenario(["east", "west"], has_copied))
     asyncio.run(scenario(["east", ["west", "north"]], is_refused))
+    with isthmus.open(
+        config.parse(json.dumps(file_of(used, ["east", ["west", "north"]], name))), spark=spark
+    ) as fabric:
+        foreseen = {link.link: link.problem for link in fabric.plan().links}
+        told = f"west got messages of east by {name}.east.1 until now"
+        assert told in str(foreseen[f"{name}.east.2"]), "what a run refuses is planned as refused"
+        assert any(told in each.message for each in fabric.doctor())
     asyncio.run(scenario([["east", "west"], "north"], has_all_three))
     check(used, name, {"east": 10, "west": 0, "north": 0})
     # As one more part of the node that was there before all others keep their names and go on where they were.

@@ -39,6 +39,8 @@ def test_a_tree_is_read_with_its_levels() -> None:
             "[{name: t, clusters: [a, b], topics: ['x.*']}, {name: u, clusters: [b, c], topics: [x.1]}]",
             "overlap those of tree t on b",
         ),
+        ("[{name: t, clusters: [a, b], topics: [x, _schemas]}]", r"trees\[0\]\.topics\[1\] cannot match: .*_schemas"),
+        ("[{name: t, clusters: [a, b], topics: ['__x*']}]", r"trees\[0\]\.topics\[0\] cannot match"),
     ],
 )
 def test_what_is_no_tree_is_refused(trees: str, told: str) -> None:
@@ -94,3 +96,10 @@ def test_a_link_with_the_name_of_a_distributor_is_refused() -> None:
     trees = "trees: [{name: t.b, clusters: [a, c]}, {name: t, clusters: [b.a, b.c]}]\n"
     with pytest.raises(ConfigError, match=r"trees\[1\]\.name gives the name t\.b\.a\.1 to a distributor, as tree t\.b"):
         config.parse(dotted + trees)
+
+
+def test_a_tree_goes_on_behind_gaps_if_it_says_so() -> None:
+    """As links do: a leaf that was away for longer than messages are retained would stand still otherwise."""
+    for more, policy in (("", "stop"), (", on_data_gap: continue", "continue")):
+        found = config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b]{more}}}]\n")
+        assert {link.on_data_gap for link in found.links} == {policy} == {found.trees[0].on_data_gap}

@@ -10,7 +10,7 @@ from isthmus.lane.gate import SchemaMissing, admitted
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
-from isthmus.model.copyflags import distributor_producer_id
+from isthmus.model.copyflags import FlagsHeader, distributor_producer_id
 from isthmus.model.schemagate import GatedFields, SchemaIds
 from isthmus.wire.batch import CONTROL, Batch
 from tests.unit.lane.looks import lane_of
@@ -56,6 +56,19 @@ def test_what_nobody_reads_there_waits_for_nothing() -> None:
     assert passed(run, pieces, 1) == [0, 1, 3, 4]
     with pytest.raises(SchemaMissing, match="schema 9"):
         passed(run, plain(batch(5, 9)._replace(producer_id=distributor_producer_id(3, 5))), 1)
+
+
+def test_what_a_header_leaves_alone_waits_for_nothing() -> None:
+    """A distributor does not copy it, whoever wrote it; what it does copy of the same batch waits."""
+    run = lane_of(gated=VALUES, level=2, flags=FlagsHeader(name="f", width_bytes=1))
+
+    def records(*flags: bytes) -> list[Piece]:
+        found = [Record(n, 1, None, b"\0\0\0\0\x09v", [("f", each)]) for n, each in enumerate(flags)]
+        return plain(encode(found, 0))
+
+    assert passed(run, records(b"\x02", b"\x03"), 1) == [0]
+    with pytest.raises(SchemaMissing, match="schema 9"):
+        passed(run, records(b"\x02", b"\x04"), 1)
 
 
 def test_what_comes_before_what_waits_goes_on() -> None:

@@ -247,8 +247,27 @@ def test_every_message_once_on_every_cluster(way: str, seed: int, clusters: int)
                 world.go_over(one)
         else:
             world.change(chance)
+    for _ in range(chance.choice([0, 0, 8])):
+        # Whoever has nothing left to do may leave, and come back.
+        world.end()
+        world.change(chance)
     world.end()
     world.check()
+
+
+def test_what_a_cluster_still_has_would_come_once_more() -> None:
+    """Why one that comes back has to have no topics of the tree: under its new level nobody knows what it brought."""
+    two = [{"level": 3, "clusters": [*pair]} for pair in ("ab", "cd")]
+    world = World.of(Tree(name="t", root=node_of({"level": 5, "clusters": two})))
+    world.produce("b")
+    world.end()
+    left = removed(world.tree, {"t.d.5": TargetChoice(target="a", wanted="a")}, "b")
+    back = added(left.after, left.pins, "b", beside="d", spent=left.spent)
+    world.tree = back.after
+    for each in back.begun:
+        world.cursors.pop(each.name, None)
+    world.end()
+    assert [message.number for message in world.logs["d"]] == [0, 0]
 
 
 def test_a_switch_that_does_not_wait_loses_the_order() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.memory import remembered
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import PlanRefused, Unreachable
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
@@ -70,11 +71,10 @@ async def producer_identity(
     :raises Fenced: Another controller has taken the link over.
     :raises ClusterError: The target gives no producer ids.
     """
-    known = known_identity(ledger.link, ledger.documents, source_id=source_id, target_id=target_id)
+    async with ClusterPool() as pool:
+        known = await checked_identity(link, ledger.documents, pool, source_id=source_id, target_id=target_id)
     if known is not None:
-        _check_level(link, known)
         return known
-    await _check_beginning(link, source_id)
     if link.level:
         producer_id = distributor_producer_id(link.level, secrets.randbits(NUMBER_BITS))
     else:
@@ -91,6 +91,23 @@ async def producer_identity(
         )
     )
     return identity
+
+
+async def checked_identity(
+    link: Link, documents: Mapping[str, Document], pool: ClusterPool, *, source_id: str, target_id: str
+) -> ProducerIdentity | None:
+    """The producer ids that a link goes on with, `None` where it may begin with new ones. `documents` are those of the
+    target's ledger.
+
+    :raises PlanRefused: The link was made for another source cluster, or a distributor for another target or level.
+    :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
+    """
+    known = known_identity(link.name, documents, source_id=source_id, target_id=target_id)
+    if known is None:
+        await _check_beginning(link, source_id, pool)
+    else:
+        _check_level(link, known)
+    return known
 
 
 def _check_level(link: Link, known: ProducerIdentity) -> None:
@@ -110,7 +127,7 @@ def _check_level(link: Link, known: ProducerIdentity) -> None:
         )
 
 
-async def _check_beginning(link: Link, source_id: str) -> None:
+async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> None:
     """No cluster may have got anything of the source by distributors that the tree does not have: in a tree of another
     shape everything would come once more. And none may be in the tree under two names.
 
@@ -120,20 +137,18 @@ async def _check_beginning(link: Link, source_id: str) -> None:
     role = link.distributor
     ids = {link.source.alias: source_id}
     for cluster, names in () if role is None else role.others:
-        async with Client(cluster) as client:
-            try:
-                ids[cluster.alias] = (await describe_cluster(client)).cluster_id
-                memory = await remembered(client)
-            except Unreachable:
-                if role is None or cluster.alias not in role.former:
-                    raise
-                # It may have been left because it is gone. Before it began there all others were asked.
-                continue
-            for problem, _ in same_clusters(ids, ()):
-                raise PlanRefused(
-                    problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers."
-                )
-            known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
+        client = pool.client(cluster)
+        try:
+            ids[cluster.alias] = (await describe_cluster(client)).cluster_id
+            memory = await remembered(client)
+        except Unreachable:
+            if role is None or cluster.alias not in role.former:
+                raise
+            # It may have been left because it is gone. Before it began there all others were asked.
+            continue
+        for problem, _ in same_clusters(ids, ()):
+            raise PlanRefused(problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers.")
+        known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
         for document in known:
             if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (
                 link.tree,

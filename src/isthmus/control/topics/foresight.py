@@ -19,11 +19,12 @@ from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
-from isthmus.control.links.identity import known_identity
+from isthmus.control.links.identity import checked_identity
 from isthmus.control.links.livesettings import settings_of
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.parted import parted_topics
+from isthmus.control.links.switching import check_choice
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
@@ -83,7 +84,8 @@ async def foresee(
     `own` are the links that are planned together; what the links of others write is claimed before, there and at all
     `clusters` from which topics may come.
 
-    :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
+    :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, or a
+        newer Isthmus wrote its ledger.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
@@ -102,7 +104,10 @@ async def foresee(
         return Foreseen(observed=observed, plan=plan, documents=documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
-    observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes, look_s))
+    await check_choice(link, source)
+    ids = {"source_id": observed.source_id, "target_id": observed.target_id}
+    producer = await checked_identity(link, documents, pool, **ids)
+    observed = with_seen(observed, await _scout(link, documents, cursors, source, target, producer).look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
     plan = plan_link(observed, claims, recorded)
@@ -117,17 +122,16 @@ async def foresee(
 
 
 def _scout(
-    observed: ObservedLink,
+    link: Link,
     documents: Mapping[str, Document],
     cursors: Mapping[LaneKey, Cursor],
     source: Client,
     target: Client,
+    producer: ProducerIdentity | None,
 ) -> _Scout:
-    link = observed.link.name
-    producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
     # What the leases before said of the lanes is believed as by the lease that comes next.
-    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
-    return _Scout(source, target, producer, left, cursors, is_in_order=is_in_order(link, documents))
+    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link.name, documents)}
+    return _Scout(source, target, producer, left, cursors, is_in_order=is_in_order(link.name, documents))
 
 
 async def _begins(observed: ObservedLink, source: Client, lanes: Sequence[Lane]) -> dict[LaneKey, int]:

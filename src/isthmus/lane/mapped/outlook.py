@@ -22,7 +22,7 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     gap = missed(lane, cursor, source)
     if gap is None or lane.continues_after_gap:
         return Outlook(gap=gap)
-    return Outlook(state=LaneState.DATA_GAP, problem=deleted(gap))
+    return Outlook(state=LaneState.DATA_GAP, problem=deleted(lane, gap))
 
 
 def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
@@ -36,15 +36,29 @@ def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
     return Problem(
         f"the source ends at {source.stable_end}, and records up to offset {cursor.source_offset} or behind were "
         "copied: it lost them (unclean leader election), or the topic was refilled",
-        f"They stay at the target; `isthmus verify --topic {lane.target_topic}` names them. Copy the topic anew under "
-        "another name (topics.naming).",
+        kept_at_target(lane),
     )
 
 
-def deleted(gap: Gap) -> Problem:
+def kept_at_target(lane: Lane) -> str:
+    """What to do about records that only the target has now."""
+    return f"They stay at the target; `isthmus verify --topic {lane.target_topic}` names them. {way_out(lane)}"
+
+
+def way_out(lane: Lane) -> str:
+    """What to do where a lane cannot go on: names are the same on all clusters of a tree."""
+    if lane.level:
+        return (
+            "Have the cluster that lost records leave the tree and come back: it gets all that the others have "
+            "(docs/trees.md, When a partition stops)."
+        )
+    return "Copy the topic anew under another name (topics.naming)."
+
+
+def deleted(lane: Lane, gap: Gap) -> Problem:
     """The lane cannot go on without leaving out what the source has deleted."""
     return Problem(
         f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
-        "Set on_data_gap: continue on the link to record the gap and go on. A longer retention at the source avoids "
-        "this.",
+        f"Set on_data_gap: continue on the {'tree' if lane.level else 'link'} to record the gap and go on. A longer "
+        "retention at the source avoids this.",
     )

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
 from isthmus.lane.mapped.flagging import flagged
-from isthmus.lane.mapped.outlook import deleted, lost, missed
+from isthmus.lane.mapped.outlook import deleted, lost, missed, way_out
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of, ours
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
@@ -258,7 +258,7 @@ class Places:
             return True
         gap = missed(run.lane, cursor, limit)
         if gap is not None and not run.lane.continues_after_gap:
-            problem = deleted(gap)
+            problem = deleted(run.lane, gap)
             run.fail(LaneState.DATA_GAP, problem.message, problem.hint)
             return False
         if gap is not None and gap not in run.gaps:
@@ -377,6 +377,5 @@ def _lost_at_target(run: LaneRun, cursor: Cursor) -> Problem:
     return Problem(
         f"the target has not at offset {cursor.target_offset - 1} any more what was appended there, nor what came "
         "before: it lost records (unclean leader election)",
-        f"`isthmus verify --topic {run.lane.target_topic}` names what is missing. Copy the topic anew under another "
-        "name (topics.naming).",
+        f"`isthmus verify --topic {run.lane.target_topic}` names what is missing. {way_out(run.lane)}",
     )

@@ -38,3 +38,16 @@ def test_a_gap_may_be_passed() -> None:
     """Then it is told, and nothing is refused."""
     found = mapped_outlook(replace(LANE, continues_after_gap=True), COPIED, Bounds(30, 50))
     assert (found.state, found.problem, found.gap) == (LaneState.ACTIVE, None, Gap(20, 30))
+
+
+def test_a_tree_is_told_what_trees_have() -> None:
+    """Names are the same on all its clusters, and it is no link that goes on behind a gap."""
+    for level, gap, other in (
+        (0, "on_data_gap: continue on the link", "topics.naming"),
+        (2, "on the tree", "leave the"),
+    ):
+        told = [
+            mapped_outlook(replace(LANE, level=level), COPIED, source) for source in (Bounds(21, 50), Bounds(0, 19))
+        ]
+        hints = [each.problem.hint for each in told if each.problem is not None]
+        assert [gap in hints[0], other in hints[1]] == [True, True]
