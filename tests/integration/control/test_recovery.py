@@ -69,6 +69,18 @@ async def topic_id(cluster: LocalCluster, name: str) -> str:
         return str((await client.metadata([name])).topics[name].topic_id)
 
 
+def ended_when_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends, once, when the topic is there again, before it is written down which one that is."""
+    create = rebuilding.create
+
+    async def created(*given: Any) -> Any:
+        await create(*given)
+        monkeypatch.undo()
+        raise Interrupted("created")
+
+    monkeypatch.setattr(rebuilding, "create", created)
+
+
 def test_a_foreign_write_is_set_aside_and_the_topic_filled_anew(
     east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,15 +95,7 @@ def test_a_foreign_write_is_set_aside_and_the_topic_filled_anew(
     only = link_between(east, west, link, name, other)
     recoverer = partial(LinkRecoverer, configuration=only, name=link, quiet_s=0.3)
     steps: list[str] = []
-    create = rebuilding.create
-
-    async def created(*given: Any) -> Any:
-        """As `create`; then the process ends, once, before it has written down which topic that is."""
-        await create(*given)
-        monkeypatch.undo()
-        raise Interrupted("created")
-
-    monkeypatch.setattr(rebuilding, "create", created)
+    ended_when_created(monkeypatch)
 
     async def scenario() -> Recovery:
         async with running(only, spark) as run:
