@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -86,4 +87,7 @@ def test_help_explains_codes() -> None:
     assert runner.invoke(app, ["help", "ISTH-NOTHING"]).exit_code == 2
     assert "Usage: isthmus status" in runner.invoke(app, ["help", "status"]).stdout
     assert "exit-codes" in runner.invoke(app, ["help"]).stdout
-    assert "isthmus help exit-codes" in runner.invoke(app, ["--help"]).stdout
+    _, _, table = runner.invoke(app, ["--help"]).stdout.partition("Exit codes: ")
+    brief, _, more = " ".join(table.split()).partition(" In full: ")
+    assert [int(number) for number in re.findall(r"\b\d+\b", brief)] == list(exit_codes())
+    assert "isthmus help exit-codes" in more

@@ -1,4 +1,4 @@
-"""What is installed and deployed: the wheel is whole, and the files of deploy/ name what there is."""
+"""What is deployed: the files of deploy/ name what there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,6 @@ from tests.patience import TERM_S
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 TREE = json.loads((ROOT / "src" / "isthmus" / "cli" / "tree.json").read_text())
-
-
-def test_the_wheel_holds_all_there_is(tmp_path: Path) -> None:
-    """Every file beside the modules travels with them, and nothing else."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=TERM_S)
-
-    (wheel,) = tmp_path.glob("*.whl")
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert held == {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 from collections.abc import Iterable, Iterator
 from email.message import Message
@@ -27,10 +28,18 @@ EXTRA = "web"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """The wheel of this checkout's source archive, which thereby is proven to be whole."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=TERM_S)
+
+    def build(kind: str, source: Path) -> None:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+        subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=TERM_S)
+
+    build("sdist", ROOT)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    build("wheel", folder / archive.name.removesuffix(".tar.gz"))
     (found,) = folder.glob("*.whl")
     return found
 
@@ -65,6 +74,13 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, metadata.Distribut
         found[name] = metadata.distribution(name)
         waiting += needed(found[name].requires or (), requirement.extras)
     return found
+
+
+def test_the_wheel_holds_all_there_is(wheel: Path) -> None:
+    """Every file beside the modules travels with them, by way of the source archive too, and nothing else."""
+    held = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert held == {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
 
 
 @pytest.mark.parametrize("extra", ["keyring", "schemas", "spark", "terminal", "web", "zookeeper"])

@@ -90,11 +90,19 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
+_EPILOG: Final = (
+    "Exit codes: 0 done; 1 something is wrong; 2 command line or configuration; 3 plan: something would change; "
+    "4 both sides differ; 5 not so in time; 6 refused; 10 no answer; 11 TLS or login; 12 access rule missing; "
+    "13 unsupported; 14 broker's error; 15 taken over; 16 runs elsewhere; 17, 18, 19 schema registry; 20 Java; "
+    "21 port taken; 22 broker jars; 23 Spark; 70 a bug; 130 Ctrl-C; 141 whoever read the results has left; "
+    "143 SIGTERM. In full: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code."
+)
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code.",
+    epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

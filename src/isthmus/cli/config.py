@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -17,7 +18,7 @@ from rich.text import Text
 from isthmus import config
 from isthmus.cli import oneoff
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.logs import log_into
+from isthmus.cli.logs import log_into, note
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
@@ -101,6 +102,7 @@ def configured(path: Path | None) -> Configuration:
     configuration = oneoff.named(path) or config.load(path)
     log_into(configuration.log)
     for warning in configuration.warnings:
+        note(warning, level=logging.WARNING)
         console.print(Text(printable(f"Warning: {warning}"), style="yellow"))
     return configuration
 

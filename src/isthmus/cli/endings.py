@@ -14,6 +14,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
+from isthmus.cli.logs import note
 from isthmus.cli.options import is_verbose
 from isthmus.cli.output import console, printable
 from isthmus.cli.streams import ReaderLeft, discard_results, guard_streams
@@ -84,7 +85,8 @@ def told() -> Iterator[None]:
         _tell(
             InvariantError.error_code,
             f"{type(error).__name__}: {error}",
-            "This is a bug in Isthmus: please report it with what the command prints with -v.",
+            "This is a bug in Isthmus: please report it with what the command prints with -v, or the log file.",
+            bug=error,
         )
         raise typer.Exit(InvariantError.exit_code) from error
     finally:
@@ -113,7 +115,8 @@ def _terminate(_: int, __: FrameType | None) -> NoReturn:
     raise Terminated
 
 
-def _tell(code: str, message: str, hint: str) -> None:
+def _tell(code: str, message: str, hint: str, *, bug: Exception | None = None) -> None:
+    note(f"{code}: {message}. {hint}".rstrip(), level=logging.ERROR, error=bug)
     # As plain text: brackets in a message are no markup, and it may hold what a broker sent.
     told = f"Error {code}: {message}"
     console.print(Text("\n".join(printable(line) for line in told.splitlines()), style="red"))

@@ -20,7 +20,7 @@ from isthmus.cli.saying import notes_of, show_said, tell, text_of
 from isthmus.cli.several import each_shown
 from isthmus.config.declared import changes_of, setting
 from isthmus.config.manifest import LinkManifest, read_manifest
-from isthmus.control.answers import DeclaredLink
+from isthmus.control.answers import DeclaredLink, Keeping
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC, said_name
@@ -43,6 +43,18 @@ _Maps = Annotated[
 _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file, such as limits.bytes_per_s=50MiB."),
+]
+
+_Enforce = Annotated[
+    bool,
+    typer.Option("--enforce", help="Have access rules keep all others out of what follows, groups too."),
+]
+_Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
+]
+_SuperUser = Annotated[
+    bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
 ]
 
 _COLUMNS: Final = (
@@ -78,6 +90,9 @@ def create(
     no_validate: Annotated[
         bool, typer.Option("--no-validate", help="Declare it though the clusters may not be ready for it.")
     ] = False,
+    enforce: _Enforce = False,
+    keep: _Keep = None,
+    super_user: _SuperUser = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -86,8 +101,10 @@ def create(
     """Declare a link between two clusters of the file, once both were examined and are ready for it.
 
     It is written to both clusters, so that operators of either side can change it, even while the clusters cannot hear
-    each other. Namespaces that follow become reserved.
+    each other. Namespaces that follow become reserved, and with --enforce closed by access rules, as by
+    `isthmus namespace update --enforce`.
     """
+    closing = _closing(keep, enforce=enforce, super_user=super_user)
     chosen = maps_of(maps, exact, groups, principals)
     if file is not None:
         if source or target or chosen or mode or settings:
@@ -109,6 +126,7 @@ def create(
         settings=wanted.settings,
         cluster_ids=wanted.cluster_ids,
         validate=not no_validate,
+        enforce=closing,
         dry_run=dry_run,
     )
     _show(found, output, dry_run=dry_run)
@@ -177,17 +195,24 @@ def attach(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
+    enforce: _Enforce = False,
+    keep: _Keep = None,
+    super_user: _SuperUser = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Have more namespaces of the target follow the source; they become reserved."""
+    """Have more namespaces of the target follow the source; they become reserved.
+
+    With --enforce access rules keep all others out of them, as by `isthmus namespace update --enforce`.
+    """
+    closing = _closing(keep, enforce=enforce, super_user=super_user)
     chosen = maps_of(maps, exact, groups, principals)
     if not chosen:
         raise ConfigError("no namespace is named", hint="Give --map, --map-exact, --group-map or --principal-map.")
     links = Fabric(configured(path)).declarations
-    _each(name, lambda one: links.attach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
+    _each(name, lambda one: links.attach(one, chosen, enforce=closing, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()
@@ -217,12 +242,27 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved."""
+    """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved.
+
+    As `isthmus link detach` it waits until nothing writes to what was attached.
+    """
     links = Fabric(configured(path)).declarations
     for one in () if yes or dry_run else name:
         links.describe(one)
         confirm(one, "delete the link")
-    _each(name, lambda one: links.delete(one, dry_run=dry_run), output, dry_run=dry_run)
+    _each(name, lambda one: links.delete(one, on_step=tell, dry_run=dry_run), output, dry_run=dry_run)
+
+
+def _closing(keep: Sequence[str] | None, *, enforce: bool, super_user: bool) -> Keeping | None:
+    """Who may go on writing where access rules keep others out; `None` where none do.
+
+    :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+    """
+    if enforce:
+        return Keeping(principals=tuple(keep or ()), has_super_user=super_user)
+    if keep or super_user:
+        raise ConfigError("--keep and --super-user say whom rules leave in", hint="Give --enforce too.")
+    return None
 
 
 def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: OutputFormat, *, dry_run: bool) -> None:

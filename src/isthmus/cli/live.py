@@ -12,8 +12,8 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.grid import Grid
-from isthmus.cli.logs import note
 from isthmus.cli.output import Row, console, printable
+from isthmus.cli.steps import tell_step
 from isthmus.model.elapsed import ago
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
@@ -40,10 +40,6 @@ _COLUMNS: Final = (
 _NOTHING: Final = {name: Text("") for name in ("state", "copied", "lag", "records/s")}
 _CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 _MIB: Final = 1 << 20
-
-
-def _print(line: str) -> None:
-    console.print(Text(f"[{time.strftime('%X')}] {printable(line)}"))
 
 
 class Rates:
@@ -88,8 +84,7 @@ class LiveProgress:
         """Show how the links stand now."""
         now = time.monotonic()
         for line in self._news(links):
-            note(line)
-            _print(line)
+            tell_step(line)
         # While Spark starts its JVM writes to the terminal as well, which would tear a table.
         if self._live is not None and (self._live.is_started or _is_running(links)):
             self._live.start()
@@ -97,7 +92,7 @@ class LiveProgress:
         elif now - self._line_at >= LINE_S:
             self._line_at = now
             for line in self._lines(links, now):
-                _print(line)
+                tell_step(line)
 
     def _news(self, links: Sequence[LinkProgress]) -> Iterator[str]:
         """What changed for the worse or the better, told once."""

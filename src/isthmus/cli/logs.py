@@ -5,8 +5,10 @@ What is logged again and again is shown once, and after a minute with how often 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import time
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -16,6 +18,7 @@ from typing import Final
 from rich.logging import RichHandler
 
 from isthmus.cli.output import console, printable
+from isthmus.config.locked import exclusive
 from isthmus.errors import HostError
 from isthmus.model.logsettings import LogSettings
 
@@ -26,7 +29,7 @@ _QUIET_S: Final = 60.0
 _REMEMBERED_MAX: Final = 1000
 _FILE_ONLY: Final = "is_for_file_only"
 _shown_from = logging.WARNING
-_file: RotatingFileHandler | None = None
+_file: SharedFile | None = None
 
 
 class Repetition(logging.Filter):
@@ -88,6 +91,38 @@ class JsonLines(logging.Formatter):
         return json.dumps(found, ensure_ascii=False)
 
 
+class SharedFile(RotatingFileHandler):
+    """The file of a log that several processes write, each whole lines at its end.
+
+    One of them moves it aside when it is full, under a lock beside it, and the others go on in the one that is there.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line into the file that has the name now."""
+        try:
+            self._follow()
+        except OSError:
+            self.handleError(record)
+        else:
+            super().emit(record)
+
+    def doRollover(self) -> None:
+        """Move the file aside, unless another process just has."""
+        with exclusive(Path(f"{self.baseFilename}.lock")):
+            if not self._follow():
+                super().doRollover()
+
+    def _follow(self) -> bool:
+        """Whether another file has the name now; it is opened in place of the one that was."""
+        if self.stream is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename)):
+                    return False
+            self.stream.close()
+        self.stream = self._open()
+        return True
+
+
 def begin() -> None:
     """Log warnings on stderr, of Isthmus and of the libraries it uses."""
     to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]")
@@ -124,7 +159,7 @@ def log_into(settings: LogSettings) -> None:
         return
     try:
         Path(settings.file).parent.mkdir(parents=True, exist_ok=True)
-        _file = RotatingFileHandler(
+        _file = SharedFile(
             settings.file,
             maxBytes=settings.size_bytes,
             backupCount=settings.keep,
@@ -141,6 +176,7 @@ def log_into(settings: LogSettings) -> None:
     _PACKAGE.setLevel(logging.DEBUG)
 
 
-def note(message: str) -> None:
-    """Keep in the file what people were shown otherwise."""
-    _PACKAGE.info("%s", printable(message), extra={_FILE_ONLY: True})
+def note(message: str, *, level: int = logging.INFO, error: Exception | None = None) -> None:
+    """Keep in the file what people are shown otherwise, with the traceback of an error that nobody foresaw."""
+    if _file is not None:
+        _PACKAGE.log(level, "%s", printable(message), exc_info=error, extra={_FILE_ONLY: True})

@@ -16,6 +16,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
+from isthmus.cli.steps import tell_step
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
@@ -228,7 +229,7 @@ def _followed() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], No
         bar = bars.add_task("partitions", total=None, visible=False)
 
         def begun(step: str) -> None:
-            _tell(step)
+            tell_step(step)
             bars.reset(bar, total=None, visible=False)
 
         def progressed(done: int, total: int) -> None:

@@ -14,6 +14,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
+from isthmus.cli.steps import tell_step
 from isthmus.control.fabric import Fabric, Recovering
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
@@ -89,7 +90,7 @@ def recover(
             Fabric(linked(path, one))
             .link(one)
             .recoverer(
-                topics or (), way=way, sets_aside=quarantine, quiet_s=quiet_s, timeout_s=timeout_s, on_step=_tell
+                topics or (), way=way, sets_aside=quarantine, quiet_s=quiet_s, timeout_s=timeout_s, on_step=tell_step
             )
         )
 

@@ -100,6 +100,7 @@ def run(
     Only one controller runs a link. If another one is at work this run names it and ends with 16. One that may be
     gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not. With
     --standby one that is at work is waited for too: this run takes over when it ends or is silent for 10 seconds.
+    It copies once the tasks of the former one have ended, 13 seconds later at most if their host is gone.
 
     On SIGHUP the configuration is read again, with --follow-config every two seconds: links that come, go or become
     other ones are started and ended, filters, limits and intervals are followed, and everything else goes on.

@@ -75,6 +75,8 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
         yield f"the file has a {found.declaration.KIND} of this name, which is run instead"
     if found.unusable is not None:
         yield found.unusable.message
+    if found.overruled:
+        yield f"its sides said different things: isthmus {found.declaration.KIND} describe shows them"
     for alias in found.away:
         yield f"{alias} does not answer: what it was told meanwhile is not known here"
     for alias in found.behind:

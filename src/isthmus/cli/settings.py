@@ -36,7 +36,7 @@ def settings(
     """Show limits and mm2 of a link of the file, or change them: running lanes go on.
 
     What is set here is kept in the ledger and holds in place of the file, for runs and for all commands, until --unset
-    or --reset. A limit counts from the next lease of each slot on. isthmus link update changes links that are declared.
+    or --reset. Limits take effect at once. isthmus link update changes links that are declared.
     """
     values = dict(assigned(text, "limits.bytes_per_s='50 MiB'") for text in given or ())
     if reset and (values or unset):

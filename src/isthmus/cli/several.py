@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
+from isthmus.cli.logs import note
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
@@ -67,7 +69,9 @@ def each_shown(
 
 def tell_failure(name: str, failed: IsthmusError) -> None:
     """On stderr, where the result has no room for it."""
-    console.print(Text(printable(f"{name}: {failed.error_code}: {problem_of(failed).in_full}")))
+    told = f"{name}: {failed.error_code}: {problem_of(failed).in_full}"
+    note(told, level=logging.ERROR)
+    console.print(Text(printable(told)))
 
 
 def _row_of(noun: str, name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:

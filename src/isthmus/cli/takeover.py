@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.cli.steps import Moving
 from isthmus.control.answers import LinkTakeover, Outcome, PartitionTakeover, TakeoverSettings, TopicTakeover
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
@@ -111,33 +111,20 @@ def loaded(draft: Draft, written: Path | None) -> Configuration:
         return config.load(path)
 
 
-class TakeoverLine:
+class TakeoverLine(Moving):
     """Shows what is being done while it is entered: in place on a terminal, else a line for each step. On stderr."""
 
     def __init__(self, link: str) -> None:
         self._link = link
-        self._status = console.status(f"{link}: looking") if console.is_terminal else None
+        super().__init__(f"{link}: looking")
         self._told = ""
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
 
     def show(self, what: str, records: int) -> None:
         """Show a step, and how many records of the target were compared so far."""
-        if self._status is not None:
-            compared = f", {counted(records, 'record')} compared" if records else ""
-            self._status.update(Text(printable(f"{self._link}: {what}{compared}")))
-        elif (step := what.split()[0]) != self._told:
-            self._told = step
-            console.print(Text(printable(f"{self._link}: {what}")))
+        step = what.split()[0]
+        compared = f", {counted(records, 'record')} compared" if records else ""
+        self._move(f"{self._link}: {what}", detail=compared, is_step=step != self._told)
+        self._told = step
 
 
 def as_dicts(found: Sequence[LinkTakeover]) -> list[dict[str, Any]]:

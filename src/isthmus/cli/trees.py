@@ -204,6 +204,8 @@ def add(
     The tree as it becomes is written into the ledgers of its clusters; every isthmus run whose file has all of them
     follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
     something else than before, the file wins.
+
+    One that was in the tree before gets everything anew: as long as it has topics of the tree it exits with 5.
     """
     if [above, beside is not None, among is not None].count(True) != 1:
         raise ConfigError("a new cluster needs a place", hint="Give --above, --beside CLUSTER or --among CLUSTER.")

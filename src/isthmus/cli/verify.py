@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -21,6 +20,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.cli.steps import Moving
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.instant import parse_instant
@@ -100,36 +100,21 @@ def verify(
         raise typer.Exit(DIFFERENCE_FOUND)
 
 
-class Watcher:
+class Watcher(Moving):
     """Shows how far the verification is while it is entered: in place on a terminal, else in lines. On stderr."""
 
     def __init__(self) -> None:
-        self._status = console.status("verifying") if console.is_terminal else None
+        super().__init__("verifying")
         self._line_at = time.monotonic()
         self._told = ""
 
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-
     def show(self, what: str, done: int, total: int) -> None:
         """Show what is being done, and how many of its parts are done."""
-        line = printable(f"{what}: {done:,} of {counted(total, 'part')} done" if total else f"{what}: planning")
-        if self._status is not None:
-            self._status.update(Text(line))
-        elif line != self._told and time.monotonic() - self._line_at >= _LINE_S:
+        line = f"{what}: {done:,} of {counted(total, 'part')} done" if total else f"{what}: planning"
+        is_step = line != self._told and time.monotonic() - self._line_at >= _LINE_S
+        if is_step:
             self._line_at, self._told = time.monotonic(), line
-            console.print(Text(line))
+        self._move(line, is_step=is_step)
 
 
 def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None:

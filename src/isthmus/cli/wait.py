@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import answered, linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.several import end_with, tell_failure
+from isthmus.cli.steps import Moving
 from isthmus.control.answers import Waiting
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import GateNotMet, IsthmusError
@@ -117,41 +116,25 @@ def _show(
         tell_failure(name, failed)
 
 
-class WaitingLine:
+class WaitingLine(Moving):
     """Shows what is waited for while it is entered: in place on a terminal, else a line now and then. On stderr.
 
     Of several it is the one that was waited for first of those that are still waited for.
     """
 
     def __init__(self) -> None:
-        self._status = console.status("looking") if console.is_terminal else None
+        super().__init__("looking")
         self._line_at = float("-inf")
         self._looks: dict[str, Waiting] = {}
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
 
     def show(self, look: Waiting) -> None:
         """Show one look."""
         self._looks[look.name] = look
         look = next((each for each in self._looks.values() if not each.is_met), look)
-        line = Text(printable(f"{look.described}; waiting for {look.missing} for {look.elapsed_s:,.0f} s"))
-        if self._status is not None:
-            self._status.update(line)
-        elif not look.is_met and time.monotonic() - self._line_at >= _LINE_S:
+        is_step = not look.is_met and time.monotonic() - self._line_at >= _LINE_S
+        if is_step:
             self._line_at = time.monotonic()
-            console.print(line)
+        self._move(f"{look.described}; waiting for {look.missing} for {look.elapsed_s:,.0f} s", is_step=is_step)
 
 
 def _row(look: Waiting) -> Row:

@@ -9,7 +9,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
-from isthmus.model.quotas import DEFAULT_CLIENT, QuotaKey
+from isthmus.model.quotas import DEFAULT_CLIENT, ClientQuota, QuotaKey
 from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -28,7 +28,26 @@ async def user_quotas(client: Client) -> dict[QuotaKey, float]:
     :raises Unreachable: No broker answered.
     """
     component = DescribeClientQuotasRequest.ComponentData(entity_type=_USER, match_type=_ANY, match=None)
-    answer = await client.any(DescribeClientQuotasRequest(components=[component], strict=False), timeout_s=_TIMEOUT_S)
+    return {
+        # Those of whoever has none of their own are nobody's in particular.
+        QuotaKey(each.user, DEFAULT_CLIENT if each.client_id == "" else each.client_id, each.limit): each.value
+        for each in await _listed(client, component)
+        if each.user
+    }
+
+
+async def client_quotas(client: Client) -> list[ClientQuota]:
+    """All quotas of users and client ids. Needs DESCRIBE_CONFIGS on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises Unreachable: No broker answered.
+    """
+    return await _listed(client)
+
+
+async def _listed(client: Client, *components: Any) -> list[ClientQuota]:
+    request = DescribeClientQuotasRequest(components=list(components), strict=False)
+    answer = await client.any(request, timeout_s=_TIMEOUT_S)
     codes.raise_for_code(
         answer.error_code,
         "listing client quotas",
@@ -36,15 +55,13 @@ async def user_quotas(client: Client) -> dict[QuotaKey, float]:
         cluster=client.cluster.alias,
         detail=answer.error_message,
     )
-    found: dict[QuotaKey, float] = {}
+    found = []
     for entry in answer.entries or ():
-        names = {part.entity_type: part.entity_name for part in entry.entity}
-        user = names.pop(_USER, None)
-        if user is None or names.keys() - {_CLIENT}:
-            # Of whoever has none of their own, or of addresses: nobody's in particular.
-            continue
-        client_id = (names[_CLIENT] or DEFAULT_CLIENT) if _CLIENT in names else None
-        found |= {QuotaKey(user, client_id, each.key): float(each.value) for each in entry.values}
+        names = {part.entity_type: part.entity_name or "" for part in entry.entity}
+        if not names.keys() - {_USER, _CLIENT}:
+            # Others are of addresses.
+            who = names.get(_USER), names.get(_CLIENT)
+            found += [ClientQuota(*who, each.key, float(each.value)) for each in entry.values]
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from isthmus.control.clusters.administration import AsyncAdministration
+    from isthmus.control.clusters.enforcement import Keeping
     from isthmus.control.clusters.namespace import NamespaceReport
     from isthmus.control.clusters.namespaces import AsyncNamespaces
     from isthmus.control.clusters.reassigning import (
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from isthmus.control.clusters.sealing import KEY_BYTES
     from isthmus.control.groups.drill import GroupDrill
     from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+    from isthmus.control.links.authorship import Authorship, authorship
     from isthmus.control.links.declared import DeclaredLink, DeclaredTree
     from isthmus.control.links.filtering import FILTERS, Filters, patterns
+    from isthmus.control.links.host import acting_as
     from isthmus.control.links.livesettings import LiveSettings
     from isthmus.control.links.memory import now_ms
     from isthmus.control.links.pausing import Resumed
@@ -45,15 +48,19 @@ _HOMES: Final = {
     "Reassignment": "isthmus.control.clusters.reassigning",
     "ReassignmentPlan": "isthmus.control.clusters.reassigning",
     "ReassignmentState": "isthmus.control.clusters.reassigning",
+    "Keeping": "isthmus.control.clusters.enforcement",
     "GroupDrill": "isthmus.control.groups.drill",
     "GroupPlan": "isthmus.control.groups.plan",
     "GroupsPlan": "isthmus.control.groups.plan",
     "KEY_BYTES": "isthmus.control.clusters.sealing",
+    "Authorship": "isthmus.control.links.authorship",
+    "authorship": "isthmus.control.links.authorship",
     "DeclaredLink": "isthmus.control.links.declared",
     "DeclaredTree": "isthmus.control.links.declared",
     "FILTERS": "isthmus.control.links.filtering",
     "Filters": "isthmus.control.links.filtering",
     "patterns": "isthmus.control.links.filtering",
+    "acting_as": "isthmus.control.links.host",
     "LiveSettings": "isthmus.control.links.livesettings",
     "now_ms": "isthmus.control.links.memory",
     "Resumed": "isthmus.control.links.pausing",
@@ -84,6 +91,7 @@ __all__ = [
     "AsyncAdministration",
     "AsyncNamespaces",
     "AsyncReassigning",
+    "Authorship",
     "ClusterPool",
     "DeclaredLink",
     "DeclaredTree",
@@ -92,6 +100,7 @@ __all__ = [
     "GroupDrill",
     "GroupPlan",
     "GroupsPlan",
+    "Keeping",
     "LinkPlan",
     "LinkRecoverer",
     "LinkTakeover",
@@ -114,6 +123,8 @@ __all__ = [
     "TopicPlan",
     "TopicTakeover",
     "Waiting",
+    "acting_as",
+    "authorship",
     "now_ms",
     "patterns",
     "trees_named",

@@ -22,6 +22,7 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.access import access_findings, principal_findings
+from isthmus.control.clusters.bounds import quota_findings
 from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.clusters.network import network_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
@@ -83,7 +84,8 @@ async def examine(configuration: Configuration) -> list[Finding]:
         for link in links:
             source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
             if source_id and target_id and source_id != target_id:
-                findings.extend(await _link(link, pool, reached[link.target.alias], claims, links))
+                there = reached[link.target.alias]
+                findings.extend(await _link(link, pool, there, claims, links, configuration.clusters))
         # Links that share a cluster find the same there.
         return list(dict.fromkeys(findings))
 
@@ -175,11 +177,16 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
 
 
 async def _link(
-    link: Link, pool: ClusterPool, cluster: ClusterDescription, claims: Claims, own: Collection[Link]
+    link: Link,
+    pool: ClusterPool,
+    cluster: ClusterDescription,
+    claims: Claims,
+    own: Collection[Link],
+    clusters: Collection[Cluster],
 ) -> list[Finding]:
     source, target = pool.client(link.source), pool.client(link.target)
     try:
-        foreseen = await foresee(link, pool, claims, own)
+        foreseen = await foresee(link, pool, claims, own, clusters)
         observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
@@ -199,6 +206,7 @@ async def _link(
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),
             *await rights.offsets_copy_findings(link, source, target),
+            *await quota_findings(link.name, source, target),
         ]
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]

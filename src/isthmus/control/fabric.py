@@ -58,7 +58,6 @@ class DeclaredLinks(Shell[AsyncDeclaredLinks]):
     create = blocking(AsyncDeclaredLinks.create)
     update = blocking(AsyncDeclaredLinks.update)
     attach = blocking(AsyncDeclaredLinks.attach)
-    detach = blocking(AsyncDeclaredLinks.detach)
     reattach = blocking(AsyncDeclaredLinks.reattach)
     delete = blocking(AsyncDeclaredLinks.delete)
 

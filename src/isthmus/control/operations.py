@@ -201,6 +201,7 @@ class AsyncLinkOperations:
         into: str | None = None,
         selected: QuarantineFilter | None = None,
         dry_run: bool = False,
+        on_step: Callable[[str], None] = lambda _: None,
     ) -> tuple[ReplayedPartition, ...]:
         """Write what was set aside of a topic somewhere else, each record once. See `replay_of`.
 
@@ -209,7 +210,14 @@ class AsyncLinkOperations:
         :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
         """
         return await replay_of(
-            self.configuration, self.name, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run
+            self.configuration,
+            self.name,
+            topic,
+            cluster=cluster,
+            into=into,
+            selected=selected,
+            dry_run=dry_run,
+            on_step=on_step,
         )
 
     async def take_over(

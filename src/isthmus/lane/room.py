@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from isthmus.model.link import Limits
@@ -17,6 +18,20 @@ class Room:
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._budget_at = 0.0
+        self._changed = asyncio.Event()
+
+    def limit(self, limits: Limits) -> None:
+        """Go on with other limits. Whoever waits for the former ones does so no more."""
+        if limits == self._limits:
+            return
+        self._limits = limits
+        self._budget_at = 0.0
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if self._bytes < limits.bytes_in_flight:
+            self._is_free.set()
+        else:
+            self._is_free.clear()
 
     async def wait(self) -> None:
         """Wait until there is room."""
@@ -28,7 +43,8 @@ class Room:
             return
         now = time.monotonic()
         self._budget_at = max(self._budget_at, now) + size_bytes / self._limits.bytes_per_s
-        await asyncio.sleep(self._budget_at - now)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), self._budget_at - now)
 
     def take(self, size_bytes: int) -> None:
         """So much more is on its way."""

@@ -17,6 +17,7 @@
     allowance/flights.ams.2       how far it may go before more is stated; at its source
     tree-declaration/flights/@ID  what operators declared of a tree, as the cluster with this id knows it
     tree/flights                  the clusters of a tree that became another one than was written or declared
+    first-look/east-west          what it has looked for, if topics begin at their end: what comes later does not
     beginning/east-west/orders    where its partitions ended when the link began to write to them
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
@@ -40,7 +41,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.access import AccessDocument
@@ -58,11 +59,14 @@ from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
+from isthmus.ledger.groups import GroupDocument as GroupDocument
+from isthmus.ledger.groups import GroupPosition as GroupPosition
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.loops import LoopDocument as LoopDocument
 from isthmus.ledger.loops import VerificationDocument as VerificationDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import BeginningDocument as BeginningDocument
+from isthmus.ledger.provenance import FirstLookDocument as FirstLookDocument
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.recovery import PartedDocument as PartedDocument
@@ -70,7 +74,8 @@ from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocume
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
@@ -111,7 +116,10 @@ class TopicDocument(DocumentOfLink):
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
     `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
-    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin.
+    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin. Of mapped
+    ones `first_partitions` is as in `TopicIds`.
+
+    A topic that is only wanted yet is not copied: its link looks once more whether another one writes it.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -125,6 +133,11 @@ class TopicDocument(DocumentOfLink):
     ended: tuple[EndedPartition, ...] = ()
     is_mapped: bool = False
     left: tuple[LeftInTier, ...] = ()
+    first_partitions: int = -1
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.state == LaneState.STARTING
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)
@@ -143,34 +156,6 @@ class GapDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (str(LaneKey(self.topic, self.partition)), str(self.offset_begin))
-
-
-class GroupPosition(NamedTuple):
-    """Where both sides of one partition stood when a link, in whichever direction, last made them alike."""
-
-    topic: TargetTopic
-    partition: int
-    source: int
-    target: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDocument(DocumentOfLink):
-    """One consumer group that the link carries. Without it no position is ever moved back.
-
-    `attempted` are those of a commit of which it was not known whether it was made: a look at the target tells.
-    """
-
-    KIND: ClassVar[str] = "group"
-
-    group: str
-    standing: str
-    positions: tuple[GroupPosition, ...] = ()
-    attempted: tuple[GroupPosition, ...] = ()
-    problem: Problem | None = None
-
-    def _path(self) -> tuple[str, ...]:
-        return (self.group,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +177,8 @@ class LeaseDocument(DocumentOfLink):
     revoked_through: int = 0
     ended_through: int = 0
     is_clean: bool = True
+    limits: Limits | None = None
+    """What the task may take, its share of `bytes_per_s` among them; `None` where an older release did not say it."""
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)
@@ -325,6 +312,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
     for kind in (
         LinkDocument,
         TopicDocument,
+        FirstLookDocument,
         GapDocument,
         GroupDocument,
         LoopDocument,

@@ -69,6 +69,18 @@ class BeginningDocument(DocumentOfLink):
         return not self.is_over and topic_id == self.topic_id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLookDocument(DocumentOfLink):
+    """What a link with `topics.start: latest` has looked for: see `model.firstlook`."""
+
+    KIND: ClassVar[str] = "first-look"
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    waiting: tuple[SourceTopic, ...] = ()
+
+
 def beginning_of(link: str, topic: TargetTopic, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Begins:
     """Where a link began to write to the partitions of a topic, as far as its ledger tells."""
     found = documents.get(BeginningDocument(link=link, topic=topic).key)

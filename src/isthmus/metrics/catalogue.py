@@ -266,3 +266,21 @@ METRICS: Final = (
     PARTITION_SOURCE_END,
     PARTITION_RECORDS,
 )
+
+OF_A_RUN: Final = frozenset(
+    each.name
+    for each in (
+        UP,
+        LINK_RECORDS,
+        LINK_BYTES,
+        LATENCY,
+        LEASES,
+        WORKER_CPU,
+        WORKER_MEMORY,
+        THROTTLED,
+        RECORDS,
+        BYTES,
+        PARTITION_RECORDS,
+    )
+)
+"""What only the process knows that runs a link: whoever looks on has nothing to tell of it."""

@@ -53,7 +53,8 @@ _UP: Final = (LinkState.ACTIVE, LinkState.PAUSED)
 class LinkCollector:
     """A collector for a registry of prometheus_client: asks for the newest observation and tells it.
 
-    With `has_partitions` there are series of single partitions.
+    With `has_partitions` there are series of single partitions. Where the process does not run the links (`runs_none`)
+    the families that tell of a run are empty: zeros would say that nothing is copied.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class LinkCollector:
         newest: Callable[[], Observation | None],
         *,
         has_partitions: bool = False,
+        runs_none: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._runs_none = runs_none
         self._newest = newest
         self._has_partitions = has_partitions
         self._clock = clock
@@ -73,7 +76,7 @@ class LinkCollector:
 
     def collect(self) -> Iterator[Metric]:
         """The families as they stand."""
-        families = _Families()
+        families = _Families(catalogue.OF_A_RUN if self._runs_none else frozenset())
         families.add(catalogue.BUILD, 1, __version__, platform.python_version())
         seen = self._newest()
         if seen is not None:
@@ -114,9 +117,10 @@ class _Room:
 
 
 class _Families:
-    """All families of the catalogue, being filled."""
+    """All families of the catalogue, being filled but for those that stay `empty`."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: frozenset[str] = frozenset()) -> None:
+        self._empty = empty
         self._by_name = {metric.name: _family(metric) for metric in METRICS}
 
     @property
@@ -124,11 +128,15 @@ class _Families:
         return self._by_name.values()
 
     def add(self, metric: MetricDescription, number: float, *labels: str) -> None:
+        if metric.name in self._empty:
+            return
         family = self._by_name[metric.name]
         name = metric.name
         family.add_sample(name, dict(zip(metric.labels, labels, strict=True)), number)
 
     def add_histogram(self, metric: MetricDescription, latency: Sequence[int], *labels: str) -> None:
+        if metric.name in self._empty:
+            return
         family = self._by_name[metric.name]
         assert isinstance(family, HistogramMetricFamily)  # noqa: S101 - the catalogue says so
         family.add_metric(labels, buckets=list(_cumulated(latency)), sum_value=_sum_s(latency))

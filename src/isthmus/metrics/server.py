@@ -102,13 +102,21 @@ class MetricsAnswers:
     """What is answered, whoever asks and however: all of it from memory, and worked out at most twice a second."""
 
     def __init__(
-        self, observer: Observer, *, has_partitions: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        observer: Observer,
+        *,
+        has_partitions: bool = False,
+        runs_none: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observer = observer
         self._clock = clock
         self._begun_at = clock()
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(LinkCollector(lambda: observer.newest, has_partitions=has_partitions, clock=clock))
+        collector = LinkCollector(
+            lambda: observer.newest, has_partitions=has_partitions, runs_none=runs_none, clock=clock
+        )
+        self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, bytes]] = {}

@@ -110,6 +110,11 @@ _ALL: Final = (
         "Users of attached principals log in by a password at the source, and have none at the target.",
         "Brokers show no passwords: set them at the target.",
     ),
+    Check(
+        "quotas",
+        "Client quotas of brokers bound a link, or cannot be looked at.",
+        "Raise those that are not meant: `isthmus_throttle_seconds_total` tells what they cost.",
+    ),
     Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
     Check("ledger", "The ledger's transactional id cannot be used.", "Grant WRITE on it: `isthmus acls generate`."),
     Check("groups", "Consumer groups cannot be carried as configured.", "See its hint: groups.md."),

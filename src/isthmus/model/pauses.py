@@ -10,6 +10,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.loop import DATA_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
+from isthmus.model.wording import counted
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -113,4 +114,4 @@ _TOLD_MAX: Final = 10
 def told_of(pauses: Sequence[Pause]) -> list[str]:
     """What is paused, for people: a line of each, at most ten, and how many more there are."""
     told, more = [each.described for each in pauses[:_TOLD_MAX]], len(pauses) - _TOLD_MAX
-    return told if more <= 0 else [*told, f"{more} more pauses: -o json has them all"]
+    return told if more <= 0 else [*told, f"{counted(more, 'more pause')}: -o json has them all"]

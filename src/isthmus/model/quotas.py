@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,6 +24,34 @@ class QuotaKey(NamedTuple):
     def subject(self) -> str:
         """For whom it is, in words."""
         return f"user {self.user}" if self.client_id is None else f"user {self.user}, client {self.client_id}"
+
+
+class ClientQuota(NamedTuple):
+    """A quota as brokers keep it: for a user, a client id or both; `None` is what it is not about, and `""` whoever has
+    none of their own. Rates in bytes a second, times in percent, of each broker.
+    """
+
+    user: str | None
+    client_id: str | None
+    limit: str
+    value: float
+
+    @property
+    def subject(self) -> str:
+        """For whom it is, in words."""
+        named = (("user", self.user), ("client", self.client_id))
+        return ", ".join(f"{kind} {name or DEFAULT_CLIENT}" for kind, name in named if name is not None)
+
+
+def bounding(quotas: Iterable[ClientQuota], user: str | None, client_id: str, limit: str) -> ClientQuota | None:
+    """The quota that counts for a client of a user: of all there are the first in the brokers' order (KIP-55).
+
+    Of a user that is not known, `None`, those of users by name are passed over.
+    """
+    known = {(each.user, each.client_id): each for each in quotas if each.limit == limit}
+    users = (user, "") if user else ("",)
+    order = [(each, client) for each in users for client in (client_id, "", None)] + [(None, client_id), (None, "")]
+    return next((known[each] for each in order if each in known), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

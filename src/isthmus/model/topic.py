@@ -104,6 +104,9 @@ class TopicIds:
     """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
     are the same or mapped. `left` is what stays in the source's remote tier: those with the same offsets begin behind.
     With `parted` offsets are mapped from where both sides parted, whatever the link says of offsets.
+
+    `first_partitions` is how many partitions the source had then, 0 for a topic that came after the link had looked for
+    it, -1 where that was not written down: with `topics.start: latest` those that come later begin where they begin.
     """
 
     source_topic: SourceTopic
@@ -112,6 +115,7 @@ class TopicIds:
     is_mapped: bool = False
     left: tuple[LeftInTier, ...] = ()
     parted: Parted | None = None
+    first_partitions: int = -1
 
 
 class Rebuilt(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from isthmus.ledger.documents import LeaseDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark
+from isthmus.model.link import Limits
 from isthmus.spark.spread import leaving, lightest, load_of
 
 
@@ -51,8 +52,10 @@ class LeaseGroup:
         self.begun[self.generation] = frozenset(self.lanes)
         return self.generation
 
-    def document(self, also: Iterable[Lane] = ()) -> LeaseDocument:
-        """What the ledger shall say of the slot; `also` are lanes that only the present lease keeps, till its end."""
+    def document(self, also: Iterable[Lane] = (), limits: Limits | None = None) -> LeaseDocument:
+        """What the ledger shall say of the slot; `also` are lanes that only the present lease keeps, till its end, and
+        `limits` are what a lease may take.
+        """
         return LeaseDocument(
             link=self.link,
             slot=self.slot,
@@ -63,7 +66,13 @@ class LeaseGroup:
             revoked_through=self.revoked_through,
             ended_through=self.ended_through,
             is_clean=self.is_clean,
+            limits=limits,
         )
+
+    def retell(self) -> None:
+        """Something else than its lanes changed that its lease is to know."""
+        self.revision += 1
+        self.is_untold = True
 
     def put(self, key: LaneKey, lane: Lane | None) -> None:
         """Run the lane from now on as it is given, or no more; its leases may hold it until they are over."""
@@ -73,8 +82,7 @@ class LeaseGroup:
             self.lanes[key] = lane
             for held in self.held.values():
                 held.add(key)
-        self.revision += 1
-        self.is_untold = True
+        self.retell()
         self.stirred.set()
 
 

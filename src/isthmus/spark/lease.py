@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.view import Bookmark
@@ -13,6 +14,8 @@ from isthmus.model.link import Limits
 from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.model.wording import counted
 from isthmus.wire.credentials import renewed
+
+_IN_FLIGHT_MIN: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,12 @@ class LinkContext:
         executors that do not have the files.
         """
         return replace(self, source=renewed(self.source), target=renewed(self.target), limits=limits)
+
+
+def shared(limits: Limits, company: int) -> Limits:
+    """What each of so many leases in one task may have in flight."""
+    share = max(limits.bytes_in_flight // company, min(limits.bytes_in_flight, _IN_FLIGHT_MIN))
+    return replace(limits, bytes_in_flight=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,8 +85,13 @@ class LeaseScheduler:
         self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
 
     def limit(self, limits: Limits) -> None:
-        """What the link may take from its next leases on."""
+        """What the link may take from now on."""
+        if limits == self._context.limits:
+            return
         self._context = replace(self._context, limits=limits)
+        for group in self._groups:
+            group.retell()
+        self._distribution.changed.set()
 
     def reports(self) -> list[LaneReport]:
         """Where the assigned lanes stand; counts are all there are in `progress`."""
@@ -276,7 +281,7 @@ class LeaseScheduler:
         also = tuple(also)
         while True:
             async with self._declaring:
-                documents = [group.document(also) for group in groups]
+                documents = [group.document(also, self._share()) for group in groups]
                 for group in groups:
                     group.is_untold = False
                 try:
@@ -288,7 +293,7 @@ class LeaseScheduler:
             await asyncio.sleep(self._timings.retry_s)
 
     async def _tell(self) -> None:
-        """Tell running leases of other lanes, within milliseconds."""
+        """Tell running leases of other lanes and limits, within milliseconds."""
         changed = self._distribution.changed
         while True:
             await changed.wait()

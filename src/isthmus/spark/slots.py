@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.model.receipt import Receipt
 from isthmus.spark.jobs import JobFailed, cancel, start_job
-from isthmus.spark.lease import LeaseSpec
+from isthmus.spark.lease import LeaseSpec, shared
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,7 +34,6 @@ COMPANY_S: Final = 2.0
 PATIENCE_S: Final = 3.0
 """How long leases wait for a slot before others have to make room."""
 _STAGGER_S: Final = 1.0
-_IN_FLIGHT_MIN: Final = 8 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -217,9 +216,7 @@ class TaskSlots:
 
     def _spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
         spec = ticket.spec
-        limits = spec.context.limits
-        share = max(limits.bytes_in_flight // company, min(limits.bytes_in_flight, _IN_FLIGHT_MIN))
-        context = replace(spec.context, limits=replace(limits, bytes_in_flight=share))
+        context = replace(spec.context, limits=shared(spec.context.limits, company))
         return replace(spec, context=context, term_s=job.ends_at - now, company=company)
 
     def _make_room(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:

@@ -29,7 +29,7 @@ from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.allowance import SourceWord, follow
-from isthmus.spark.lease import LeaseSpec
+from isthmus.spark.lease import LeaseSpec, shared
 from isthmus.spark.maps import LedgerMaps
 from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
@@ -320,6 +320,8 @@ class LeaseTask:
                 self._has_written = True
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)
         self._take_lanes()
+        if tenure.limits is not None:
+            engine.room.limit(shared(tenure.limits, self._spec.company))
 
     def _take_lanes(self) -> None:
         if self._lanes == self._tenure.lanes:

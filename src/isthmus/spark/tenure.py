@@ -15,6 +15,7 @@ from typing import Final
 
 from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
 from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.link import Limits
 from isthmus.model.receipt import Ending
 from isthmus.spark.lease import LeaseSpec
 
@@ -28,12 +29,13 @@ class Tenure:
     """One lease as its task sees it. All times are in seconds of a clock that goes on while the machine sleeps;
     `now` is when it began.
 
-    `beat` is the newest of its controller's that was heard.
+    `beat` is the newest of its controller's that was heard, `limits` are those that the ledger had for the whole task.
     """
 
     def __init__(self, spec: LeaseSpec, now: float) -> None:
         self.spec = spec
         self.lanes: dict[LaneKey, Lane] = {lane.key: lane for lane in spec.lanes}
+        self.limits: Limits | None = None
         self.ended_through = spec.ended_through
         self.is_clean = spec.is_clean
         self.marks = spec.marks
@@ -100,6 +102,7 @@ class Tenure:
         elif document.revision > self._revision:
             self._revision = document.revision
             self.lanes = {lane.key: lane for lane in document.lanes}
+            self.limits = document.limits
 
     def _end_through(self, generation: int, *, is_clean: bool) -> None:
         if generation > self.ended_through:

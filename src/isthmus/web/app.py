@@ -22,6 +22,7 @@ from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import BODY_S, Guard, RateLimit
 from isthmus.web.hardening import Hardened
+from isthmus.web.healthiness import health_routes
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
 from isthmus.web.operations import Operations
@@ -98,21 +99,10 @@ def create_app(
     for beginning_routes in (operating_routes, promoting_routes, balancing_routes, schema_routes):
         app.include_router(beginning_routes(desk, operations), dependencies=room)
     app.include_router(telling_routes(watch, tokens))
+    app.include_router(health_routes(watch))
     door = ConsoleDoor(tokens)
     console = console_routes(desk, operations, watch, door.sessions)
     app.include_router(console, include_in_schema=False, dependencies=room)
-
-    @app.get("/livez", tags=["health"], summary="Whether the server answers")
-    async def livez() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/readyz", tags=["health"], summary="Whether the server takes requests")
-    async def readyz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/health", tags=["health"], summary="Both in one; how links stand is in /v1/status")
-    async def health() -> dict[str, str]:
-        return {"status": "healthy", "message": "The API answers.", "version": __version__}
 
     def refused(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
         record_refusal(request, error)

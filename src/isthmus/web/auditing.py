@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from isthmus.control.answers import now_ms
+from isthmus.control.answers import acting_as, now_ms
 from isthmus.errors import IsthmusError, RequestRefused
 from isthmus.web.guard import Caller
 
@@ -50,11 +50,14 @@ def trail() -> list[Audited]:
 def audited(
     caller: Caller, what: str, target: str, wanted: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A line in the log, whatever happens; what else changes is to be put into the value it gives."""
+    """A line in the log, whatever happens; what else changes is to be put into the value it gives. Ledgers have the
+    caller as the author of what is written meanwhile.
+    """
     difference = dict(wanted or {})
     result = "failed: ISTH-INVARIANT"
     try:
-        yield difference
+        with acting_as(caller.author):
+            yield difference
         result = "done"
     except IsthmusError as error:
         result = _failed(error)

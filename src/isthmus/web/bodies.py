@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
-from isthmus.control.answers import Filters
+from isthmus.control.answers import Filters, Keeping
 from isthmus.model.assignment import Assignment
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
@@ -127,6 +127,12 @@ class MapBody(Body):
 Maps = Annotated[list[MapBody], Field(max_length=1000)]
 
 
+_Keep = Annotated[
+    list[Text], Field(max_length=100, description="With enforce: who may go on writing, as User:isthmus.")
+]
+_SuperUser = Annotated[bool, Field(description="With enforce: the link is a super user, beyond all rules.")]
+
+
 class MapsBody(Body):
     """Namespaces; all of them where none is named."""
 
@@ -141,6 +147,20 @@ class MapsBody(Body):
         return tuple(each.map for each in self.attached)
 
 
+class AttachBody(MapsBody):
+    """Namespaces that are to follow, and whether access rules keep all others out of them."""
+
+    enforce: Annotated[bool, Field(description="Have access rules keep all others out of what follows.")] = False
+    keep: _Keep = Field(default_factory=list)
+    super_user: _SuperUser = False
+
+    @property
+    def closing(self) -> Keeping | None:
+        """As the fabric takes it."""
+        kept = Keeping(principals=tuple(self.keep), has_super_user=self.super_user)
+        return kept if self.enforce else None
+
+
 class EndBody(Body):
     """A cluster of the file; with its id it has to be that one."""
 
@@ -148,7 +168,7 @@ class EndBody(Body):
     cluster_id: Text = ""
 
 
-class LinkBody(MapsBody):
+class LinkBody(AttachBody):
     """A link to be declared, in the words of `isthmus link describe -o json`."""
 
     link: Annotated[Text, Field(min_length=1)]
@@ -345,10 +365,8 @@ class NamespaceChangeBody(Body):
     reserved: bool | None = None
     async_only: bool | None = None
     enforce: Annotated[bool | None, Field(description="Have access rules keep others out, or take them back.")] = None
-    keep: Annotated[
-        list[Text], Field(max_length=100, description="With enforce: who may go on writing, as User:isthmus.")
-    ] = Field(default_factory=list)
-    super_user: Annotated[bool, Field(description="With enforce: the link is a super user, beyond all rules.")] = False
+    keep: _Keep = Field(default_factory=list)
+    super_user: _SuperUser = False
 
     @property
     def is_empty(self) -> bool:

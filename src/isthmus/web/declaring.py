@@ -11,7 +11,7 @@ from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
 from isthmus.model.registers import difference
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
+from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, MapsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, answer
 from isthmus.web.guard import Caller
@@ -51,6 +51,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                     settings=body.settings,
                     cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
                     validate=validate,
+                    enforce=body.closing,
                     dry_run=dry_run,
                 )
         if dry_run:
@@ -95,8 +96,10 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
             async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
-                change = links.attach if verb == "attach" else links.reattach
-                after = await change(link, body.maps, dry_run=dry_run)
+                if isinstance(body, AttachBody):
+                    after = await links.attach(link, body.maps, enforce=body.closing, dry_run=dry_run)
+                else:
+                    after = await links.reattach(link, body.maps, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
                 return after
 
@@ -107,7 +110,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def attach(
         link: str,
-        body: MapsBody,
+        body: AttachBody,
         response: Response,
         caller: Admin,
         if_match: IfMatch = None,

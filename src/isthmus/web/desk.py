@@ -13,7 +13,14 @@ from weakref import WeakValueDictionary
 
 from fastapi import Response
 
-from isthmus.control.answers import AsyncAdministration, AsyncReassigning, DeclaredLink, DeclaredTree
+from isthmus.control.answers import (
+    AsyncAdministration,
+    AsyncReassigning,
+    Authorship,
+    DeclaredLink,
+    DeclaredTree,
+    authorship,
+)
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
@@ -128,6 +135,11 @@ class FabricDesk:
     async def _opened(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
         async with self._lending.pool() as pool, AsyncFabric(configuration, pool=pool) as fabric:
             yield fabric
+
+    async def authorship(self) -> Authorship:
+        """What holds at somebody's word, as the ledgers of all clusters have it: of commands and other servers too."""
+        async with self._lending.pool() as pool:
+            return await authorship(self.configuration.clusters, pool)
 
     @contextlib.asynccontextmanager
     async def link(self, name: str) -> AsyncIterator[tuple[AsyncFabric, Link]]:

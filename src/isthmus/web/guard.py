@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -28,7 +29,8 @@ BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 10.0
 """As long as somebody may take to send a body."""
 _CALLERS_MAX: Final = 1000
-_STRANGER: Final = ""
+_STRANGER: Final = "@"
+"""Before the address of whoever is not known: who floods keeps nobody else from logging in."""
 _OPEN: Final = ("/livez", "/readyz", "/health")
 """Orchestrators ask these without a token."""
 
@@ -133,13 +135,14 @@ class Guard:
         if not (is_console and self._door.is_visit(method, headers)):
             self._check_origin(headers)
         if path in _OPEN and method in ("GET", "HEAD"):
+            scope.setdefault("state", {})["caller"] = self._known(headers)
             await self._app(scope, receive, send)
             return
         if is_console:
             self._door.check_change(method, headers)
         # Once there was a token nobody is let in without one.
         self._needs_token = self._needs_token or self._tokens.is_there
-        caller = self._visitor(path, headers) if is_console else self._caller(headers)
+        caller = self._visitor(path, headers, scope) if is_console else self._caller(headers, scope)
         scope.setdefault("state", {})["caller"] = caller
         body = await _body(headers, receive, self._body_s)
         replayed = _replaying(body, receive)
@@ -174,36 +177,40 @@ class Guard:
     def _is_anybody_let_in(self) -> bool:
         return not self._needs_token
 
-    def _visitor(self, path: str, headers: Headers) -> Caller | None:
+    def _visitor(self, path: str, headers: Headers, scope: Scope) -> Caller | None:
         if self._is_anybody_let_in():
             self._check_rate(ANYBODY.name)
             return ANYBODY
         token = self._door.token(headers)
         if token is None:
-            self._check_rate(_STRANGER)
+            self._check_rate(_stranger(scope))
             if not self._door.is_open(path):
                 raise TokenRefused("nobody is logged in", status=HTTPStatus.UNAUTHORIZED, hint="Log in with a token.")
             return None
         self._check_rate(token.sha256)
         return Caller(token.name, token.role, token.sha256)
 
-    def _caller(self, headers: Headers) -> Caller:
-        if self._is_anybody_let_in():
-            self._check_rate(ANYBODY.name)
+    def _known(self, headers: Headers) -> Caller | None:
+        """Who sends a token, or anybody where none is needed; `None` for a stranger."""
+        if not (self._needs_token or self._tokens.is_there):
             return ANYBODY
         kind, _, sent = headers.get("authorization", "").partition(" ")
         token = self._tokens.find(sent.strip()) if kind.lower() == "bearer" else None
-        if token is None:
-            self._check_rate(_STRANGER)
-            said = "this token is not known" if kind else "a token is needed"
+        return None if token is None else Caller(token.name, token.role, token.sha256)
+
+    def _caller(self, headers: Headers, scope: Scope) -> Caller:
+        caller = self._known(headers)
+        if caller is None:
+            self._check_rate(_stranger(scope))
+            said = "this token is not known" if "authorization" in headers else "a token is needed"
             raise TokenRefused(
                 said,
                 status=HTTPStatus.UNAUTHORIZED,
                 hint="Send Authorization: Bearer TOKEN; isthmus token create makes one.",
             )
         # By its hash: a name that was revoked and given again is another caller.
-        self._check_rate(token.sha256)
-        return Caller(token.name, token.role, token.sha256)
+        self._check_rate(caller.sha256 or caller.name)
+        return caller
 
     def _check_rate(self, caller: str) -> None:
         wait_s = self._rate.take(caller)
@@ -211,6 +218,15 @@ class Guard:
             raise RequestRefused(
                 "too many requests", status=HTTPStatus.TOO_MANY_REQUESTS, hint="Ask less often.", retry_after_s=wait_s
             )
+
+
+def _stranger(scope: Scope) -> str:
+    """Who asks without a token: an address, and of those with IPv6, of which everybody has many, the network."""
+    host = (scope.get("client") or ("",))[0]
+    with contextlib.suppress(ValueError):
+        if (address := ipaddress.ip_address(host)).version > 4:
+            host = str(ipaddress.ip_network((address, 64), strict=False))
+    return f"{_STRANGER}{host}"
 
 
 def _is_here(host: str) -> bool:

@@ -97,10 +97,15 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
     async def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(_: OnStep) -> list[Json]:
+        async def work(on_step: OnStep) -> list[Json]:
             selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
             found = await chosen.replay(
-                body.topic, cluster=body.cluster, into=body.into, selected=selected, dry_run=dry_run
+                body.topic,
+                cluster=body.cluster,
+                into=body.into,
+                selected=selected,
+                dry_run=dry_run,
+                on_step=on_step,
             )
             return [each.as_dict() for each in found]
 
@@ -169,9 +174,10 @@ async def begin_drill(
     """
     configuration = await desk.having(link)
 
-    async def work(_: OnStep) -> Json:
+    async def work(on_step: OnStep) -> Json:
         async with AsyncFabric(configuration) as fabric:
-            return (await fabric.groups.drill(body.group, link=link, records=body.records)).as_dict()
+            found = await fabric.groups.drill(body.group, link=link, records=body.records, on_step=on_step)
+            return found.as_dict()
 
     return operations.begin("drill", link, caller, plain(body), work)
 

@@ -18,6 +18,8 @@ _KEPT_MAX: Final = 1000
 _KEPT_S: Final = 86_400.0
 _KEY_MAX: Final = 255
 _ANSWER_BYTES_MAX: Final = 1 << 20
+_ANSWERS_BYTES_MAX: Final = 8 << 20
+"""Of all answers to one caller: the oldest are forgotten for the newest."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class _Answered:
     digest: bytes
     at: float
     messages: list[Message] = field(default_factory=list)
+    size: int = 0
     is_done: bool = False
 
     @property
@@ -36,8 +39,8 @@ class _Answered:
 
 
 class RepeatedRequests:
-    """The answers of the last day to requests that had a key, of each caller 1,000 at most: nobody has those of others
-    forgotten. They do not outlive the server.
+    """The answers of the last day to requests that had a key, of each caller 1,000 and 8 MiB at most: nobody has those
+    of others forgotten. They do not outlive the server.
     """
 
     def __init__(self) -> None:
@@ -60,11 +63,9 @@ class RepeatedRequests:
             yield None
             return
         made = self._made(caller, key, digest)
-        size = 0
 
         async def remembering(message: Message) -> None:
-            nonlocal size
-            size += len(message.get("body", b""))
+            made.size += len(message.get("body", b""))
             made.messages.append(message)
             await send(message)
 
@@ -73,9 +74,10 @@ class RepeatedRequests:
         finally:
             status = made.messages[0].get("status", 500) if made.messages else 500
             # What failed by no fault of the caller may be tried again with the same key.
-            if status >= HTTPStatus.INTERNAL_SERVER_ERROR or size > _ANSWER_BYTES_MAX:
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR or made.size > _ANSWER_BYTES_MAX:
                 self._kept[caller].pop(key, None)
             made.is_done = True
+            self._forget_oldest(self._kept.get(caller, {}))
 
     def _known(self, caller: str, key: str) -> _Answered | None:
         found = self._kept.get(caller, {}).get(key)
@@ -93,6 +95,14 @@ class RepeatedRequests:
         self._kept = alive
         made = kept[key] = _Answered(digest, time.monotonic())
         return made
+
+    @staticmethod
+    def _forget_oldest(kept: dict[str, _Answered]) -> None:
+        size = sum(each.size for each in kept.values())
+        for name in [name for name, each in kept.items() if each.is_done]:
+            if size <= _ANSWERS_BYTES_MAX:
+                return
+            size -= kept.pop(name).size
 
     def _check(self, known: _Answered, digest: bytes) -> None:
         if known.digest != digest:

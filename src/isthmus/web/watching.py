@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from isthmus.control.answers import StatusReader, now_ms
 from isthmus.errors import IsthmusError
+from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
 from isthmus.metrics.server import MetricsAnswers
 from isthmus.model.link import Link
@@ -49,7 +50,7 @@ class Watch:
         self._is_fed = is_fed
         self._fresh_s = fresh_s
         self._observer = Observer()
-        self.answers = MetricsAnswers(self._observer)
+        self.answers = MetricsAnswers(self._observer, runs_none=not is_fed)
         self._wanted_until = self._remembered_until = 0.0
         self._fed_at = 0.0
         self._told: dict[str, dict[str, Any]] = {}
@@ -76,6 +77,12 @@ class Watch:
         """
         is_old = not self._is_fed and time.monotonic() - self._newest_at > self._fresh_s
         return None if is_old else self.newest
+
+    def health(self, path: str) -> HealthAnswer | None:
+        """How a run does that feeds this, as its own `/livez`, `/readyz` and `/health` say it; `None` where there is
+        none.
+        """
+        return self.answers.health(path) if self._is_fed else None
 
     def first(self, timeout_s: float, remembered_s: float = 0.0) -> LinksProgress | None:
         """How the links stand, once it is known; `None` where it is not known in time."""

@@ -73,8 +73,11 @@ def test_a_cluster_for_one_command(tmp_path: Path, east: LocalCluster) -> None:
     """Without any file; it is called `cluster` where no alias is given, and a file beside it is refused."""
     described = run(tmp_path, "-b", east.bootstrap_servers, "cluster", "desc", "cluster", "-o", "json")
     named = run(tmp_path, "-b", f"east={east.bootstrap_servers}", "cluster", "topics", "east", "-o", "json")
+    examined = run(tmp_path, "-b", east.bootstrap_servers, "doctor", "-o", "json")
     both = run(tmp_path, "-b", east.bootstrap_servers, "cluster", "describe", "cluster", "-c", "isthmus.yaml")
 
     assert (described.returncode, named.returncode, both.returncode) == (0, 0, 2), described.stderr + named.stderr
     assert json.loads(described.stdout)["mode"] == "kraft"
     assert "-b and by -c" in both.stderr
+    found = json.loads(examined.stdout)
+    assert {"reachability", "version"} <= {each["check"] for each in found if each["subject"] == "cluster"}

@@ -20,6 +20,7 @@ from isthmus.config.manifest import read_manifest
 from isthmus.control.clusters.contents import NamesOfLink, contents
 from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declarations import looked
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters
 from isthmus.control.links.memory import recollect
@@ -142,7 +143,7 @@ def test_a_declared_link_is_run_and_followed(
     is attached disturbs nothing else: other leases go on, and their pairs follow all the time.
     """
     timings = Timings(follow_s=0.2)
-    fabric = Fabric(both)
+    fabric = Fabric(replace(both, timings=Timings(calm_s=0.5)))
     for stem in ("a", "b"):
         topics.create(east, f"{name}.{stem}-1")
         topics.produce(east, f"{name}.{stem}-1", records(20))
@@ -169,7 +170,7 @@ def test_a_declared_link_is_run_and_followed(
             assert await is_at(f"{name}.y-1", 20)
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: remembers(both, "east", "west", name))
-            await asyncio.to_thread(fabric.declarations.detach, name, [first])
+            await asyncio.to_thread(fabric.link(name).promoter([first]).detach)
             await run.until(lambda: bool(run.links) and {t.topic for t in run.links[0].topics} == {f"{name}.y-1"})
             for stem in ("a", "b"):
                 await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
@@ -267,8 +268,12 @@ def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
     assert name not in [each.link for each in found.names]
 
 
-def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:
-    """What either side said of different things holds everywhere afterwards; of the same thing, one of the two."""
+def test_both_sides_change_a_link_while_they_are_cut_apart(
+    both: Configuration, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What either side said of different things holds everywhere afterwards; of the same thing, one of the two, and the
+    other one is told with its author until somebody settles it.
+    """
     fabric = Fabric(both)
     (each,) = maps(f"{name}.")
     fabric.declarations.create(name, source="east", target="west", maps=[each])
@@ -289,9 +294,14 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
     (pair,) = merged.overruled["east"]
     assert [register.said for register in pair] == ["continue", "stop"]
 
-    # The next change has both clusters know everything.
+    # Whoever runs the link has both clusters know everything, and warns of what was said in vain.
+    asyncio.run(healed(both))
     after = fabric.declarations.update(name, settings={"compaction_holes_max": 7})
-    assert after.behind == ()
+    assert (after.behind, after.overruled) == ((), merged.overruled)
+    (told,) = [each.message for each in caplog.records if each.message.startswith(f"link {name}: ")]
+    own, other = pair
+    assert own.as_news in told
+    assert other.as_news in told
     for alias in ("east", "west"):
         held = asyncio.run(declared_at(both.cluster(alias), name))
         assert {key.removeprefix("settings/"): value for key, value in held.items() if key.startswith("settings/")} == {
@@ -300,6 +310,28 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, 
             "on_data_gap": "stop",
             "compaction_holes_max": 7,
         }
+    assert fabric.declarations.update(name, settings={"on_data_gap": "stop"}).overruled == {}
+
+
+async def healed(both: Configuration) -> None:
+    """Have the clusters know what each other was told, as a run does."""
+    async with looked(both) as (declarations, declared):
+        await declarations.heal(declared, ())
+
+
+def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Configuration, name: str) -> None:
+    """Once it answers, by whoever runs the link or by the command that detaches it again."""
+    first, second = maps(f"{name}.a-:{name}.x-", f"{name}.b-:{name}.y-")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[])
+    at_east, there = Fabric(cut(both, "west")).declarations, Fabric(both).cluster("west").namespaces
+    at_east.attach(name, [first])
+    asyncio.run(healed(both))
+    assert there.describe(first.target).is_reserved
+    at_east.attach(name, [second])
+    with pytest.raises(ConfigError, match="no topic namespace"):
+        there.describe(second.target)
+    Fabric(both).link(name).promoter([second]).detach()
+    assert there.describe(second.target).is_reserved
 
 
 def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> None:
@@ -503,8 +535,8 @@ def test_what_cannot_be_declared_is_refused(
         create(settings={"on_data_gap": "continue"})
     with pytest.raises(PlanRefused, match=f"which follows {name}.* of east by link {name}"):
         create(link=f"{name}-2", maps=maps(f"{name}.sub-"))
-    with pytest.raises(ConfigError, match="does not attach"):
-        links.detach(name, maps("nothing-"))
+    with pytest.raises(ConfigError, match="never attached"):
+        Fabric(both).link(name).promoter(maps("nothing-")).detach()
 
 
 def test_a_namespace_is_declared_and_taken_back(
@@ -546,7 +578,7 @@ def test_a_namespace_is_declared_and_taken_back(
     assert follower.describe(space).is_reserved
     with pytest.raises(PlanRefused, match="follows"):
         follower.update(space, reserved=False)
-    fabric.declarations.detach(name)
+    fabric.link(name).promoter().detach()
     assert not follower.update(space, reserved=False).is_reserved
     again = fabric.declarations.reattach(name)
     assert again.declaration.maps == (NamespaceMap(source=space, target=space),)

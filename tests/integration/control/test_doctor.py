@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
+from isthmus.local.probe import ask
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
@@ -52,6 +55,36 @@ def test_all_is_well(east: LocalCluster, secured: LocalCluster, topic: TopicName
     assert {"java", "spark", "clock", "version", "reachability", "topics"} <= told.keys()
     assert told["version"] == "the brokers offer what Kafka 4.4 offers"
     assert "controller's clock" in told["clock"]
+
+
+def test_quotas_that_count_are_told(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Of the client id that the link has at each side: what it may read at the source and write at the target."""
+    name = topic("bounded")
+    topics.create(east, name)
+    entry = AlterClientQuotasRequest.EntryData
+
+    def limit(cluster: LocalCluster, key: str, *, remove: bool = False) -> None:
+        client = entry(
+            entity=[entry.EntityData(entity_type="client-id", entity_name=name)],
+            ops=[entry.OpData(key=key, value=0.0 if remove else 123456.0, remove=remove)],
+        )
+        port = int(cluster.admin_bootstrap_servers.rpartition(":")[2])
+        answer = ask(port, AlterClientQuotasRequest(entries=[client], validate_only=False), cluster=cluster.name)
+        assert [each.error_code for each in answer.entries] == [0]
+
+    limited = ((east, "consumer_byte_rate"), (west, "producer_byte_rate"))
+    for cluster, key in limited:
+        limit(cluster, key)
+    source, target = (replace(cluster.cluster(), client_id=name) for cluster, _ in limited)
+    try:
+        told = [each.message for each in examined(source, target, name) if each.check == "quotas"]
+    finally:
+        for cluster, key in limited:
+            limit(cluster, key, remove=True)
+    assert told == [
+        f"{cluster.cluster().alias} allows client {name} 123,456 bytes/s ({key}), on each broker"
+        for cluster, key in limited
+    ]
 
 
 def test_missing_rights_at_the_source(secured: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:

@@ -110,6 +110,32 @@ def test_filters_and_limits_change_without_a_new_lease(
         asyncio.run(scenario())
 
 
+def test_a_limit_that_is_lifted_counts_at_once(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """In the lease that runs: whatever waits for the former limit goes on."""
+    name = topic("lifted")
+    topics.create(east, name)
+    topics.produce(east, name, records(20))
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    written = [configuration_of(replace(link, limits=Limits(bytes_per_s=1)))]
+
+    async def is_at(end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        following, timings = Following(lambda: written[-1], is_constant=True), Timings(follow_s=0.2)
+        async with running(written[0], spark, following=following, timings=timings) as run:
+            await run.until(lambda: is_at(20))
+            before = await leases_of(west, name)
+            await asyncio.to_thread(topics.produce, east, name, records(5))
+            written.append(configuration_of(link))
+            await run.until(lambda: is_at(25))
+            assert await leases_of(west, name) == before, "leases began anew"
+
+    asyncio.run(scenario())
+
+
 def settings_are_told_and_taken_back(fabric: Fabric, link: Link) -> None:
     """What was set of a link is told with who set it, until it is reset; what cannot be set, or is only tried, changes
     nothing.

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
+from isthmus.cluster.changes import add_partitions, await_leaders
 from isthmus.control.links.forgetting import forget
 from isthmus.control.links.pausing import Named, pause
 from isthmus.control.topics.preflight import TopicMode
@@ -135,18 +136,33 @@ def test_what_can_have_its_offsets_keeps_them(
     assert refused.reasons[0].message == "the topic was begun with mapped offsets, and is now to have the source's"
 
 
+async def widened(cluster: LocalCluster, topic: str) -> None:
+    """Give a topic a second partition."""
+    async with Client(cluster.cluster()) as client:
+        await add_partitions(client, {topic: 2})
+        await await_leaders(client, {topic: 2})
+
+
 def test_a_link_begins_at_the_end(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
-    """With start: latest nothing is copied of what was there before, and nothing is missed that comes later."""
+    """With start: latest nothing is copied of what was there before, and nothing is missed that comes later, topics and
+    partitions among it that came while the link did not run.
+    """
     name = topic("latest")
     create(east, name)
     produce(east, name, records(80))
-    link = mapped(link_of(east.cluster(), west.cluster(), name, name=name), start=LATEST)
+    link = mapped(link_of(east.cluster(), west.cluster(), f"{name}*", name=name), start=LATEST)
     fabric = isthmus.open(configuration_of(link), spark=spark)
     assert fabric.plan().links[0].topics[0].lag_records == 0
     assert fabric.run(until="caught-up").records == 0
     produce(east, name, records(20, begin=80))
     assert fabric.plan().links[0].topics[0].lag_records == 20
-    assert fabric.run(until="caught-up").records == 20
+    create(east, f"{name}-later")
+    produce(east, f"{name}-later", records(5))
+    asyncio.run(widened(east, name))
+    produce(east, name, records(7), partition=1)
+    planned = fabric.plan().links[0].topics
+    assert [topic.lag_records for topic in planned] == [27, 5]
+    assert fabric.run(until="caught-up").records == 32
     assert assert_mapped(east, west, name, name, asyncio.run(map_of(west, name, name)), begin=80) == []
 
 

@@ -39,7 +39,8 @@ REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 @pytest.fixture
 def operated(secured: LocalCluster, guarded: LocalCluster) -> Fabric:
     """Both clusters with the credentials of an operator, who may manage links and namespaces on either."""
-    return Fabric(Configuration(clusters=(admin_of(secured), admin_of(guarded)), links=()))
+    clusters = admin_of(secured), admin_of(guarded)
+    return Fabric(Configuration(clusters=clusters, links=(), timings=Timings(calm_s=0.5)))
 
 
 def run_of(operated: Fabric, name: str) -> tuple[Configuration, Following]:
@@ -107,7 +108,7 @@ def test_an_empty_namespace_and_a_follower_made_writable(
             await run.until(lambda: ends_at(guarded, copy, 20))
             await stands(run, PairState.FOLLOWING)
             assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
-            await asyncio.to_thread(operated.declarations.detach, name, [each])
+            await asyncio.to_thread(operated.link(name).promoter([each]).detach)
             await run.until(lambda: not run.links[0].topics)
             # Without the namespace the link is started anew.
             await stands(run, PairState.FOLLOWING)
@@ -212,7 +213,7 @@ def test_a_single_topic_that_exists_its_reversal_and_unclean_link_recovery(
             await run.until(partial(is_at_state, leader, single.source, NamespaceState.RESERVED))
             (end,) = await ends(secured, clicks)
             await run.until(lambda: ends_at(guarded, copy, end))
-            await asyncio.to_thread(operated.declarations.detach, name, [single])
+            await asyncio.to_thread(operated.link(name).promoter([single]).detach)
             await asyncio.to_thread(operated.declarations.attach, back, [single.reversed])
             await asyncio.to_thread(follower.update, single.target, reserved=False)
             await run.until(partial(is_at_state, follower, single.target, NamespaceState.WRITABLE))

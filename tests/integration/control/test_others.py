@@ -24,9 +24,10 @@ from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import MirrorMakerNaming, SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
+from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
@@ -51,8 +52,8 @@ def test_a_neighbour_whose_clock_is_wrong(
     real = time.time
 
     async def claimed(client: Client) -> list[str]:
-        found = await neighbouring_claims([client], ["own"], selection([link]))
-        return [claim.target_topic for claim in found if claim.link == name and not claim.is_resting]
+        told = await neighbouring_claims([client], [], selection([link]))
+        return [one.target_topic for each in told for one in each.claims if one.link == name and not one.is_resting]
 
     async def scenario() -> None:
         async with Client(link.source) as source, Client(link.target) as target:
@@ -101,12 +102,13 @@ def test_what_a_neighbour_only_wants_is_not_its_own(east: LocalCluster, west: Lo
             await ledger.write(*changed_topics(link.name, [never], {}, {}))
             run = asyncio.create_task(ledger.run())
             try:
-                found = await neighbouring_claims([target], ["own"], selection([link]))
+                told = await neighbouring_claims([target], [], selection([link]))
             finally:
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
                 ledger.close()
-        assert {claim.target_topic: claim.is_mapped for claim in found} == {written: False, shared: True}
+        found = {claim.target_topic: claim.is_mapped for each in told for claim in each.claims}
+        assert found == {written: False, shared: True}
 
     asyncio.run(scenario())
 
@@ -173,3 +175,48 @@ def test_a_circle_over_three_clusters_is_found_by_their_ledgers(
     assert fabric.plan().links[0].topics[0].action is Action.COPY
     with pytest.raises(ConfigError, match="knows no link"):
         fabric.forget_link(first.name, cluster=west.cluster().alias)
+
+
+@pytest.mark.parametrize("names", ["kept", "mm2"])
+def test_a_new_topic_does_not_go_round_between_two_controllers(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, names: str
+) -> None:
+    """Each runs one direction and neither knows the other's file. A topic that comes while they run goes there, and not
+    back, whether names are kept or tell where it came from by aliases that differ.
+    """
+    stem = topic("later")
+    new = f"{stem}.orders"
+    there = link_of(east.cluster(), west.cluster(), f"/.*{stem}.*/", name=f"{stem}-there")
+    back = link_of(west.cluster(), east.cluster(), f"/.*{stem}.*/", name=f"{stem}-back")
+    copy, again = new, new
+    if names == "mm2":
+        one, other = (MirrorMakerNaming(source_alias=a, target_alias=b) for a, b in (("x", "y"), ("b", "a")))
+        there = replace(there, topics=replace(there.topics, naming=one))
+        back = replace(back, topics=replace(back.topics, naming=other))
+        copy, again = f"x.{new}", f"b.x.{new}"
+    there, back = (
+        replace(link, topics=replace(link.topics, offsets=OffsetPolicy.AUTO), topics_interval_s=1.0)
+        for link in (there, back)
+    )
+
+    async def scenario() -> None:
+        async with running(configuration_of(there), spark) as first, running(configuration_of(back), spark) as second:
+            await first.until(lambda: bool(first.links) and first.links[0].state is LinkState.ACTIVE)
+            await second.until(lambda: bool(second.links) and second.links[0].state is LinkState.ACTIVE)
+            await asyncio.to_thread(topics.create, east, new)
+            await asyncio.to_thread(topics.produce, east, new, [Given(b"k", b"v", [], SEPTEMBER)] * 10)
+
+            async def is_copied() -> bool:
+                return await ends(west, copy) == [10]
+
+            await first.until(is_copied)
+            await second.until(lambda: second.state_of(again) is not None)
+            standing = second.topic(again)
+            assert standing is not None
+            assert (standing.state, standing.records) == (LaneState.REFUSED, 0)
+            await first.until(lambda: first.state_of(copy) is LaneState.ACTIVE)
+        assert await ends(east, new) == [10]
+        if names == "mm2":
+            assert await ends(east, again) == [-1]
+
+    asyncio.run(scenario())

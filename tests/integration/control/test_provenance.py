@@ -11,15 +11,22 @@ from pyspark.sql import SparkSession
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.running.following import Following
+from isthmus.errors import GateNotMet
+from isthmus.ledger.documents import LeaseDocument, TopicDocument
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.timings import Timings
+from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
+from tests.integration.control.test_declared import written as remember
 from tests.integration.control.test_promotion import created, written
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
+from tests.unit.control.lanes.test_audit import LANE
 
 pytestmark = pytest.mark.integration
 
@@ -100,3 +107,45 @@ def test_what_a_cluster_wrote_itself_is_told_apart(
         assert asyncio.run(ends(west, there)) == [22]
     finally:
         Fabric(both).declarations.delete(again)
+
+
+def test_a_link_that_is_deleted_leaves_as_one_that_is_detached(
+    both: Configuration, west: LocalCluster, name: str
+) -> None:
+    """While a task may still write there nobody is let in; then it is told where everything came from, and whoever
+    asks at once may be let in. What was let go of before is told as it was then.
+    """
+    fabric, topic, former = Fabric(both), TargetTopic(f"{name}.x-1"), TargetTopic(f"{name}.z-1")
+    pairs = [NamespaceMap.parse(f"{name}.{one}-:{name}.{other}-") for one, other in (("a", "x"), ("c", "z"))]
+    for each in (topic, former):
+        topics.create(west, each)
+        topics.produce(west, each, records(20))
+    fabric.declarations.create(name, source="east", target="west", maps=pairs, validate=False)
+    known = [
+        TopicDocument(
+            link=name,
+            source_topic=SourceTopic(each),
+            source_topic_id=NO_TOPIC_ID,
+            target_topic=each,
+            target_topic_id=NO_TOPIC_ID,
+            state="ACTIVE",
+        )
+        for each in (topic, former)
+    ]
+    lane = replace(LANE, source_topic=SourceTopic(topic), target_topic=topic)
+    lease = LeaseDocument(link=name, slot=0, controller=1, generation=1, revision=1, lanes=(lane,))
+    asyncio.run(remember(both.cluster("west"), *known, lease))
+    fabric.link(name).promoter([pairs[1]]).detach()
+    topics.produce(west, former, records(5))
+    namespaces, pair = fabric.cluster("west").namespaces, pairs[0]
+    with pytest.raises(GateNotMet, match="its lanes have not ended"):
+        fabric.link(name).promoter([pair], timeout_s=0.1).detach()
+    with pytest.raises(GateNotMet, match=f"tasks of link {name} may still write to namespace"):
+        namespaces.update(pair.target, reserved=False)
+    with pytest.raises(GateNotMet, match="may still write"):
+        namespaces.delete(pair.target)
+    asyncio.run(remember(both.cluster("west"), replace(lease, ended_through=1)))
+    fabric.declarations.delete(name)
+    assert told(both, "west", topic) == [(0, 0, 20, name, "detach")]
+    assert told(both, "west", former) == [(0, 0, 20, name, "detach")]
+    assert not namespaces.update(pair.target, reserved=False).is_reserved

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,16 +22,17 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.control.clusters import namespaces as namespaces_module
+from isthmus.control.clusters.enforcement import Keeping
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.control.links.declarations import Declarations
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.errors import ClusterError, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import LedgerSettings
+from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
@@ -358,3 +360,31 @@ def test_what_rules_cannot_close_is_said(guarded: LocalCluster, east: LocalClust
     with pytest.raises(PlanRefused, match="nobody would be left who may write"):
         admin.enforce(space)
     admin.delete(space)
+
+
+def test_a_link_closes_what_it_attaches(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+    """Its topics and groups as they are attached; where rules cannot do that nothing is declared."""
+    name = topic("closing")
+    first, more = NamespaceMap.parse(f"{name}.a-"), NamespaceMap.parse(f"{name}.b-")
+    groups = NamespaceMap.parse(f"{name}.", "group")
+    fabric = Fabric(Configuration(clusters=(east.cluster(), admin_of(guarded)), links=()))
+    links, namespaces = fabric.declarations, fabric.cluster(guarded.name).namespaces
+    create = partial(links.create, name, validate=False)
+    keep, before = Keeping(has_super_user=True), rules_at(guarded)
+    with pytest.raises(PlanRefused, match="cannot be closed by access rules"):
+        create(source=guarded.name, target=east.name, maps=[first], enforce=keep)
+    with pytest.raises(PlanRefused, match="nobody would be left who may write"):
+        create(source=east.name, target=guarded.name, maps=[first], enforce=Keeping())
+    with pytest.raises(ConfigError, match=f"no link {name} is declared"):
+        links.describe(name)
+    create(source=east.name, target=guarded.name, maps=[first, groups], enforce=keep)
+    links.attach(name, [more], enforce=keep)
+    for each in (first, groups, more):
+        found = namespaces.describe(each.target).in_force
+        assert isinstance(found, Reservation)
+        assert not found.missing
+    assert rules_at(guarded) != before
+    links.delete(name)
+    for each in (first, groups, more):
+        namespaces.delete(each.target)
+    assert rules_at(guarded) == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,13 +12,13 @@ from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.topics import describe_topics
-from isthmus.control.links.claims import Claims
+from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import TopicIds
 from isthmus.wire.client import Client
@@ -27,6 +27,31 @@ from isthmus.wire.metadata import Metadata
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
+
+
+class Rival:
+    """A link of another controller that wants the same topic at the same time, and says so for some looks (`says`). It
+    keeps what it was told, and whether the topic was there then.
+    """
+
+    def __init__(self, claim: Claim, target: Client, says: int) -> None:
+        self.claims = Claims()
+        self.told: list[tuple[str, bool]] = []
+        self._claim, self._target, self._says = claim, target, says
+
+    async def look(self, topics: Collection[str]) -> None:
+        assert self._claim.target_topic in topics
+        wants = (self._claim,) if self.told and self._says > 0 else ()
+        self._says -= bool(wants)
+        self.claims.hear(ToldClaims(self._claim.target_id, topics.__contains__, wants))
+
+    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        known = (await self._target.metadata([each.topic for each in topics])).topics
+        self.told += [(name, each.error_code == 0) for name, each in known.items()]
+        return frozenset(map(TargetTopic, known))
+
+    async def leave(self, topics: Iterable[TopicPlan]) -> None:
+        self.told += [(f"not {each.topic}", False) for each in topics]
 
 
 class Mirrored:
@@ -43,15 +68,16 @@ class Mirrored:
         )
         self.begin()
 
-    def begin(self) -> None:
-        """Start over as a new controller would."""
+    def begin(self, neighbours: Rival | None = None) -> None:
+        """Start over as a new controller would, perhaps beside another one."""
         self.loop = TopicLoop(
             self.link,
             self.source,
             self.target,
-            claims=Claims(),
+            claims=Claims() if neighbours is None else neighbours.claims,
             recorded=dict(self.recorded),
             remember=self._remember,
+            neighbours=neighbours,
             has_claimed=asyncio.Event(),
         )
 
@@ -104,6 +130,40 @@ def test_target_topic_is_created_like_the_source(east: LocalCluster, west: Local
             assert target.own_configs["retention.ms"] == "12345"
             assert target.own_configs["cleanup.policy"] == "compact"
             assert m.recorded[TargetTopic(name)].target == target.topic_id
+            assert target.topic_id != (await m.source.metadata([name])).topics[name].topic_id
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("rival", ["a", "z"])
+def test_a_topic_that_two_controllers_want_is_begun_by_one(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, rival: str
+) -> None:
+    """It is told that the topic is wanted before there is one, and the first by name begins once the other gave way."""
+    name = topic("wanted")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            wanted = Claim(
+                link=rival,
+                source_topic=SourceTopic(name),
+                target_topic=TargetTopic(name),
+                source_id="elsewhere",
+                target_id=(await m.target.metadata()).cluster_id or "",
+                is_wanted=True,
+            )
+            other = Rival(wanted, m.target, says=3)
+            m.begin(other)
+            await create(m.source, name)
+            await m.loop.refresh()
+            assert m.loop.plan is not None
+            (plan,) = m.loop.plan.topics
+            if rival > m.link.name:
+                assert (plan.reasons, len(plan.lanes), other.told) == ((), 1, [(name, False)])
+            else:
+                assert f"link {rival} is about to write" in plan.reasons[0].message
+                assert other.told == [(name, False), (f"not {name}", False)]
+                assert (await m.target.metadata([name])).topics[name].error_code != 0
 
     asyncio.run(scenario())
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 
+from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.web.tokens import Role
 from tests.integration.groups import consumers
-from tests.integration.web.asking import Served
+from tests.integration.web.asking import Served, serving
 
 pytestmark = pytest.mark.integration
 
@@ -152,6 +155,8 @@ def test_no_page_keeps_anybody_out(chromium: Browser, served: Served, scheme: st
     for path in ("/links/{link}/topics/{topic}", "/operations", "/changes", "/links/nothing"):
         visitor.go(path)
         visitor.wrong = [each for each in visitor.wrong if "404" not in each]
+        if path == "/changes":
+            expect(visitor.page.get_by_text("Looking at all clusters")).to_have_count(0)
         visitor.sees_no_barrier()
     visitor.go("/")
     expect(visitor.page.locator("svg .road")).to_have_count(1)
@@ -163,6 +168,30 @@ def test_no_page_keeps_anybody_out(chromium: Browser, served: Served, scheme: st
     visitor.page.wait_for_url(f"**/links/{served.link}")
     visitor.page.context.close()
     assert visitor.wrong == []
+
+
+def test_a_tree_is_drawn(chromium: Browser, east: LocalCluster, west: LocalCluster, tmp_path: Path) -> None:
+    """On its page, which keeps nobody out, and by itself: the policy of the console refuses nothing of the drawing."""
+    tree, file = f"tree-{secrets.token_hex(4)}", tmp_path / "isthmus.yaml"
+    clusters = {each.cluster().alias: {"bootstrap_servers": each.bootstrap_servers} for each in (east, west)}
+    trees = [{"name": tree, "clusters": ["east", "west"], "topics": [f"{tree}.*"]}]
+    file.write_text(yaml.safe_dump({"clusters": clusters, "trees": trees}))
+    with serving(config.load(file), tmp_path, file) as served:
+        visitor = Visitor(chromium, served)
+        visitor.log_in(Role.VIEWER)
+        visitor.go(f"/trees/{tree}")
+        drawing = visitor.page.get_by_role("img", name=f"The tree {tree}")
+        assert drawing.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+        visitor.sees_no_barrier()
+        visitor.go(f"/trees/{tree}/drawing.svg")
+        box = visitor.page.locator("rect").first
+        assert box.evaluate("each => [getComputedStyle(each).fill, getComputedStyle(each).stroke]") == [
+            "none",
+            "rgb(0, 0, 0)",
+        ]
+        visitor.page.context.close()
+    # A drawing by itself names no icon, and the browser looks for one.
+    assert [each for each in visitor.wrong if "404" not in each] == []
 
 
 def test_a_page_that_stays_open_does_not_grow(chromium: Browser, served: Served) -> None:

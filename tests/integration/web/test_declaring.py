@@ -10,6 +10,7 @@ import pytest
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
+from isthmus.web.auditing import trail
 from isthmus.web.tokens import Role
 from tests.integration.lane import topics
 from tests.integration.web.asking import Served
@@ -64,6 +65,9 @@ def test_a_link_is_declared_changed_and_deleted(served: Served, name: str) -> No
     assert served.ask("PATCH", one, json=change).status_code == 428
     changed = served.ask("PATCH", one, json=change, headers={"If-Match": read.headers["ETag"]})
     assert changed.json()["settings"]["limits.bytes_in_flight"] == 1 << 22
+    (line,) = [each for each in trail() if (each.what, each.target, each.result) == ("update link", name, "done")]
+    assert [1 << 20, None] in line.difference.values()
+    assert {each["by"] for each in changed.json()["said"]} == {"a admin over REST"}
     assert served.ask("DELETE", one, headers={"If-Match": read.headers["ETag"]}).status_code == 412
     limits = served.ask("GET", f"{one}/limits")
     assert limits.json() == {"bytes_per_s": None, "bytes_in_flight": 1 << 22}
@@ -122,6 +126,12 @@ def test_limits_and_settings_of_a_link_of_the_file_change_beside_it(served: Serv
         {"limits.bytes_per_s": "nothing"},
         {"limits..x": 1},
         {"": 1},
+        # What would have this host read a file, or change how it logs in.
+        {"properties.sasl.jaas.config": "com.evil.LoginModule required;"},
+        {"source.security.tls.ca_file": "/etc/shadow"},
+        {"source.ssl.truststore.location": "/etc/shadow"},
+        {"topics.start": "${file:/etc/passwd:root}"},
+        {"limits.bytes_per_s": "${env:HOME}"},
     ],
 )
 def test_settings_that_a_declared_link_has_not_are_refused(served: Served, name: str, settings: dict[str, Any]) -> None:
@@ -129,6 +139,7 @@ def test_settings_that_a_declared_link_has_not_are_refused(served: Served, name:
     answer = served.ask("POST", "/v1/links", json=body_of(name, settings=settings))
 
     assert (answer.status_code, answer.json()["code"]) == (400, "ISTH-CONFIG")
+    assert served.ask("GET", f"/v1/links/{name}").status_code == 404
 
 
 def test_a_namespace_is_declared_reserved_and_taken_back(served: Served, topic: Namer) -> None:

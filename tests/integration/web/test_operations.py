@@ -82,6 +82,7 @@ def test_a_link_is_recovered_replayed_and_drilled(served: Served) -> None:
     )
     assert (drilled["state"], drilled["result"]["group"]) == ("SUCCEEDED", f"{served.link}-group")
     assert drilled["result"]["skipped"] == 0
+    assert any(each["step"].startswith("comparing up to 1,000 records") for each in drilled["progress"])
     assert served.ask("POST", "/v1/links/nothing:recover").status_code == 404
     assert served.ask("POST", "/v1/links/{link}:recover", json={"way": "beside"}).status_code == 422
 

@@ -127,6 +127,8 @@ def test_a_topic_and_a_link_are_paused_and_resumed(served: Served) -> None:
     paused = served.ask("PUT", f"/v1/links/{{link}}/pause?topic={served.topic}", Role.OPERATOR)
     assert paused.status_code == 200
     assert state() == "PAUSED"
+    for (given,) in (each["pauses"] for each in (served.read("/v1/status")[0], served.read("/v1/links/{link}/pause"))):
+        assert (given["topic"], given["by"]) == (served.topic, "a operator over REST")
     assert served.ask("PUT", "/v1/links/{link}/pause", Role.OPERATOR).json()["was_paused"] is False
     resumed = served.ask("PUT", "/v1/links/{link}/resume", Role.OPERATOR).json()
     assert (resumed["was_paused"], resumed["paused_topics"]) == (True, [served.topic])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -165,8 +166,8 @@ def test_known_error_is_one_message_with_a_suggestion(start: Start) -> None:
     )
 
 
-def test_unexpected_error_is_one_line_that_asks_for_a_report(start: Start) -> None:
-    """A bug is told in one line; the traceback is there with -v."""
+def test_unexpected_error_is_one_line_that_asks_for_a_report(start: Start, tmp_path: Path) -> None:
+    """A bug is told in one line; the traceback is there with -v, and in the log file."""
     code, out, err = ended(start("act", body="1 / 0"))
     assert (code, out) == (70, "")
     assert err.startswith("Error ISTH-INVARIANT: ZeroDivisionError: division by zero\nSuggestion: ")
@@ -174,6 +175,10 @@ def test_unexpected_error_is_one_line_that_asks_for_a_report(start: Start) -> No
 
     assert "Traceback" in ended(start("act", "-v", body="1 / 0"))[2]
     assert "Traceback" in ended(start("-v", "act", body="1 / 0"))[2]
+    assert "Traceback" not in ended(start("--log-file", str(tmp_path / "log.jsonl"), "act", body="1 / 0"))[2]
+    kept = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert kept["message"].startswith("ISTH-INVARIANT: ZeroDivisionError")
+    assert "1 / 0" in kept["error"]
 
 
 def test_commands_choose_their_exit_code(start: Start) -> None:

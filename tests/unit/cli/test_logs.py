@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from isthmus.cli.logs import JsonLines, Lines, Repetition
+from isthmus.cli.logs import JsonLines, Lines, Repetition, SharedFile
 from isthmus.config.places import SMALLEST
 from isthmus.wire import trace
 from tests.patience import TERM_S
@@ -93,6 +94,62 @@ def test_a_file_holds_more_than_is_shown(tmp_path: Path) -> None:
         assert any(line["level"] == "debug" for line in lines), quiet.stderr
     assert "isthmus.wire" not in quiet.stderr
     assert "isthmus.wire" in loud.stderr
+
+
+def test_what_ends_a_command_is_kept(tmp_path: Path) -> None:
+    """With its code and what to do."""
+    run(tmp_path, "--log-file", "log.jsonl", "pause", "nowhere")
+
+    line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert (line["level"], line["logger"]) == ("error", "isthmus")
+    assert line["message"] == "ISTH-CONFIG: there is no link named nowhere. Configured are: east-west."
+
+
+def test_steps_are_kept_and_have_their_time(tmp_path: Path) -> None:
+    """Whatever shows that something goes on does so by one function; where it moves in place its steps are kept too."""
+    code = (
+        "from isthmus.cli import logs, steps; from isthmus.model.logsettings import LogSettings\n"
+        "import sys; from isthmus.cli.output import console; console._force_terminal = 'moving' in sys.argv\n"
+        "logs.log_into(LogSettings(file=sys.argv[1]))\n"
+        "with steps.Moving('looking') as moving:\n"
+        "    moving._move('one', detail=', 5 records', is_step=True); moving._move('two', is_step=False)\n"
+        "    steps.tell_step('three')"
+    )
+
+    def told(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", code, str(tmp_path / arguments[0]), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TERM_S)
+        assert re.search(r"^(\r|\x1b\S*)*\[\d\d:\d\d:\d\d] three$", done.stderr, re.M), done.stderr
+        assert ("[" in done.stderr and "] one" in done.stderr) == ("moving" not in arguments)
+        lines = map(json.loads, (tmp_path / arguments[0]).read_text().splitlines())
+        return [str(line["message"]) for line in lines]
+
+    assert told("still") == ["one", "three"]
+    assert told("moving") == ["one", "three"]
+
+
+def test_a_full_file_is_moved_aside_once(tmp_path: Path) -> None:
+    """Two that write the same file, as processes do, lose no line of each other's: each goes on in the one that is
+    there, and the one that comes late does not move that aside again.
+    """
+    one, other = (SharedFile(tmp_path / "log.jsonl", maxBytes=1000, backupCount=100) for _ in range(2))
+    for number in range(200):
+        for name, handler in (("one", one), ("other", other)):
+            handler.emit(record("%s %03d of what is written", name, number))
+    # Both found the file full, and one was faster.
+    one.doRollover()
+    other.doRollover()
+    one.close()
+    other.close()
+
+    files = [each for each in tmp_path.iterdir() if each.suffix != ".lock"]
+    lines = [line for each in files for line in each.read_text().splitlines()]
+    assert sorted(lines) == sorted(
+        f"{name} {n:03d} of what is written" for name in ("one", "other") for n in range(200)
+    )
+    sizes = sorted(each.stat().st_size for each in files if each.suffix != ".jsonl")
+    # All are full, but for the last, and none is larger than allowed.
+    assert all(900 < size <= 1000 for size in sizes[1:]), sizes
 
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

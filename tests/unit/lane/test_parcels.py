@@ -7,14 +7,17 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, head
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Writer
+from isthmus.model.copyflags import distributor_producer_id
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.wire.batch import crc_ok
 from tests.unit.wire.stored import PLAIN, one, stored
 
@@ -67,6 +70,20 @@ def test_whatever_is_joined_the_records_stay(counts: list[int], codec: int, wort
     assert [r.offset for p in parcels for r in records_of(p.batch)] == list(range(sum(counts)))
     assert [p.sequence for p in parcels] == [p.batch.base_offset for p in parcels]
     assert {r.value for p in parcels for r in records_of(p.batch)} == {RECORD.value}
+
+
+def test_what_a_distributor_copies_is_joined() -> None:
+    """What others brought is left out first, so that small batches on both sides of it go as one."""
+    run, transit = lane_of(), Transit(Cursor(0, 0, 0))
+    batches = [one(stored(offset, [RECORD] * 3)) for offset in (0, 3, 6)]
+    batches[1] = batches[1]._replace(producer_id=distributor_producer_id(1, 5))
+    taken = [transit.take(Piece(each, True, False), bytes_max=1 << 20, level=2) for each in batches]
+    run.offer(piece for piece in taken if piece is not None)
+
+    (parcel,) = sent(run, worth_bytes=0)
+
+    assert (parcel.pieces, [record.offset for record in records_of(parcel.batch)]) == (2, list(range(6)))
+    assert [transit.source_offset(ordinal) for ordinal in range(6)] == [0, 1, 2, 6, 7, 8]
 
 
 def test_what_is_damaged_is_not_joined() -> None:

@@ -19,6 +19,7 @@ from isthmus.ledger.documents import (
     ControllerDocument,
     DeclarationDocument,
     Document,
+    FirstLookDocument,
     GapDocument,
     LeaseDocument,
     LinkDocument,
@@ -98,6 +99,9 @@ DOCUMENTS: dict[str, Document] = {
     ),
     "beginning/l/orders": BeginningDocument(
         link="l", topic=TargetTopic("orders"), topic_id=uuid.UUID(int=2), begins=((0, 120), (1, -1))
+    ),
+    "first-look/l": FirstLookDocument(
+        link="l", include=("orders*",), exclude=("/x/",), within=("orders-*",), waiting=(SourceTopic("orders"),)
     ),
     f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
     "declaration/l/@T": DeclarationDocument(
@@ -223,8 +227,8 @@ def test_what_is_written_keeps_its_shape() -> None:
         "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["lease/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
-        "schema_version", "slot",
+        "controller", "ended_through", "generation", "is_clean", "lanes", "limits", "link", "revision",
+        "revoked_through", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["controller/l"] == [
         "beat", "generation", "host", "host_id", "link", "pid", "process_start", "schema_version", "started_ms",

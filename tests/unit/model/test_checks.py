@@ -18,7 +18,7 @@ NAMES = (
     "access-rules broker brokers certificates clock cluster-id clusters configuration distance divergence "
     "fewer-replicas-than-min-isr groups hanging-transaction identity java leader-not-preferred leader-skew ledger "
     "min-isr-one network no-margin offline offsets-topic one-replica open-transaction passwords patterns preflight "
-    "producer-id quorum reachability recommendation retention rights security spark topics under-min-isr "
+    "producer-id quorum quotas reachability recommendation retention rights security spark topics under-min-isr "
     "under-replicated zookeeper"
 )
 # What these are given as a check, by where it stands among their arguments.

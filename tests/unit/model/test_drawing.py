@@ -24,6 +24,7 @@ def test_everything_is_drawn_once() -> None:
     ]
     arrows = [each for each in root.iter(f"{SVG}path") if each.get("marker-end")]
     assert len(arrows) == len(tree.distributors)
+    assert not [*root.iter(f"{SVG}style")]
 
 
 def test_counts_stand_at_their_arrows() -> None:
@@ -31,6 +32,8 @@ def test_counts_stand_at_their_arrows() -> None:
     tree = Tree(name="flights", root=node_of([["a", "b"], ["c", "d"]]))
     copied = {each.name: number * 1_000 for number, each in enumerate(tree.distributors) if number != 3}
     root = xml.fromstring(svg_of(tree, copied))  # noqa: S314  # we have just written it
-    counts = {str(each.text): (each.get("x"), each.get("y")) for each in root.iter(f"{SVG}text") if each.get("class")}
+    counts = {
+        str(each.text): (each.get("x"), each.get("y")) for each in root.iter(f"{SVG}text") if each.get("font-size")
+    }
     assert counts.keys() == {f"{count:,}" for count in copied.values()}
     assert len(set(counts.values())) == len(copied)

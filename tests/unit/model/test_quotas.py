@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.quotas import DEFAULT_CLIENT, MadeQuota, QuotaKey, QuotaStep, quota_steps
+from isthmus.model.quotas import DEFAULT_CLIENT, ClientQuota, MadeQuota, QuotaKey, QuotaStep, bounding, quota_steps
 
 ATTACHED = AccessSettings(
     policy=AccessPolicy.READ_ONLY,
@@ -13,6 +13,27 @@ ATTACHED = AccessSettings(
 )
 RATE = "producer_byte_rate"
 HERE, THERE = QuotaKey("local-ann", None, RATE), QuotaKey("remote-ann", None, RATE)
+
+
+def test_one_quota_counts_for_a_client() -> None:
+    """The nearest of all there are: of the user's client, of its clients, of the user, of users without one, and of
+    clients without a user last; one of somebody else never does.
+    """
+    order: list[tuple[str | None, str | None]] = [(user, each) for user in ("ann", "") for each in ("app", "", None)]
+    order += [(None, "app"), (None, "")]
+    others = [ClientQuota("bob", "app", RATE, 1.0), ClientQuota("ann", "app", "consumer_byte_rate", 1.0)]
+    for number, nearest in enumerate(order):
+        quotas = [*others, *(ClientQuota(*who, RATE, 2.0) for who in reversed(order[number:]))]
+        assert bounding(quotas, "ann", "app", RATE) == ClientQuota(*nearest, RATE, 2.0)
+    assert bounding(others, "ann", "app", RATE) is None
+    assert bounding([ClientQuota("ann", None, RATE, 1.0)], None, "app", RATE) is None
+    assert [ClientQuota(*who, RATE, 1.0).subject for who in order[3:]] == [
+        "user <default>, client app",
+        "user <default>, client <default>",
+        "user <default>",
+        "client app",
+        "client <default>",
+    ]
 
 
 def test_quotas_of_attached_principals_follow() -> None:

@@ -2,50 +2,152 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.model.registers import Author, Register, Registers, changed, contested, difference, merged, overruled
-
-REGISTERS = st.builds(
+from isthmus.ledger.documents import DeclarationDocument, decoded, encoded
+from isthmus.model.registers import (
+    Author,
+    LastSeen,
     Register,
-    name=st.sampled_from(["reserved", "mode", "attached/topic a*:b*", "settings/limits"]),
-    value=st.sampled_from(["true", "false", '"sync"', '"async"', "7"]),
-    version=st.integers(1, 3),
-    at_ms=st.integers(0, 3),
-    by=st.sampled_from(["anna", "ben"]),
-    where=st.sampled_from(["A", "B"]),
+    Registers,
+    changed,
+    contested,
+    difference,
+    merged,
+    overruled,
 )
-VERSIONS = st.lists(REGISTERS, max_size=6).map(merged)
+
+NAMES = ("reserved", "mode", "attached/topic a*:b*")
+CLUSTERS = ("A", "B", "C")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(CLUSTERS),
+        st.sets(st.sampled_from(CLUSTERS)),
+        st.sampled_from(NAMES),
+        st.sampled_from([True, False, "sync", 7]),
+        st.integers(0, 3),
+    ),
+    max_size=8,
+)
+"""Where something is said, which other clusters can be reached from there and learn of it, what, and when by a clock.
+"""
 
 
 def author(by: str = "anna", at_ms: int = 1, where: str = "A") -> Author:
     return Author(by=by, at_ms=at_ms, where=where)
 
 
-@given(VERSIONS, VERSIONS, VERSIONS)
-def test_merging_needs_no_order(one: Registers, other: Registers, third: Registers) -> None:
+def older(registers: Registers) -> Registers:
+    """As a release has them that does not know what authors had seen."""
+    return tuple(replace(each, seen=None, beside=()) for each in registers)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Registers], list[Register]]:
+    """What clusters knew at each moment, and all that was said; at first by an older release."""
+    held: dict[str, Registers] = {}
+    known: list[Registers] = [()]
+    words: list[Register] = []
+    before = draw(st.integers(0, 6))
+    for step, (where, reached, name, value, at_ms) in enumerate(draw(STEPS)):
+        seen = merged(*(held.get(each, ()) for each in {where, *reached}))
+        new = changed(seen, {name: value}, author(f"operator {step}", at_ms, where))
+        if step < before:
+            new, seen = older(new), older(seen)
+        words += new
+        held |= dict.fromkeys({where, *reached}, merged(seen, new))
+        known.append(held[where])
+    return known, words
+
+
+@given(histories(), st.data())
+def test_merging_needs_no_order(history: tuple[list[Registers], list[Register]], data: st.DataObject) -> None:
     """Versions come to the same in any order, in any grouping, and however often one is merged."""
+    each = st.lists(st.sampled_from(history[0]), min_size=1, max_size=2)
+    one, other, third = (merged(*data.draw(each)) for _ in range(3))
     assert merged(one, other) == merged(other, one)
     assert merged(merged(one, other), third) == merged(one, merged(other, third))
     assert merged(one, one) == one
     assert merged(merged(one, other), other) == merged(one, other)
+    assert [register.name for register in one] == sorted({register.name for register in one})
 
 
-@given(VERSIONS, VERSIONS)
-def test_merging_invents_nothing(one: Registers, other: Registers) -> None:
-    """What holds was said by somebody, and of each name there is one register."""
-    held = merged(one, other)
-    assert set(held) <= {*one, *other}
-    assert [register.name for register in held] == sorted({register.name for register in (*one, *other)})
+@given(histories())
+def test_nothing_is_lost_that_nobody_had_seen(history: tuple[list[Registers], list[Register]]) -> None:
+    """Of all that was said either somebody knew who spoke later, or it holds, or it is kept beside what holds; and what
+    holds keeps more consistency than that, or is later.
+    """
+    held = merged(*history[0])
+    left = {word for register in held for word in register.words}
+    said = {word for each in history[1] for word in each.words}
+    assert left <= said
+    for word in said - left:
+        assert any(other.known.get(word.place.cluster, 0) >= word.version for other in said)
+    for register in held:
+        assert max(register.words, key=lambda word: word.rank) == register.words[-1]
 
 
-@given(VERSIONS, st.dictionaries(st.sampled_from(["reserved", "mode"]), st.sampled_from([True, False, "sync"])))
-def test_who_has_seen_a_value_replaces_it(known: Registers, values: dict[str, object]) -> None:
+@given(histories(), st.dictionaries(st.sampled_from(NAMES), st.sampled_from([True, False, "sync"])))
+def test_who_has_seen_a_value_replaces_it(
+    history: tuple[list[Registers], list[Register]], values: dict[str, object]
+) -> None:
     """A change holds over all its author knew, even where another clock is ahead, and repeating it changes nothing."""
-    held = merged(known, changed(known, values, author(at_ms=0)))
+    known = merged(*history[0])
+    held = merged(known, changed(known, values, author(at_ms=0, where="D")))
     assert {name: register.said for register in held if (name := register.name) in values} == values
+    assert [each for each in overruled(held) if each[1].name in values] == []
     assert changed(held, values, author(by="ben")) == ()
+
+
+def said_apart(*words: tuple[dict[str, Any], Author], base: Registers) -> Registers:
+    """What comes of changes that were made one after the other by somebody who heard of nothing else."""
+    return reduce(lambda held, word: merged(held, changed(held, *word)), words, base)
+
+
+def test_who_says_more_often_does_not_win_by_it() -> None:
+    """One side changes its mind twice, the other one says once, later and apart from it, what keeps more consistency:
+    that holds, and the last word of the first side is told with its author, from an older release's declaration on.
+    """
+    attached = "attached/topic a*:b*"
+    base = older(changed((), {attached: False, "settings/limits": 1}, author()))
+    often = said_apart(*(({attached: value}, author("anna", 2)) for value in (True, False)), base=base)
+    often = said_apart(*(({"settings/limits": value}, author("anna", value)) for value in (7, 8)), base=often)
+    once = said_apart(({attached: True, "settings/limits": 9}, author("ben", 9, "B")), base=base)
+    held = merged(often, once)
+    assert {register.name: register.said for register in held} == {attached: True, "settings/limits": 9}
+    assert [(own.by, own.said, other.by) for own, other in overruled(held)] == [
+        ("anna", False, "ben"),
+        ("anna", 8, "ben"),
+    ]
+    # Whoever knows of both settles it, whichever it is to be.
+    settled = merged(held, changed(held, {attached: True, "settings/limits": 8}, author("kate", 1)))
+    assert {register.name: register.said for register in settled} == {attached: True, "settings/limits": 8}
+    assert overruled(settled) == ()
+    assert merged(settled, often, once) == settled
+
+
+def test_a_ledger_keeps_what_was_said_apart() -> None:
+    """As it was, and reads what an older release wrote."""
+    base = changed((), {"mode": "async"}, author())
+    here, there = (merged(base, changed(base, {"mode": by}, author(by, where=by))) for by in ("anna", "ben"))
+    document = DeclarationDocument(link="l", cluster="A", registers=merged(here, there))
+    assert decoded(document.key, encoded(document)) == document
+    (register,) = document.registers
+    assert register.seen == (LastSeen("A", 1),)
+    assert len(register.beside) == 1
+    written = (
+        '{"schema_version":1,"link":"l","cluster":"A","registers":'
+        '[{"name":"mode","value":"7","version":3,"at_ms":5,"by":"anna","where":"S"}]}'
+    )
+    told = decoded(document.key, written.encode())
+    assert isinstance(told, DeclarationDocument)
+    (old,) = told.registers
+    assert (old.seen, old.beside, dict(old.known)) == (None, (), {"": 2})
 
 
 def test_changes_of_different_things_both_hold() -> None:
@@ -55,7 +157,7 @@ def test_changes_of_different_things_both_hold() -> None:
     there = merged(base, changed(base, {"reserved": True}, author("ben", where="B")))
     held = {register.name: register.said for register in merged(here, there)}
     assert held == {"mode": "async", "reserved": True, "settings/limits": {"bytes_per_s": 7}}
-    assert overruled(here, merged(here, there)) == ()
+    assert overruled(merged(here, there)) == ()
 
 
 def test_apart_from_each_other_consistency_wins() -> None:
@@ -67,8 +169,7 @@ def test_apart_from_each_other_consistency_wins() -> None:
     there = merged(base, changed(base, loose, author("ben", at_ms=9, where="B")))
     held = merged(there, here)
     assert {register.name: register.said for register in held} == safe
-    assert {own.by for own, _ in overruled(there, held)} == {"ben"}
-    assert overruled(here, held) == ()
+    assert {own.by for own, _ in overruled(held)} == {"ben"}
 
 
 def test_what_somebody_else_said_meanwhile_is_told() -> None:

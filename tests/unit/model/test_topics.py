@@ -62,8 +62,8 @@ def test_exclusion_wins() -> None:
 
 @pytest.mark.parametrize("include", ["*", "__consumer_offsets", "/.*/", "__*"])
 def test_reserved_names_never_match(include: str) -> None:
-    """Kafka's and our own topics are left out, whatever is included."""
-    assert selected([include], [], "__consumer_offsets", "__isthmus.links") == ()
+    """Kafka's and our own topics are left out, whatever is included, and that of a schema registry is."""
+    assert selected([include], [], "__consumer_offsets", "__isthmus.links", "_schemas") == ()
 
 
 def test_literals_are_the_names_that_have_to_exist() -> None:

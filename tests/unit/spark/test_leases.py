@@ -268,6 +268,27 @@ def test_a_limit_is_for_all_leases_together(
     asyncio.run(scenario())
 
 
+def test_a_limit_that_changes_is_told_to_running_leases(jobs: Jobs) -> None:
+    """At once, each its share; the same limit again is no news."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book, count=3, lanes=range(2)) as scheduler:
+            before = {each.slot: each.revision for each in book.leases}
+            book.leases.clear()
+            scheduler.limit(Limits(bytes_per_s=100))
+            await steps()
+            told = {each.slot: each for each in book.leases if each.lanes}
+            assert {slot: each.limits for slot, each in told.items()} == dict.fromkeys(before, Limits(bytes_per_s=50))
+            assert all(each.revision > before[slot] for slot, each in told.items())
+            book.leases.clear()
+            scheduler.limit(Limits(bytes_per_s=100))
+            await steps()
+            assert book.leases == []
+
+    asyncio.run(scenario())
+
+
 def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> None:
     """Each has said its end, and how; one that left something on its way makes all new ones settle."""
 

@@ -65,7 +65,14 @@ def said(generation: int, ended_through: int, *, slot: int = 0, controller: int 
     )
 
 
-def told(*, revision: int = 6, revoked: int = 0, ended: int = 0, topics: tuple[str, ...] = ("orders",)) -> Document:
+def told(
+    *,
+    revision: int = 6,
+    revoked: int = 0,
+    ended: int = 0,
+    topics: tuple[str, ...] = ("orders",),
+    limits: Limits | None = None,
+) -> Document:
     """What the controller says of the slot."""
     return LeaseDocument(
         link="l",
@@ -77,6 +84,7 @@ def told(*, revision: int = 6, revoked: int = 0, ended: int = 0, topics: tuple[s
         revoked_through=revoked,
         ended_through=ended,
         is_clean=False,
+        limits=limits,
     )
 
 
@@ -224,6 +232,16 @@ def test_lanes_change_with_the_revision() -> None:
     lease.hear(told(revision=7, topics=("orders", "new")), BEGUN)
     lease.hear(told(revision=6, topics=()), BEGUN)
     assert set(lease.lanes) == {lane("orders").key, lane("new").key}
+
+
+def test_limits_change_with_the_revision() -> None:
+    """As lanes do; a controller of an older release says nothing of them."""
+    lease = tenure(ended_through=1)
+    lease.hear(told(revision=5, limits=Limits(bytes_per_s=5)), BEGUN)
+    assert lease.limits is None
+    lease.hear(told(revision=7, limits=Limits(bytes_per_s=7)), BEGUN)
+    lease.hear(told(revision=6, limits=Limits(bytes_per_s=6)), BEGUN)
+    assert lease.limits == Limits(bytes_per_s=7)
 
 
 def test_a_lost_ledger_needs_a_new_announcement() -> None:

@@ -12,15 +12,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from isthmus import config
+from isthmus.control.links.host import operator
 from isthmus.control.links.livesettings import LiveSettings
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.model.pauses import NO_PAUSES
 from isthmus.web import auditing
-from isthmus.web.app import create_app
-from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import Role, TokenFile
+from isthmus.web.tokens import Role
+from tests.unit.web.callers import callers
 
 # Nobody listens at these ports.
 CONFIGURATION = """
@@ -41,16 +40,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, TestClient]:
     """Who asks, by role."""
-    tokens = TokenFile(tmp_path_factory.mktemp("web") / "tokens.json")
-    app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1e6, 1000))
-    return {
-        role: TestClient(
-            app,
-            base_url="http://127.0.0.1:8087",
-            headers={"Authorization": f"Bearer {tokens.create(f'a {role}', role)}"},
-        )
-        for role in Role
-    }
+    return callers(config.parse(CONFIGURATION), tmp_path_factory.mktemp("web"))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -112,7 +102,7 @@ def test_a_line_says_what_it_was_before(
     """Of pauses, and of settings, each with the value that it has now."""
 
     async def pause(_: AsyncLinkOperations, **given: Any) -> bool:
-        assert given["by"] == "a operator over REST"
+        assert given["by"] == operator() == "a operator over REST"
         return False
 
     async def resume(_: AsyncLinkOperations, **__: Any) -> Resumed:
@@ -126,10 +116,10 @@ def test_a_line_says_what_it_was_before(
 
     for verb in (pause, resume, settings, change_settings):
         monkeypatch.setattr(AsyncLinkOperations, verb.__name__, verb)
-    operator, changed = asking[Role.OPERATOR], {"settings": {"limits.bytes_per_s": 5000}}
-    operator.put("/v1/links/east-west/pause")
-    operator.put("/v1/links/east-west/resume")
-    assert operator.put("/v1/links/east-west/settings", json=changed, headers={"If-Match": "*"}).status_code == 200
+    caller, changed = asking[Role.OPERATOR], {"settings": {"limits.bytes_per_s": 5000}}
+    caller.put("/v1/links/east-west/pause")
+    caller.put("/v1/links/east-west/resume")
+    assert caller.put("/v1/links/east-west/settings", json=changed, headers={"If-Match": "*"}).status_code == 200
 
     assert [each["difference"].get("paused") for each in lines(caplog)[:2]] == [[False, True], [True, False]]
     (line,) = [each for each in auditing.trail() if each.what == "settings"][:1]

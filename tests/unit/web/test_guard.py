@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from isthmus import config
@@ -31,11 +32,14 @@ def tokens(tmp_path: Path) -> TokenFile:
     return TokenFile(tmp_path / "tokens.json")
 
 
+def app(tokens: TokenFile, *, per_s: float = 1000.0, burst: int = 1000) -> FastAPI:
+    """The API over clusters that do not answer."""
+    return create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(per_s, burst))
+
+
 def client(tokens: TokenFile, *, per_s: float = 1000.0, burst: int = 1000) -> TestClient:
-    """A client of the API over clusters that do not answer."""
-    desk = FabricDesk(config.parse(CONFIGURATION))
-    app = create_app(desk, tokens, RateLimit(per_s, burst))
-    return TestClient(app, base_url="http://127.0.0.1:8087")
+    """A client of the API."""
+    return TestClient(app(tokens, per_s=per_s, burst=burst), base_url="http://127.0.0.1:8087")
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -141,6 +145,20 @@ def test_too_many_requests_are_refused(tokens: TokenFile) -> None:
     answers = [asking.get("/v1/clusters") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[2].headers["retry-after"]) >= 1
+
+
+def test_who_floods_without_a_token_keeps_nobody_else_out(tokens: TokenFile) -> None:
+    """Strangers are counted by their address, of IPv6 by the network: others can still log in."""
+    tokens.create("alice", Role.VIEWER)
+    asked = app(tokens, per_s=0.1, burst=2)
+
+    def status(address: str) -> int:
+        asking = TestClient(asked, base_url="http://127.0.0.1:8087", client=(address, 5000))
+        return asking.get("/login").status_code
+
+    assert [status("10.0.0.1") for _ in range(3)] == [200, 200, 429]
+    assert [status(f"2001:db8::{number}") for number in (1, 2, 3)] == [200, 200, 429]
+    assert [status(address) for address in ("10.0.0.2", "2001:db8:0:1::1")] == [200, 200]
 
 
 def test_what_is_not_there_is_a_problem(tokens: TokenFile) -> None:

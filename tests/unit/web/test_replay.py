@@ -12,7 +12,13 @@ from isthmus.web.replay import RepeatedRequests
 
 
 async def asked(
-    requests: RepeatedRequests, key: str = "k", body: bytes = b"", *, status: int = 201, caller: str = "alice"
+    requests: RepeatedRequests,
+    key: str = "k",
+    body: bytes = b"",
+    *,
+    status: int = 201,
+    caller: str = "alice",
+    answer: bytes = b"{}",
 ) -> tuple[int, bool]:
     """The status that a caller gets, and whether anything was done for it."""
     sent: list[Message] = []
@@ -23,7 +29,7 @@ async def asked(
     async with requests.once(caller, key, "POST /v1/links?", body, send) as remembering:
         if remembering is not None:
             await remembering({"type": "http.response.start", "status": status, "headers": []})
-            await remembering({"type": "http.response.body", "body": b"{}"})
+            await remembering({"type": "http.response.body", "body": answer})
     return sent[0]["status"], remembering is not None
 
 
@@ -106,3 +112,16 @@ def test_a_request_at_work_is_not_forgotten() -> None:
                 await asked(requests, "slow")
 
     asyncio.run(scenario())
+
+
+def test_answers_of_one_caller_are_kept_up_to_a_sum() -> None:
+    """The oldest are forgotten for the newest; those of others stay."""
+    requests = RepeatedRequests()
+    large = bytes(1 << 20)
+    assert asyncio.run(asked(requests, "b", caller="bob")) == (201, True)
+    for number in range(9):
+        assert asyncio.run(asked(requests, f"{number}", answer=large)) == (201, True)
+
+    assert [asyncio.run(asked(requests, key)) for key in ("1", "8")] == [(201, False)] * 2
+    assert asyncio.run(asked(requests, "b", caller="bob")) == (201, False)
+    assert asyncio.run(asked(requests, "0")) == (201, True)

@@ -11,7 +11,7 @@ from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.clusters.namespace import Attachment, Members
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import remembered
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.problem import Problem, problem_of
@@ -26,6 +26,28 @@ async def aborted_in(client: Client, namespace: Namespace) -> tuple[OpenTransact
     memory = await remembered(client)
     is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
     return await abort_transactions(client, topics, mirrored=not is_written)
+
+
+async def check_let_go(client: Client, namespace: Namespace, links: Iterable[Declaration], *, cluster_id: str) -> None:
+    """See that no task may still write to a namespace of a cluster by a link that has detached it.
+
+    :raises GateNotMet: One may.
+    :raises ClusterError: The cluster's ledger cannot be read.
+    """
+    former = [
+        link.name
+        for link in links
+        if link.target.cluster_id == cluster_id and any(each.target.overlaps(namespace) for each in link.detached)
+    ]
+    if namespace.kind != "topic" or not former:
+        return
+    memory = await remembered(client)
+    for link in former:
+        if is_writing(memory.of(link), namespace.holds):
+            raise GateNotMet(
+                f"tasks of link {link} may still write to namespace {namespace} of {client.cluster.alias}",
+                hint=f"isthmus link detach {link} waits until they have ended.",
+            )
 
 
 def attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namespace) -> Iterable[Attachment]:

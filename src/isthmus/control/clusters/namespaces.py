@@ -21,7 +21,7 @@ from isthmus.control.clusters.enforcement import (
     require,
     take_back,
 )
-from isthmus.control.clusters.members import aborted_in, attachments, members_of
+from isthmus.control.clusters.members import aborted_in, attachments, check_let_go, members_of
 from isthmus.control.clusters.namespace import ASYNC_ONLY, NamespaceReport
 from isthmus.control.clusters.probing import probed
 from isthmus.control.links.attaching import check_prefix
@@ -93,6 +93,7 @@ class AsyncNamespaces:
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It follows another one and so stays reserved.
+        :raises GateNotMet: Tasks of a link that has detached it may still write there.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         values = {RESERVED: reserved, ASYNC_ONLY: async_only}
@@ -104,6 +105,7 @@ class AsyncNamespaces:
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It is attached to a link.
+        :raises GateNotMet: Tasks of a link that has detached it may still write there.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         async with self._declarations() as declarations:
@@ -118,6 +120,8 @@ class AsyncNamespaces:
                     f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
                     hint=f"isthmus link detach {link} first.",
                 )
+            if found.is_reserved:
+                await self._check_let_go(declarations, declared, namespace)
             if not dry_run:
                 await self._delete(declarations, found)
             return found
@@ -158,6 +162,7 @@ class AsyncNamespaces:
         transactions that were open, and were aborted.
 
         :raises PlanRefused: It follows another one.
+        :raises GateNotMet: Tasks of a link that has detached it may still write there.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         with contextlib.suppress(ConfigError):
@@ -267,6 +272,8 @@ class AsyncNamespaces:
             if not is_new:
                 known = self._found(reports, namespace)
                 self._check_following(known, values)
+                if known.is_reserved and values.get(RESERVED) is False:
+                    await self._check_let_go(declarations, declared, namespace)
             aborted: tuple[OpenTransaction, ...] = ()
             client = declarations.client(self._cluster.alias)
             is_released = known is not None and values.get(RESERVED) is False and not dry_run
@@ -309,6 +316,11 @@ class AsyncNamespaces:
                 f"{following[0].other_cluster} by link {link}",
                 hint=f"What follows has one writer: isthmus link detach {link} first.",
             )
+
+    async def _check_let_go(self, declarations: Declarations, declared: Declared, namespace: Namespace) -> None:
+        alias = self._cluster.alias
+        cluster_id = declared.ids[alias]
+        await check_let_go(declarations.client(alias), namespace, declared.links.values(), cluster_id=cluster_id)
 
     def _declarations(self) -> Declarations:
         return Declarations([self._cluster], self._ledger)

@@ -7,7 +7,7 @@ held against what the group still has to read at the source.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from isthmus.model.plain import plain, plain_fields
 from isthmus.model.problem import Problem
 from isthmus.model.rights import grant, on_group
 from isthmus.model.translation import Way
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -96,20 +97,31 @@ class GroupDrill:
 
 
 async def drill(
-    link: Link, plan: GroupPlan, source: Client, target: Client, maps: LinkMaps, *, records: int
+    link: Link,
+    plan: GroupPlan,
+    source: Client,
+    target: Client,
+    maps: LinkMaps,
+    *,
+    records: int,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> GroupDrill:
-    """Try the failover of one group as it was just planned, whether it may be carried now or not.
+    """Try the failover of one group as it was just planned, whether it may be carried now or not. `on_step` is told in
+    words what is done.
 
     :raises ClusterError: A cluster refused or did not answer.
     """
     able = {p.target_key: p for p in plan.positions if p.translated is not None}
     scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
+    on_step(f"committing {counted(len(able), 'position')} for the scratch group {scratch} at {target.cluster.alias}")
     committed = await _rehearsed(target, scratch, {key: _position(p) for key, p in able.items()})
     is_whole = bool(able) and all(p.translated is not None or p.target_topic is None for p in plan.positions)
     problem = None if is_whole else plan.problem
     try:
+        on_step(f"comparing up to {counted(records, 'record')} in {counted(len(able), 'partition')}")
         found = await _compared(source, target, able, committed, maps, records)
     finally:
+        on_step("deleting the scratch group")
         error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
     if error is not None:
         right = on_group("DELETE", f"{OWN_PREFIX}drill.*")

@@ -63,10 +63,17 @@ class AsyncGroups:
         """
         return await self._each(link, group, dry_run=False)
 
-    async def drill(self, group: str, *, link: str | None = None, records: int = 1000) -> GroupDrill:
+    async def drill(
+        self,
+        group: str,
+        *,
+        link: str | None = None,
+        records: int = 1000,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> GroupDrill:
         """Try what a failover of a group would bring, with a scratch group: what is skipped, what is read again.
 
-        `records` is how many are compared in each partition.
+        `records` is how many are compared in each partition; `on_step` is told in words what is done.
 
         :raises ConfigError: There is no link of that name.
         :raises PlanRefused: No link carries a group of that name.
@@ -76,12 +83,14 @@ class AsyncGroups:
         for each in await in_force(links, self._pool):
             if not each.groups.matches(group):
                 continue
+            on_step(f"looking at both sides of {each.name}")
             look = await look_at(each, group, self._pool)
             if look.plans:
                 # Records of a copy are its link's to compare.
                 own = tuple(p for p in look.plans[0].positions if not p.is_returning)
                 plan = replace(look.plans[0], positions=own)
-                return await drill(each, plan, look.source, look.target, look.review.maps, records=records)
+                maps = look.review.maps
+                return await drill(each, plan, look.source, look.target, maps, records=records, on_step=on_step)
         raise _unknown(group, links, [])
 
     def key(self, group: str, *, link: str | None = None) -> bytes:

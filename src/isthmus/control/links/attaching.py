@@ -1,16 +1,14 @@
-"""Which namespaces may follow which, and that they are declared."""
+"""What may be declared: which links, and which namespaces may follow which."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from isthmus.control.links.declarations import Declarations
 from isthmus.control.links.declared import Declared
 from isthmus.errors import PlanRefused
-from isthmus.ledger.documents import NamespaceDocument
-from isthmus.model.declaration import Declaration
+from isthmus.model.declaration import SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
-from isthmus.model.registers import RESERVED
 from isthmus.wire.client import Client
 
 
@@ -53,25 +51,29 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
         )
 
 
-async def declare(
-    declarations: Declarations,
-    declared: Declared,
-    alias: str | None,
-    namespace: Namespace,
-    *,
-    is_reserved: bool = False,
-) -> None:
-    """Have a cluster know a namespace of its own that is attached, and that it is reserved where it follows."""
-    if alias is None or not declared.is_there(alias):
+def check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
+    """See that clusters are those with these ids, by alias.
+
+    :raises PlanRefused: One is another.
+    """
+    for end in ends:
+        if cluster_ids.get(end.alias, end.cluster_id) != end.cluster_id:
+            raise PlanRefused(
+                f"{end.alias} is cluster {end.cluster_id} here, and {cluster_ids[end.alias]} in the file of the link",
+                hint="Correct the alias, or leave cluster_id out to declare the link on the clusters that there are.",
+            )
+
+
+def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
+    """See that a link that is to be created is a new one, or the one that was begun with the same words.
+
+    :raises PlanRefused: It is declared, and otherwise.
+    """
+    if not known.registers or known.is_deleted:
         return
-    known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
-    if _due(known, is_reserved=is_reserved):
-        await declarations.write_namespace(alias, namespace, lambda held: _due(held, is_reserved=is_reserved))
-
-
-def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
-    """What is to be said of a namespace that is attached, in addition to what is held of it."""
-    if held is None:
-        return {RESERVED: is_reserved}
-    is_held = any(register.name == RESERVED and register.said for register in held.registers)
-    return {RESERVED: True} if is_reserved and not is_held else {}
+    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
+    if said != values:
+        raise PlanRefused(
+            f"link {known.name} is declared already, and otherwise",
+            hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
+        )

@@ -3,14 +3,23 @@
 A mirror of same offsets leaves no room for a second writer; links that map offsets share a topic among themselves. And
 a topic that came back to where it started would be copied for ever. Where links contradict each other the earlier one
 in the configuration keeps the topic, so that adding a link never stops one that runs.
+
+Between controllers the ledgers tell. A link says that it wants a topic, then looks what others say, and only then
+begins: of two that do so at once, whoever looks last sees both. Which of them goes on is settled by their names, which
+both see alike (docs/decisions/names.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
+
+Selects = Callable[[TargetTopic], bool]
+"""Whether it matters who writes a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +28,7 @@ class Claim:
     it leaves room for others that map theirs too.
 
     A link that `is_resting` has written the topic and is not run now: it keeps nobody from writing it, but it may be
-    part of a circle.
+    part of a circle. One that only wants the topic yet (`is_wanted`) has written nothing.
 
     Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
     circles: copy flags end them.
@@ -32,72 +41,143 @@ class Claim:
     target_id: str
     is_mapped: bool = False
     is_resting: bool = False
+    is_wanted: bool = False
     tree: str = ""
+
+    @property
+    def rank(self) -> tuple[str, str, str]:
+        """Of links that want a topic at once the first by this goes on."""
+        return self.link, self.source_id, self.target_id
 
     def leaves_room_for(self, other: Claim) -> bool:
         """Whether both may write one topic."""
         return self.is_mapped and other.is_mapped and self.tree == other.tree
 
 
+class ToldClaims(NamedTuple):
+    """What the ledger of a cluster says of links that others run: all that write topics which `selects` names."""
+
+    cluster_id: str
+    selects: Selects
+    claims: tuple[Claim, ...]
+
+
+class Settled(NamedTuple):
+    """Whether a link may begin with a topic: not for the reason of `problem`, and not yet while it `waits`."""
+
+    problem: Problem | None = None
+    waits: bool = False
+
+
 @dataclass(slots=True)
 class Claims:
-    """The claims that were granted so far, in the order of the configuration."""
+    """The claims of the links of this process that were granted so far, in the order of the configuration, and those of
+    others as they were last heard.
+    """
 
+    _own: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
     _granted: dict[tuple[str, TargetTopic], list[Claim]] = field(default_factory=dict)
-    _resting: dict[tuple[str, TargetTopic], dict[str, Claim]] = field(default_factory=dict)
+    _others: dict[tuple[str, TargetTopic], dict[str, Claim]] = field(default_factory=dict)
+    _held: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
+    _heard: set[str] = field(default_factory=set)
+
+    def hear(self, told: ToldClaims) -> None:
+        """Go by what others say now, in place of what they said of the same topics before."""
+        self._heard.add(told.cluster_id)
+        for key in [key for key in self._others if key[0] == told.cluster_id and told.selects(key[1])]:
+            del self._others[key]
+        for claim in told.claims:
+            self._others.setdefault((claim.target_id, claim.target_topic), {})[claim.link] = claim
 
     def grant(self, claim: Claim) -> Problem | None:
-        """Grant a claim, or tell why not. Asking again for what was granted is granted again."""
-        if claim.is_resting:
-            self._resting.setdefault((claim.target_id, claim.target_topic), {})[claim.link] = claim
-            return None
-        held = self._granted.setdefault((claim.target_id, claim.target_topic), [])
-        others = [one for one in held if one.link != claim.link]
-        rival = next((one for one in others if not one.leaves_room_for(claim)), None)
-        if rival is not None and rival.tree != claim.tree:
-            tree = rival.tree or claim.tree
-            return Problem(
-                f"link {rival.link} writes this target topic already, and it is one of tree {tree}",
-                f"A topic of a tree is written by its own distributors: exclude it there or in {claim.link}.",
-            )
-        if rival is not None:
-            return Problem(
-                f"link {rival.link} writes this target topic already",
-                f"Exclude the topic from one of {rival.link} and {claim.link}, or map its offsets in both "
-                "(topics.offsets: mapped).",
-            )
-        path = self._path(claim)
-        if path:
-            names = [link.link for link in path]
-            resting = [link.link for link in path if link.is_resting]
-            hint = f"Exclude the topic from one of the links: {', '.join([*names, claim.link])}."
-            if resting:
-                hint += (
-                    f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
-                )
-            return Problem(f"the topic would run in a circle with {', '.join(names)}", hint)
-        held[:] = [*others, claim]
-        return None
+        """Grant a claim, or tell why not. Asking again for what was granted is granted again, and what is held is not
+        asked of others any more.
+        """
+        held = self._held.get((claim.link, claim.target_topic))
+        is_held = held == claim
+        problem = _problem(claim, self._conflict(claim, among_others=not is_held))
+        if not is_held or problem is not None:
+            self.release(claim.link, claim.target_topic)
+        else:
+            self._drop(claim.link, claim.target_topic)
+        if problem is None:
+            self._own[claim.link, claim.target_topic] = claim
+            self._granted.setdefault((claim.target_id, claim.target_topic), []).append(claim)
+        return problem
+
+    def is_held(self, link: str, topic: TargetTopic) -> bool:
+        """Whether the link may write the topic, as far as others are concerned too."""
+        return (link, topic) in self._held
+
+    def settle(self, link: str, topic: TargetTopic, *, is_wanted: bool) -> Settled:
+        """Whether a link that was granted a topic, has said so, and has heard the others since, may begin with it. If
+        so it holds it from now on. What it said is that the topic `is_wanted`, or that it was begun before.
+        """
+        claim = self._own[link, topic]
+        conflict = self._conflict(claim)
+        if not conflict:
+            self._held[link, topic] = claim
+            return Settled()
+        wanted = [one for one in conflict if one.is_wanted]
+        is_last = is_wanted and all(one.rank < claim.rank for one in wanted)
+        return Settled(_problem(claim, conflict), waits=bool(wanted) and not is_last)
+
+    def unseen(self, link: str, topic: TargetTopic) -> list[Claim]:
+        """The links of others that bring a topic from clusters which were not heard: what is written there is not
+        known.
+        """
+        claim = self._own.get((link, topic))
+        waiting = [] if claim is None else [(claim.source_id, claim.source_topic)]
+        seen: set[tuple[str, str]] = set()
+        found: list[Claim] = []
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            for upstream in self._writers(place[0], TargetTopic(place[1]), among_others=True):
+                if upstream.is_resting or upstream.tree:
+                    continue
+                if upstream.source_id in self._heard:
+                    waiting.append((upstream.source_id, upstream.source_topic))
+                else:
+                    found.append(upstream)
+        return found
 
     def release(self, link: str, topic: TargetTopic) -> None:
         """The link does not want the topic any more."""
-        for (_, name), held in self._granted.items():
-            if name == topic:
-                held[:] = [claim for claim in held if claim.link != link]
+        self._held.pop((link, topic), None)
+        self._drop(link, topic)
+
+    def _drop(self, link: str, topic: TargetTopic) -> None:
+        claim = self._own.pop((link, topic), None)
+        if claim is not None:
+            self._granted[claim.target_id, topic].remove(claim)
+
+    def doubt(self, link: str) -> None:
+        """The link has not run for a while, in which others may have begun with what it wrote."""
+        self._held = {key: claim for key, claim in self._held.items() if key[0] != link}
 
     def release_all(self, link: str) -> None:
         """The link runs no more."""
-        for held in self._granted.values():
-            held[:] = [claim for claim in held if claim.link != link]
+        for topic in [topic for name, topic in self._own if name == link]:
+            self.release(link, topic)
 
-    def _upstream(self, cluster: str, topic: TargetTopic) -> list[Claim]:
-        """What is written into the topic: by links that run, and by those that rest and are not among these."""
+    def _conflict(self, claim: Claim, *, among_others: bool = True) -> list[Claim]:
+        """The claim that leaves no room for this one, or those that close a circle with it, if there are any."""
+        writers = self._writers(claim.target_id, claim.target_topic, among_others=among_others)
+        rivals = (one for one in writers if one.link != claim.link and not one.is_resting)
+        rival = next((one for one in rivals if not one.leaves_room_for(claim)), None)
+        return self._path(claim, among_others=among_others) if rival is None else [rival]
+
+    def _writers(self, cluster: str, topic: TargetTopic, *, among_others: bool) -> list[Claim]:
+        """What is written into the topic: by links of this process, and by those of others and those that rest."""
         granted = self._granted.get((cluster, topic), [])
         running = {one.link for one in granted}
-        resting = self._resting.get((cluster, topic), {}).values()
-        return [*granted, *(one for one in resting if one.link not in running)]
+        others = self._others.get((cluster, topic), {}).values() if among_others else ()
+        return [*granted, *(one for one in others if one.link not in running)]
 
-    def _path(self, claim: Claim) -> list[Claim]:
+    def _path(self, claim: Claim, *, among_others: bool) -> list[Claim]:
         """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
         other names it would get a longer one in every round.
 
@@ -111,8 +191,9 @@ class Claims:
             if (cluster, topic) in seen:
                 continue
             seen.add((cluster, topic))
-            for upstream in self._upstream(cluster, TargetTopic(topic)):
-                if upstream.link == claim.link or (claim.tree and upstream.tree == claim.tree):
+            for upstream in self._writers(cluster, TargetTopic(topic), among_others=among_others):
+                is_itself = (upstream.link, upstream.target_id) == (claim.link, claim.target_id)
+                if is_itself or (claim.tree and upstream.tree == claim.tree):
                     continue
                 path = [upstream, *links]
                 if upstream.source_id == claim.target_id:
@@ -122,3 +203,28 @@ class Claims:
                 else:
                     waiting.append((upstream.source_id, upstream.source_topic, path))
         return []
+
+
+def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
+    """What a conflict means to an operator."""
+    if not conflict:
+        return None
+    first, names = conflict[0], [one.link for one in conflict]
+    if (first.target_id, first.target_topic) != (claim.target_id, claim.target_topic):
+        resting = [one.link for one in conflict if one.is_resting]
+        hint = f"Exclude the topic from one of the links: {', '.join([*names, claim.link])}."
+        if resting:
+            hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
+        return Problem(f"the topic would run in a circle with {', '.join(names)}", hint)
+    if first.tree != claim.tree:
+        tree = first.tree or claim.tree
+        return Problem(
+            f"link {first.link} writes this target topic already, and it is one of tree {tree}",
+            f"A topic of a tree is written by its own distributors: exclude it there or in {claim.link}.",
+        )
+    does = "is about to write this target topic" if first.is_wanted else "writes this target topic already"
+    return Problem(
+        f"link {first.link} {does}",
+        f"Exclude the topic from one of {first.link} and {claim.link}, or map its offsets in both "
+        "(topics.offsets: mapped).",
+    )

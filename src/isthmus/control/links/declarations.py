@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -31,9 +32,9 @@ from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.declaration import Declaration
-from isthmus.model.namespace import Namespace
+from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import Author, Declarable, Registers, changed, contested, merged
+from isthmus.model.registers import RESERVED, Author, Declarable, Registers, changed, contested, merged
 from isthmus.model.reshaping import check_follows, text_of
 from isthmus.model.tree import TreeSettings
 from isthmus.model.treedeclaration import TreeDeclaration
@@ -134,14 +135,19 @@ class Declarations:
 
     async def heal(self, declared: Declared, trees: Collection[TreeSettings]) -> None:
         """Have the clusters that answer know all that was said of their links and trees, and what has become of those
-        `trees` that are run. Nothing is decided anew.
+        `trees` that are run. Nothing is decided anew: what follows is reserved, though its cluster was away when it was
+        attached. What was said and does not hold is warned of.
         """
+        declared.tell_overruled()
         known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
         for declaration in known:
             for alias in declared.behind(declaration):
                 # It is tried again at the next look.
                 with contextlib.suppress(ClusterError, PlanRefused):
                     await self.write(alias, declaration, declaration.registers)
+        for link in declared.living:
+            with contextlib.suppress(ClusterError, PlanRefused):
+                await self.declare(declared, link, link.maps)
         shapes = {settings.tree.name: text_of(settings.tree.root) for settings in trees}
         for document in self._tree_documents().values():
             if shapes.get(document.tree) != document.shape.clusters:
@@ -152,6 +158,20 @@ class Declarations:
                 if declared.is_there(place.alias) and is_behind(document, held, place.alias):
                     with contextlib.suppress(ClusterError, PlanRefused):
                         await self.write_tree(place.alias, document)
+
+    async def declare(self, declared: Declared, link: Declaration, maps: Iterable[NamespaceMap]) -> None:
+        """Have the clusters that answer know their own namespaces that are attached, and which of them are reserved as
+        they follow.
+
+        :raises ClusterError: A ledger cannot be read or written.
+        """
+        ends = declared.alias_of(link.source), declared.alias_of(link.target)
+        for each in maps:
+            for alias, namespace, follows in zip(ends, (each.source, each.target), (False, True), strict=True):
+                if alias is not None and declared.is_there(alias):
+                    known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
+                    if _due(known, is_reserved=follows):
+                        await self.write_namespace(alias, namespace, partial(_due, is_reserved=follows))
 
     async def write(self, alias: str, declaration: Declaration | TreeDeclaration, new: Registers) -> None:
         """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
@@ -276,6 +296,14 @@ class _Place:
 
         replication_factor = self._ledger.replication_factor
         return await write_by_one(self.client, what, change, role=_ROLE, replication_factor=replication_factor)
+
+
+def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
+    """What is to be said of a namespace that is attached, in addition to what is held of it."""
+    if held is None:
+        return {RESERVED: is_reserved}
+    is_held = any(register.name == RESERVED and register.said for register in held.registers)
+    return {RESERVED: True} if is_reserved and not is_held else {}
 
 
 def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:

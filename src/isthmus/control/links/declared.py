@@ -18,13 +18,15 @@ from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, cluster_error, problem_of
-from isthmus.model.registers import Register, Registers, overruled
+from isthmus.model.registers import Register, Registers, Statement, overruled
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import TreeNode, TreeSettings
 from isthmus.model.treedeclaration import TreeDeclaration
 
 _log = logging.getLogger(__name__)
+Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
+"""By cluster, what was said there and does not hold, with what holds instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +98,27 @@ class Declared:
         """The clusters of a link or a tree that do not answer, with the reasons."""
         return {alias: self.away[alias] for alias in self.aliases(declaration) if alias in self.away}
 
-    def overruled(self, declaration: Declaration | TreeDeclaration) -> dict[str, tuple[tuple[Register, Register], ...]]:
-        """By cluster, what was said of a link or a tree there and does not hold, with what holds instead."""
-        return {
-            alias: pairs
-            for (alias, name), registers in self._versions(declaration).items()
-            if name == declaration.name and (pairs := overruled(registers, declaration.registers))
-        }
+    def overruled(self, declaration: Declaration | TreeDeclaration) -> Overruled:
+        """By cluster, what was said of a link or a tree there and does not hold, with what holds instead; by its id if
+        it never answered.
+        """
+        aliases = {cluster_id: alias for alias, cluster_id in self.ids.items()}
+        found: dict[str, tuple[tuple[Statement, Register], ...]] = {}
+        for said, holds in overruled(declaration.registers):
+            alias = aliases.get(said.where, said.where)
+            found[alias] = (*found.get(alias, ()), (said, holds))
+        return found
+
+    def tell_overruled(self) -> None:
+        """Warn, once, of all that was said and does not hold: whoever said it may be far away."""
+        known: list[Declaration | TreeDeclaration] = [*self.links.values(), *self.trees.values()]
+        for each in known:
+            for alias, pairs in self.overruled(each).items():
+                for said, holds in pairs:
+                    _told(
+                        f"{each.KIND} {each.name}: {said.as_news}, at {alias}, which does not hold: "
+                        f"{holds.as_news}, apart from it"
+                    )
 
     def _versions(self, declaration: Declaration | TreeDeclaration) -> Mapping[tuple[str, str], Registers]:
         return self.tree_versions if isinstance(declaration, TreeDeclaration) else self.versions
@@ -233,7 +249,7 @@ class _AsDeclared:
     behind: tuple[str, ...] = ()
     away: Mapping[str, Problem] = field(default_factory=dict)
     unusable: Problem | None = None
-    overruled: Mapping[str, tuple[tuple[Register, Register], ...]] = field(default_factory=dict)
+    overruled: Overruled = field(default_factory=dict)
 
     def _as_dict(self, registers: Registers) -> dict[str, Any]:
         return {

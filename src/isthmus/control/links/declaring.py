@@ -1,4 +1,4 @@
-"""The verbs for declared links (KIP-986): create, update, delete, attach, detach."""
+"""The verbs for declared links (KIP-986): create, update, attach, delete; `promotion` has those that end following."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.links.attaching import check_maps, check_prefix, declare
+from isthmus.control.clusters.enforcement import Keeping
+from isthmus.control.links.attaching import check_ids, check_maps, check_new, check_prefix
+from isthmus.control.links.closing import check_closable, close
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
@@ -80,18 +82,23 @@ class AsyncDeclaredLinks:
         settings: Mapping[str, Any] | None = None,
         cluster_ids: Mapping[str, str] | None = None,
         validate: bool = True,
+        enforce: Keeping | None = None,
         dry_run: bool = False,
     ) -> DeclaredLink:
         """Declare a link. Both clusters are examined first, as `isthmus doctor` does, unless told otherwise by
-        `validate`; they have to be those with these `cluster_ids`, by alias, where they are given.
+        `validate`; they have to be those with these `cluster_ids`, by alias, where they are given. With `enforce`
+        access rules keep all others out of what follows.
 
         :raises ConfigError: A name or a setting cannot be used.
         :raises PlanRefused: There is such a link, a namespace follows another one already, a cluster is another one, or
-            the handshake failed.
+            the handshake failed, or rules cannot close what is to follow.
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
         new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
-        return await self._create(new, cluster_ids or {}, validate=validate, dry_run=dry_run)
+        found = await self._create(new, cluster_ids or {}, validate=validate, enforce=enforce, dry_run=dry_run)
+        if enforce is not None and not dry_run:
+            await close(self._configuration.cluster(target), new.maps, enforce, self._configuration.ledger)
+        return found
 
     async def update(
         self,
@@ -117,36 +124,31 @@ class AsyncDeclaredLinks:
             values |= await self._semantics(name)
         return await self.change(name, lambda _: values, dry_run=dry_run)
 
-    async def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
-        """Have namespaces of the target follow those of the source; they become reserved.
+    async def attach(
+        self, name: str, maps: Collection[NamespaceMap], *, enforce: Keeping | None = None, dry_run: bool = False
+    ) -> DeclaredLink:
+        """Have namespaces of the target follow those of the source; they become reserved, and with `enforce` access
+        rules keep all others out of them.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
-        :raises ClusterError: None of its clusters could be written to.
+        :raises PlanRefused: They overlap with others that follow, somebody changed the same meanwhile, or rules cannot
+            close them.
+        :raises ClusterError: None of its clusters could be written to, or with `enforce` the target could not.
         """
         async with looked(self._configuration) as (declarations, declared):
-            source = declared.alias_of(_known(declared, name).source)
+            known = _known(declared, name)
+            source, target = declared.alias_of(known.source), declared.alias_of(known.target)
             if source is not None and declared.is_there(source):
                 for each in maps:
                     await check_prefix(declarations.client(source), each.source)
-        return await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
-
-    async def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
-        """Have namespaces follow no more, all of them where none is named. They stay reserved.
-
-        :raises ConfigError: There is no such link, or one of them is not attached.
-        :raises PlanRefused: Somebody changed the same meanwhile.
-        :raises ClusterError: None of its clusters could be written to.
-        """
-
-        def values(known: Declaration) -> dict[str, Any]:
-            for each in maps:
-                if each not in known.maps:
-                    there = ", ".join(map(str, known.maps)) or "nothing"
-                    raise ConfigError(f"link {name} does not attach {each}", hint=f"It attaches {there}.")
-            return dict.fromkeys(map(attachment, maps or known.maps), False)
-
-        return await self.change(name, values, dry_run=dry_run)
+            if enforce is not None:
+                if target is None or not declared.is_there(target):
+                    raise _away(declared, (known.target,))
+                await check_closable(declarations.client(target), maps, enforce)
+        found = await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
+        if enforce is not None and target is not None and not dry_run:
+            await close(self._configuration.cluster(target), maps, enforce, self._configuration.ledger)
+        return found
 
     async def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Attach namespaces again that were detached, all of them where none is named.
@@ -164,15 +166,38 @@ class AsyncDeclaredLinks:
 
         return await self.change(name, values, dry_run=dry_run)
 
-    async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
+    async def delete(
+        self, name: str, *, on_step: Callable[[str], None] = lambda _: None, dry_run: bool = False
+    ) -> DeclaredLink:
         """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are. A
         deletion that one of its clusters has not heard of can be repeated.
 
+        As a detachment it waits until nothing writes to what is detached, and writes down where that came from. If the
+        target does not answer, or this configuration cannot run the link, it is deleted without.
+
         :raises ConfigError: There is no such link.
         :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises GateNotMet: The lanes do not end in time; a repeated call goes on.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return await self.change(name, _deletion, is_repeatable=True, dry_run=dry_run)
+        from isthmus.control.links.promotion import Promoter
+
+        if await self._can_be_left(name) and not dry_run:
+            await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach()
+        return await self.change(name, _deletion, even_deleted=True, dry_run=dry_run)
+
+    async def _can_be_left(self, name: str) -> bool:
+        """Whether what a link attaches that is to be deleted can be let go of from here.
+
+        :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
+        """
+        async with looked(self._configuration) as (_, declared):
+            found = declared.links.get(name)
+            known = _known(declared, name, deleted=found is not None and bool(declared.behind(found)))
+            is_of_file = any(link.name == name for link in self._configuration.links)
+            target = declared.alias_of(known.target)
+            is_there = target is not None and declared.is_there(target)
+            return is_there and not is_of_file and declared.link(known, self._configuration) is not None
 
     def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
         return DeclaredLink(
@@ -204,7 +229,13 @@ class AsyncDeclaredLinks:
         return self._configuration.cluster(declared.alias_of(end) or end.alias)
 
     async def _create(
-        self, new: _New, cluster_ids: Mapping[str, str], *, validate: bool, dry_run: bool
+        self,
+        new: _New,
+        cluster_ids: Mapping[str, str],
+        *,
+        validate: bool,
+        enforce: Keeping | None,
+        dry_run: bool,
     ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
         mode = _mode(mode)
@@ -217,7 +248,7 @@ class AsyncDeclaredLinks:
             )
         async with looked(self._configuration) as (declarations, declared):
             ends = _end(declared, source), _end(declared, target)
-            _check_ids(ends, cluster_ids)
+            check_ids(ends, cluster_ids)
             if ends[0].cluster_id == ends[1].cluster_id:
                 raise PlanRefused(
                     f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
@@ -232,9 +263,11 @@ class AsyncDeclaredLinks:
                 **dict.fromkeys(map(attachment, maps), True),
                 **as_registers(settings),
             }
-            _check_new(known, values)
+            check_new(known, values)
             for each in set(maps).difference(known.maps):
                 await check_prefix(declarations.client(source), each.source)
+            if enforce is not None:
+                await check_closable(declarations.client(target), maps, enforce)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
             if validate:
@@ -261,19 +294,18 @@ class AsyncDeclaredLinks:
         values: Callable[[Declaration], dict[str, Any]],
         *,
         spares_source: bool = False,
-        is_repeatable: bool = False,
+        even_deleted: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there. What
-        `is_repeatable` may be done to a link that is deleted, if one of its clusters does not know.
+        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there, and with
+        `even_deleted` the link may have been deleted.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
         async with looked(self._configuration) as (declarations, declared):
-            found = declared.links.get(name)
-            known = _known(declared, name, deleted=is_repeatable and found is not None and bool(declared.behind(found)))
+            known = _known(declared, name, deleted=even_deleted)
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
                 target = declared.alias_of(known.target)
@@ -305,11 +337,11 @@ class AsyncDeclaredLinks:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
             return self._standing(_as_if(declared, after, aliases), after)
+        # What is detached stays reserved, though its cluster may not know yet that it was attached.
+        await declarations.declare(declared, after, known.maps)
         for alias in aliases:
             await declarations.write(alias, known, new)
-        for each in after.maps:
-            await declare(declarations, declared, source, each.source)
-            await declare(declarations, declared, target, each.target, is_reserved=True)
+        await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
         declared = await declarations.look()
         return self._standing(declared, _known(declared, known.name, deleted=True))
 
@@ -339,15 +371,6 @@ def _end(declared: Declared, alias: str) -> End:
     return End(cluster_id=declared.ids[alias], alias=alias)
 
 
-def _check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
-    for end in ends:
-        if cluster_ids.get(end.alias, end.cluster_id) != end.cluster_id:
-            raise PlanRefused(
-                f"{end.alias} is cluster {end.cluster_id} here, and {cluster_ids[end.alias]} in the file of the link",
-                hint="Correct the alias, or leave cluster_id out to declare the link on the clusters that there are.",
-            )
-
-
 def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
     for end in ends:
         alias = declared.alias_of(end)
@@ -361,18 +384,6 @@ def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
             problem = declared.away[alias]
             return cluster_error(problem, f"{alias} does not answer: {problem.message}", cluster=alias)
     return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")
-
-
-def _check_new(known: Declaration, values: Mapping[str, Any]) -> None:
-    """See that a link that is to be created is a new one, or the one that was begun with the same words."""
-    if not known.registers or known.is_deleted:
-        return
-    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
-    if said != values:
-        raise PlanRefused(
-            f"link {known.name} is declared already, and otherwise",
-            hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
-        )
 
 
 def _mode(mode: str) -> str:

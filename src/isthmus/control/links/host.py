@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Final
 
 from isthmus.local.process import stat_of
 from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
+
+_author: Final[ContextVar[str]] = ContextVar("author", default="")
 
 
 def whereabouts() -> Whereabouts:
@@ -22,8 +28,20 @@ def whereabouts() -> Whereabouts:
     )
 
 
+@contextlib.contextmanager
+def acting_as(author: str) -> Iterator[None]:
+    """Have `operator` name this one meanwhile, in this task: whoever asks this process to do something for him."""
+    before = _author.set(author)
+    try:
+        yield
+    finally:
+        _author.reset(before)
+
+
 def operator() -> str:
     """Who gives commands here, for people to read."""
+    if author := _author.get():
+        return author
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

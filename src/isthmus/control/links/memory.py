@@ -57,6 +57,7 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
             target=document.target_topic_id,
             is_mapped=document.is_mapped,
             left=document.left,
+            first_partitions=document.first_partitions,
         )
         for document in documents.values()
         if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from isthmus.control.links.claims import Claim
+from isthmus.control.links.claims import Claim, Selects, ToldClaims
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -27,10 +27,6 @@ _MS_PER_S: Final = 1000
 _LOOK_S: Final = 0.25
 
 
-Selects = Callable[[TargetTopic], bool]
-"""Whether it matters who writes a topic."""
-
-
 def selection(links: Iterable[Link]) -> Selects:
     """Whether any of these links reads or writes a topic. Where a naming cannot say what a name was, it may."""
     settings = [link.topics for link in links]
@@ -38,58 +34,68 @@ def selection(links: Iterable[Link]) -> Selects:
 
 
 async def claims_around(
-    source: Client, target: Client, others: Iterable[Client], own_links: Collection[str], selects: Selects
-) -> list[Claim]:
+    source: Client,
+    target: Client,
+    others: Iterable[Client],
+    own: Collection[Link],
+    selects: Selects,
+    free: Collection[str] = (),
+) -> list[ToldClaims]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
-    Clusters on that way are asked as far as they are among `others` and answer.
+    Clusters on that way are asked as far as they are among `others` and answer. Controllers of links that are known to
+    be `free` are not listened for.
     """
-    found = await neighbouring_claims((target, source), own_links, selects)
+    found = await neighbouring_claims((target, source), own, selects, free)
     with contextlib.suppress(ClusterError):
         seen = {(await client.metadata()).cluster_id for client in (source, target)}
         ends = {source.cluster.alias, target.cluster.alias}
-        left = {client.cluster.alias: client for client in others if client.cluster.alias not in ends}
-        if {claim.source_id for claim in found} - seen:
+        # No mirror writes into a tree, so none of its distributors is part of a circle.
+        mirrors = (link for link in own if not link.tree)
+        leads_on = any(link.target.alias == source.cluster.alias and link.source.alias not in ends for link in mirrors)
+        if leads_on or {claim.source_id for told in found for claim in told.claims if not claim.tree} - seen:
             # Which of them is on the way is told by their ids alone: they are asked all at once.
-            for claims in await asyncio.gather(
-                *(_claims_in(client, own_links, lambda _: True) for client in left.values())
-            ):
-                found += claims
+            left = {client.cluster.alias: client for client in others if client.cluster.alias not in ends}
+            found += await neighbouring_claims(left.values(), own, lambda _: True, free)
     return found
 
 
-async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[str], selects: Selects) -> list[Claim]:
+async def neighbouring_claims(
+    clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[str] = ()
+) -> list[ToldClaims]:
     """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
     claims that rest.
 
     Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
-    have beaten several times. A ledger we may not read says nothing: then only the audit finds what somebody else
-    writes.
+    have beaten several times, but not where its link is known to be `free`. A ledger we may not read says nothing: then
+    only the audit finds what somebody else writes.
     """
-    found = await asyncio.gather(*(_claims_in(client, own_links, selects) for client in clients))
-    return list(chain.from_iterable(found))
+    found = await asyncio.gather(*(_claims_in(client, own, selects, free) for client in clients))
+    return [told for told in found if told is not None]
 
 
-async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
-    """What other links write to a cluster, nothing where it does not answer."""
+async def _claims_in(
+    client: Client, own: Collection[Link], selects: Selects, free: Collection[str]
+) -> ToldClaims | None:
+    """What other links write to a cluster, `None` where it does not answer."""
+    # Another file may have given another link the name of one of ours.
+    names = {link.name for link in own if link.target.alias == client.cluster.alias}
     try:
+        cluster_id = (await client.metadata()).cluster_id
         memory = await remembered(client)
-        known = [memory.of(link) for link in memory.links if link not in own_links]
+        known = [memory.of(link) for link in memory.links if link not in names]
         found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
-        doubtful = {link: each for link, each in found.items() if link not in alive and _may_live(each)}
+        settled = alive.union(free)
+        doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
             alive |= await _heard(memory, doubtful)
     except ClusterError:
-        return []
-    return [
-        claim
-        for link in sorted(found)
-        for claim in _claims(found[link], is_resting=link not in alive)
-        if selects(claim.target_topic)
-    ]
+        return None
+    claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
+    return ToldClaims(cluster_id or "", selects, tuple(claim for claim in claims if selects(claim.target_topic)))
 
 
 def _is_fresh(known: LinkMemory) -> bool:
@@ -125,7 +131,7 @@ async def _heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[
     return heard
 
 
-def _claims(known: LinkMemory, *, is_resting: bool) -> list[Claim]:
+def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
     identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
     if not isinstance(identity, LinkDocument):
         return []
@@ -137,14 +143,21 @@ def _claims(known: LinkMemory, *, is_resting: bool) -> list[Claim]:
             source_id=identity.source_cluster_id,
             target_id=identity.target_cluster_id,
             is_mapped=document.is_mapped,
-            is_resting=is_resting,
+            # What is refused to it now it says again before it goes on.
+            is_resting=not is_alive or _is_refused(document),
+            is_wanted=is_alive and document.is_wanted,
             tree=identity.tree,
         )
         for topic, document in known.topics.items()
-        if not _was_never_begun(document)
+        if not _was_never_begun(document, is_alive=is_alive)
     ]
 
 
-def _was_never_begun(document: TopicDocument) -> bool:
-    """Whether the link only wanted the topic: it was refused, perhaps because others write it."""
-    return document.target_topic_id == NO_TOPIC_ID and document.problem is not None
+def _is_refused(document: TopicDocument) -> bool:
+    return document.problem is not None and document.state == LaneState.REFUSED
+
+
+def _was_never_begun(document: TopicDocument, *, is_alive: bool) -> bool:
+    """Whether the link only wanted the topic: it was refused, perhaps because others write it, or has ended since."""
+    is_over = document.problem is not None or (document.is_wanted and not is_alive)
+    return document.target_topic_id == NO_TOPIC_ID and is_over

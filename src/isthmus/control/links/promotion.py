@@ -26,7 +26,7 @@ from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.links.writers import first_few, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
-from isthmus.ledger.documents import Document, ProvenanceDocument
+from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
@@ -291,7 +291,7 @@ class Promoter:
         self.on_step("detaching")
         links = AsyncDeclaredLinks(self.configuration.written)
         values = dict.fromkeys(map(attachment, chosen), False)
-        await links.change(self.name, lambda _: values, spares_source=spares_source)
+        await links.change(self.name, lambda _: values, spares_source=spares_source, even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
@@ -315,7 +315,8 @@ class Promoter:
                 if time.monotonic() > deadline:
                     raise GateNotMet(
                         f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
-                        hint="End the isthmus run that runs it, wait for a minute, and give the command again.",
+                        hint="End the isthmus run that runs it, wait for a minute, and give the command again. If "
+                        "it was killed, start another one first: it ends what is left.",
                     )
                 await asyncio.sleep(LOOK_S)
 
@@ -336,7 +337,10 @@ class Promoter:
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
             changes: list[LedgerChange] = [
-                one for one in provenance(found, known) if not _is_written(one, known.documents)
+                one
+                for one in provenance(found, known)
+                if not _is_written(one, known.documents)
+                and not (found.verb == "detach" and _is_let_go(one, known.documents))
             ]
             changes += endings(found, known)
             if found.verb != "detach":
@@ -366,6 +370,12 @@ def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> b
     return isinstance(held, ProvenanceDocument) and held.verb == one.verb
 
 
+def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
+    beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
+    return isinstance(beginning, BeginningDocument) and beginning.is_over
+
+
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
     """Namespaces that were detached and not released to the last rule: their promotion may have been interrupted."""
     alias = declared.alias_of(known.target)
@@ -382,5 +392,6 @@ def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declarat
     """The link as if it attached just these."""
     others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
     wanted = {attachment(each) for each in chosen}
-    attached = tuple(replace(register, value="true") for register in known.registers if register.name in wanted)
+    ever = (register for register in known.registers if register.name in wanted)
+    attached = tuple(replace(register, value="true", beside=()) for register in ever)
     return Declaration(name=known.name, registers=merged(others, attached))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.recovery.replaying import (
     QuarantinedPartition,
@@ -46,8 +48,10 @@ async def replay_of(
     into: str | None = None,
     selected: QuarantineFilter | None = None,
     dry_run: bool = False,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> tuple[ReplayedPartition, ...]:
-    """Replay what was set aside of a topic of a link, to the source's topic unless another one is named.
+    """Replay what was set aside of a topic of a link, to the source's topic unless another one is named. `on_step` is
+    told in words what is done.
 
     :raises ConfigError: There is no such link or cluster, the link does not mirror the topic, or nothing was set aside.
     :raises PlanRefused: The other topic is not there, or has fewer partitions.
@@ -67,6 +71,7 @@ async def replay_of(
             topic=at_target,
             into=into or source_topic or SourceTopic(""),
             selected=selected or QuarantineFilter(),
+            on_step=on_step,
         )
         return await replayer.replay(dry_run=dry_run)
 

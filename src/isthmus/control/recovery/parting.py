@@ -75,9 +75,9 @@ async def require_mappable(
     :raises ClusterError: A cluster does not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
-    claims, own = Claims(), [link.name]
-    for claim in await claims_around(source, target, map(pool.client, clusters), own, selection([link])):
-        claims.grant(claim)
+    claims = Claims()
+    for told in await claims_around(source, target, map(pool.client, clusters), [link], selection([link])):
+        claims.hear(told)
     observed = await observe(link, source, target, names=NamedTopics(sources={topic: source_topic}))
     pair = observed.pairs.get(topic)
     parted: dict[TargetTopic, TopicIds] = {}

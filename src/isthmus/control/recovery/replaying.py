@@ -8,7 +8,7 @@ on its way is refused from then on. Then what is there already is read, by a hea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -127,6 +127,7 @@ class Replayer:
     topic: TargetTopic
     into: str
     selected: QuarantineFilter = QuarantineFilter()
+    on_step: Callable[[str], None] = lambda _: None
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
         """Write what is not there yet. With `dry_run` only count it.
@@ -146,12 +147,11 @@ class Replayer:
         if not dry_run:
             await transaction.initialize()
         begins = await self._begins(into, dry_run=dry_run)
-        return tuple(
-            [
-                await self._replay(partition, begins.get(partition), into, None if dry_run else transaction)
-                for partition in range(there.partition_count)
-            ]
-        )
+        found = []
+        for partition in range(there.partition_count):
+            self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
+            found.append(await self._replay(partition, begins.get(partition), into, None if dry_run else transaction))
+        return tuple(found)
 
     async def _destination(self, there: TopicDescription) -> TopicDescription:
         alias = self.destination.cluster.alias

@@ -51,7 +51,7 @@ class LeasedLanes:
             self._scheduler.assign(self.runnable())
 
     def limit(self, limits: Limits) -> None:
-        """What the link may take from its next leases on."""
+        """What the link may take from now on."""
         self._limits = limits
         if self._scheduler is not None:
             self._scheduler.limit(limits)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from isthmus.control.topics.firstlook import first_look_document
 from isthmus.control.topics.plan import TopicPlan
-from isthmus.control.topics.recording import begun, changed_topics
+from isthmus.control.topics.recording import begun, changed_topics, wanted_topics
 from isthmus.errors import IsthmusError
-from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument
+from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
-from isthmus.ledger.records import Deletion
+from isthmus.ledger.records import Deletion, in_batches
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
@@ -24,9 +26,21 @@ class LinkRecord:
 
     ledger: LinkLedger
 
+    async def wanted(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        """These topics are about to be begun, unless others write them; those of them that were not begun before."""
+        documents = list(wanted_topics(self.ledger.link, topics, self.ledger.documents))
+        for batch in in_batches(documents):
+            await self.ledger.write(*batch)
+        said = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
+        return frozenset(each.target_topic for each in said if isinstance(each, TopicDocument) and each.is_wanted)
+
     async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """These topics are about to be copied."""
         await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
+
+    async def looked(self, look: FirstLook) -> None:
+        """These topics were looked for, and those that were there are known or wait."""
+        await self.ledger.write(first_look_document(self.ledger.link, look))
 
     async def reports(self, topics: Iterable[TopicPlan], reports: Mapping[LaneKey, LaneReport]) -> None:
         """What is refused or has ended and why, and what the source deleted before it was copied."""

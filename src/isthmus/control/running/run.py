@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.claims import Claims
+from isthmus.control.links.claims import Claims, Selects
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
-from isthmus.control.links.memory import LedgerMemory, now_ms
+from isthmus.control.links.memory import now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.switching import check_choice
 from isthmus.control.loops.all import tasks_of
@@ -38,6 +39,7 @@ from isthmus.spark.lease import LinkContext
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
+_DOUBT_S: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +47,8 @@ class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
     Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants (`has_claimed`), or
-    could not. `when_occupied` is what it does about a link that another controller runs. What it copies is counted on
-    top of `progress`.
+    could not. `beside` are all that this process runs, itself included. `when_occupied` is what it does about a link
+    that another controller runs. What it copies is counted on top of `progress`.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class LinkRun:
         claims: Claims,
         earlier: Sequence[LinkRun],
         *,
+        beside: Sequence[LinkRun] = (),
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         progress: RunProgress | None = None,
     ) -> None:
@@ -64,7 +67,7 @@ class LinkRun:
         self._configuration = configuration
         self.has_claimed = asyncio.Event()
         self._claims = claims
-        self._earlier = tuple(earlier)
+        self._earlier, self._beside = tuple(earlier), beside
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
@@ -94,6 +97,11 @@ class LinkRun:
     def has_begun(self) -> bool:
         """Whether both clusters have answered and the ledger was opened."""
         return self._session is not None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it runs now, and nobody else runs the link."""
+        return self._is_at_work and not self._is_over
 
     def give_up(self) -> None:
         """Do not wait any longer for a cluster that never answered: that is the link's error."""
@@ -147,10 +155,8 @@ class LinkRun:
             # First beside all other links, as it may take a while; and once more when everything else is done.
             if not await self._wait_until_free(target):
                 return
+            self._claims.doubt(link.name)
             await self._respect_others(source, target)
-            # What others write counts again when the link is to select something else, if ever.
-            for client in (source, target):
-                client.dismiss(LedgerMemory)
             if not await self._wait_until_free(target):
                 return
             ledger = LinkLedger(
@@ -237,19 +243,37 @@ class LinkRun:
             await run.has_claimed.wait()
         # What it selects itself may have changed since that was written.
         links = (self.link if each.name == self.link.name else each for each in self._configuration.links)
-        await self._grant(source, target, links)
+        await self._respect(source, target, selection(links))
 
-    async def _respect(self, source: Client, target: Client, link: Link) -> None:
+    async def _respect(self, source: Client, target: Client, selects: Selects) -> None:
         """Leave topics that the link is to mirror from now on to those who write them already."""
-        await self._grant(source, target, [link])
-
-    async def _grant(self, source: Client, target: Client, links: Iterable[Link]) -> None:
-        # Those that others run are no longer ours.
-        own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
+        free = await self._freed()
+        # Those that others run are no longer ours, and of those that come later it is not known yet.
+        here = [run for run in self._earlier if not run.is_run_elsewhere]
+        here += [run for run in self._beside if run is not self and run.is_at_work and run not in here]
+        own = [self.link, *(run.link for run in here)]
         async with ClusterPool() as pool:
             others = map(pool.client, self._configuration.clusters)
-            for claim in await claims_around(source, target, others, own, selection(links)):
-                self._claims.grant(claim)
+            for told in await claims_around(source, target, others, own, selects, free):
+                self._claims.hear(told)
+
+    async def _freed(self) -> list[str]:
+        """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.
+        Each link would listen as long once more.
+        """
+        while any(run.is_in_doubt for run in self._beside):
+            await asyncio.sleep(_DOUBT_S)
+        return [run.link.name for run in self._beside if run.is_free]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is about to be known that whoever ran the link is gone, or not."""
+        return self._succession.is_in_doubt
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it was found that nobody else runs the link."""
+        return self._succession.is_free and self.error is None
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""

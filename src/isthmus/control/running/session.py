@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.claims import Claims
-from isthmus.control.links.memory import recollect, recorded_topics
+from isthmus.control.links.claims import Claims, Selects
+from isthmus.control.links.memory import LedgerMemory, recollect, recorded_topics
+from isthmus.control.links.others import selection
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
@@ -19,11 +21,12 @@ from isthmus.control.running.arriving import Approach
 from isthmus.control.running.leasing import LeasedLanes
 from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.record import LinkRecord
-from isthmus.control.running.settings import LinkSettings, Respect
+from isthmus.control.running.settings import LinkSettings
 from isthmus.control.running.workers import Workers
 from isthmus.control.topics.beginnings import Beginnings
+from isthmus.control.topics.firstlook import first_look_of
 from isthmus.control.topics.loop import TopicLoop
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
     Document,
@@ -48,6 +51,8 @@ from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
 from isthmus.spark.progress import RunProgress
 
+Respect = Callable[[Selects], Awaitable[None]]
+"""Finds out what links of others write of topics."""
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
 _SAID: Final = (FiltersDocument.KIND, SettingsDocument.KIND)
 _RECOVERED: Final = (RecoveryDocument.KIND, PartedDocument.KIND)
@@ -55,12 +60,29 @@ _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """Links of others: heard through the ledgers of all clusters, and told through that of the target."""
+
+    respect: Respect
+    record: LinkRecord
+
+    async def look(self, topics: Collection[str]) -> None:
+        await self.respect(lambda topic: topic in topics)
+
+    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        return await self.record.wanted(topics)
+
+    async def leave(self, topics: Iterable[TopicPlan]) -> None:
+        await self.record.reports(topics, {})
+
+
 class Session:
     """One link from the moment its ledger is open until it is closed: its settings, topics, lanes, groups and loops.
     Each keeps its own state; here they are put together.
 
-    `has_claimed` is set once the topics it wants were chosen, or could not be; before others are wanted `respect` finds
-    out which of them links of others write. `progress` counts what it copies.
+    `has_claimed` is set once the topics it wants were chosen, or could not be. Which topics links of others write it
+    finds out with `respect`. `progress` counts what it copies.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -89,6 +111,9 @@ class Session:
             remember=self._record.begun,
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
+            neighbours=_Neighbours(respect, self._record),
+            first_look=first_look_of(link.name, ledger.documents),
+            note=self._record.looked,
             has_claimed=has_claimed,
             refused_s=timings.refused_s,
         )
@@ -161,6 +186,9 @@ class Session:
                 await self._renew_settings()
                 self._topics.accept(self._open.rebuilt, self._open.parted)
                 await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
+                if not self._has_begun:
+                    # What others write counts again when there is a new topic, if ever.
+                    self._open.target.dismiss(LedgerMemory)
                 await self._lanes.audit_when_due()
                 await self._write_reports()
                 await self._lanes.measure_idle()
@@ -180,7 +208,7 @@ class Session:
 
         :raises ClusterError: It cannot be read now.
         """
-        await self._respect(link)
+        await self._respect(selection([link]))
         if set(link.namespaces) - set(self._topics.namespaces):
             known = await recollect(link.name, self._open.target)
             self._topics.recall(recorded_topics(link.name, known.documents))

@@ -16,7 +16,7 @@ from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, ConfigError, Occupied
 from isthmus.ledger.documents import ControllerDocument, decoded
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
@@ -25,6 +25,7 @@ from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
+_QUIET_S: Final = 2 * BEAT_S
 _DEAF_S: Final = 10.0
 """How long a ledger may be away that was read before, until that is the link's problem."""
 
@@ -99,6 +100,10 @@ class Vigil:
         """The ledger cannot be read: it is not the controller that is silent."""
         self._quiet_since = None
 
+    def is_quiet(self, now: float) -> bool:
+        """Whether it was not heard for longer than one that lives would leave out."""
+        return self._quiet_since is not None and now - self._quiet_since > _QUIET_S
+
     def turn(self, liveness: Liveness) -> Turn:
         """Whose turn it is; `liveness` is what is known of the controller's process."""
         if self._turn is Turn.WAIT and liveness is Liveness.DEAD:
@@ -109,14 +114,16 @@ class Vigil:
 class Succession:
     """The way to be the next controller of a link. To take over counts until the ledger was `opened`.
 
-    `is_standing_by` while another controller is heard whose end is waited for.
+    `is_standing_by` while another controller is heard whose end is waited for. `is_free` once it was found that nobody
+    else runs it.
     """
 
     def __init__(self, link: str, when_occupied: WhenOccupied, silence_s: float) -> None:
         self._silence_s = silence_s
         self._key = f"{ControllerDocument.KIND}/{link}"
         self._when_occupied = when_occupied
-        self.is_standing_by = False
+        self.is_standing_by = self.is_free = False
+        self._vigil: Vigil | None = None
         self._entry: Entry | None = None
         self._position = 0
         self._topic_id = NO_TOPIC_ID
@@ -132,6 +139,11 @@ class Succession:
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             self._when_occupied = WhenOccupied.LEAVE
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether there was a controller that is not heard now: soon it is known whether it is gone."""
+        return self._vigil is not None and self._vigil.is_quiet(time.monotonic())
+
     async def wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
         """Return when nobody runs the link any more; `tell` what is waited for. Nothing is written.
 
@@ -141,6 +153,10 @@ class Succession:
         :raises PlanRefused: A newer Isthmus wrote the ledger.
         :raises ClusterError: The ledger cannot be read.
         """
+        await self._wait(target, tell)
+        self.is_free = True
+
+    async def _wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             return
         # The second time only what is new has to be read.
@@ -154,13 +170,14 @@ class Succession:
                 if self._gone.beat == found.beat:
                     return
                 if not self._stands_by:
+                    self.is_free = False
                     raise _occupied(found)
             vigil = Vigil(found, stands_by=self._stands_by, silence_s=self._silence_s)
-            self.is_standing_by = self._stands_by
+            self.is_standing_by, self.is_free, self._vigil = self._stands_by, False, vigil
             await self._watch(tail, vigil, partial(tell, self._problem(found, self._entry)))
             self._gone = vigil.controller
         finally:
-            self.is_standing_by = False
+            self.is_standing_by, self._vigil = False, None
             self._position, self._topic_id = tail.position, tail.topic_id
             tail.close()
 

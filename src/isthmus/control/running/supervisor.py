@@ -54,6 +54,7 @@ class Supervisor:
             self.configuration,
             self._claims,
             earlier=self.runs,
+            beside=self.runs,
             when_occupied=self._when_occupied,
             progress=None if former is None else former.copied,
         )

@@ -297,7 +297,13 @@ def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Itera
 
 def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
     target_id = NO_TOPIC_ID if pair.target is None else pair.target.topic_id
-    ids = TopicIds(source_topic=pair.source_name, source=pair.source.topic_id, target=target_id, is_mapped=True)
+    ids = TopicIds(
+        source_topic=pair.source_name,
+        source=pair.source.topic_id,
+        target=target_id,
+        is_mapped=True,
+        first_partitions=pair.source.partition_count,
+    )
     return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
 
 

@@ -26,6 +26,7 @@ from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.parted import parted_topics
 from isthmus.control.links.switching import check_choice
 from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.firstlook import begun_before, first_look_of
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
@@ -89,16 +90,18 @@ async def foresee(
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
-    names = [each.name for each in own]
-    for claim in await claims_around(source, target, map(pool.client, clusters), names, selection(own)):
-        claims.grant(claim)
+    for told in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
+        claims.hear(told)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
-    paused = pauses(link.name, documents)
-    recorded = at_start(observed, recorded_topics(link.name, documents))
+    paused, known = pauses(link.name, documents), recorded_topics(link.name, documents)
+    recorded = at_start(observed, known)
+    former = {name: ids for name, ids in known.items() if name not in recorded}
+    look = first_look_of(link.name, documents)
+    look = look and look.with_waiting(begun_before(observed, former))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
-    plan = plan_link(observed, claims, recorded)
+    plan = plan_link(observed, claims, recorded, look)
     if plan.problem is not None:
         plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
         return Foreseen(observed=observed, plan=plan, documents=documents)
@@ -110,14 +113,15 @@ async def foresee(
     observed = with_seen(observed, await _scout(link, documents, cursors, source, target, producer).look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
-    plan = plan_link(observed, claims, recorded)
+    plan = plan_link(observed, claims, recorded, look)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
         topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = replace(plan_link(observed, claims, recorded), filters=filters, settings=settings, pauses=paused.told)
+    plan = plan_link(observed, claims, recorded, look)
+    plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 

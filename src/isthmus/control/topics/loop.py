@@ -12,17 +12,22 @@ from typing import Final
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
+from isthmus.control.topics.firstlook import begun_before
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, plan_link, with_parted
+from isthmus.control.topics.settling import Neighbours, Settling, refused
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
+from isthmus.control.topics.upstream import tell_unseen, unseen_sources
 from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, TargetTopic
-from isthmus.model.problem import problem_of
+from isthmus.model.offsets import LATEST
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import USUAL
 from isthmus.model.topic import Rebuilt, TopicIds
@@ -36,6 +41,8 @@ Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
 Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[None]]
 """Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
+Note = Callable[[FirstLook], Awaitable[None]]
+"""Writes down what was looked for, before the first lane of what was found runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +78,9 @@ _NOWHERE: Final = _Shape(None, None)
 
 
 class TopicLoop:
-    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs; `has_claimed` is set once it
-    was first chosen what the link writes. `namespaces` are the pairs of a declared link whose topics were looked for.
+    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs, `first_look` is what they have
+    looked for. `has_claimed` is set once it was first chosen what the link writes. `namespaces` are the pairs of a
+    declared link whose topics were looked for.
 
     Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
     changed. A topic that fails keeps none of the others from running.
@@ -88,6 +96,9 @@ class TopicLoop:
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
         begin: Begin | None = None,
+        neighbours: Neighbours | None = None,
+        first_look: FirstLook | None = None,
+        note: Note | None = None,
         has_claimed: asyncio.Event,
         refused_s: float = USUAL.refused_s,
     ) -> None:
@@ -97,6 +108,9 @@ class TopicLoop:
         self._recorded = dict(recorded)
         self._remember = remember
         self._begin = begin
+        self._settling = Settling(link.name, claims, neighbours)
+        self._first_look, self._note = first_look, note
+        self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
@@ -108,6 +122,7 @@ class TopicLoop:
         self._suspected: dict[TargetTopic, _Shape] = {}
         self._looked_at: dict[TargetTopic, float] = {}
         self._unmatched: tuple[TopicPattern, ...] = ()
+        self._unseen: set[Problem] = set()
         self._plan: LinkPlan | None = None
         self.namespaces: tuple[NamespaceMap, ...] = ()
 
@@ -143,7 +158,7 @@ class TopicLoop:
         for name, ids in rebuilt.items():
             recorded = self._recorded.get(name)
             if recorded is not None and recorded.target == ids.former:
-                del self._recorded[name]
+                self._former[name] = self._recorded.pop(name)
                 self._shapes.pop(name, None)
 
     @property
@@ -172,9 +187,11 @@ class TopicLoop:
         if is_paused and self._plan is not None:
             return
         self._creates = not is_paused
-        due = self._due(await self._look())
+        shapes = await self._look()
+        due = self._due(shapes)
         if due or self._plan is None:
             await self._renew(due)
+        await self._note_look([name for name, shape in shapes.items() if shape.source is not None])
         self.namespaces = self._link.namespaces
 
     async def settle(self) -> None:
@@ -232,7 +249,13 @@ class TopicLoop:
         return False
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
-        plan = await self._planned(due)
+        if self._plan is not None:
+            # When a link begins that was just done.
+            await self._settling.hear({name: self._names.sources[name] for name in due})
+        plan = await self._settling.settled(await self._planned(due))
+        unseen = set(unseen_sources(self._link, plan.topics, self._claims)) - self._unseen
+        tell_unseen(self._link, unseen)
+        self._unseen |= unseen
         applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
@@ -258,9 +281,12 @@ class TopicLoop:
         counts = at_start(observed, self._recorded)
         for name in first & self._recorded.keys():
             if name not in counts:
-                del self._recorded[name]
+                self._former[name] = self._recorded.pop(name)
         self._begun |= first
-        plan = plan_link(observed, self._claims, with_parted(observed, self._recorded, self._parted))
+        if self._first_look is not None:
+            self._first_look = self._first_look.with_waiting(begun_before(observed, self._former))
+        recorded = with_parted(observed, self._recorded, self._parted)
+        plan = plan_link(observed, self._claims, recorded, self._first_look)
         # Links choose their topics one after the other, and create them side by side.
         self._has_claimed.set()
         return plan
@@ -274,6 +300,7 @@ class TopicLoop:
                 target=topic.lanes[0].target_topic_id,
                 is_mapped=topic.lanes[0].is_mapped,
                 left=topic.left,
+                first_partitions=topic.first_partitions,
             )
             for topic in topics
             if topic.lanes
@@ -285,6 +312,19 @@ class TopicLoop:
         if new:
             await self._remember(new)
             self._recorded.update(new)
+
+    async def _note_look(self, there: Collection[TargetTopic]) -> None:
+        """Remember what was looked for, if what comes later begins elsewhere. What of it was `there` and is yet to
+        begin goes on to wait.
+        """
+        topics, look = self._link.topics, self._first_look
+        if topics.start != LATEST or self._note is None:
+            return
+        waiting = (self._names.sources[name] for name in there if name not in self._recorded)
+        found = FirstLook.of(topics, (each for each in waiting if look is None or not look.is_later(each, topics)))
+        if found != look:
+            await self._note(found)
+            self._first_look = found
 
 
 def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
@@ -311,12 +351,4 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))
-    denied = isinstance(error, NotAuthorized)
-    return TopicPlan(
-        topic=topic.topic,
-        source_topic=topic.source_topic,
-        action=Action.REFUSE,
-        partition_count=topic.partition_count,
-        reasons=(problem,),
-        state=LaneState.NOT_AUTHORIZED if denied else LaneState.REFUSED,
-    )
+    return refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)

@@ -41,7 +41,7 @@ class TopicPlan:
     for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
     for the broker's default. `local_starts` are where partitions of a tiered topic begin on the
     disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the tier. `parted` says
-    who had it go on with mapped offsets since both sides had parted.
+    who had it go on with mapped offsets since both sides had parted; `first_partitions` is as in `TopicIds`.
     """
 
     topic: TargetTopic
@@ -59,6 +59,7 @@ class TopicPlan:
     left: tuple[LeftInTier, ...] = ()
     is_mapped: bool = False
     parted: Parted | None = None
+    first_partitions: int = -1
     lanes: tuple[Lane, ...] = ()
 
     @property

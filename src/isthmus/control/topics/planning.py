@@ -10,6 +10,7 @@ from typing import Any, Final
 from isthmus.control.links.claims import Claim, Claims
 from isthmus.control.links.identity import same_clusters
 from isthmus.control.topics.creation import creation, is_filling, prefix_notes, settled_policy
+from isthmus.control.topics.firstlook import first_partitions
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.offsets import choose
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
@@ -24,8 +25,10 @@ from isthmus.control.topics.preflight import (
     preflight,
     preflight_mapped,
 )
-from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, tier_notes, with_beginnings
+from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, starts_at, tier_notes, with_beginnings
+from isthmus.control.topics.upstream import unseen_sources
 from isthmus.model.cluster import Cluster
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -68,7 +71,9 @@ def with_parted(
     topics that are there: deleted at the target such a topic begins anew, as the link says.
     """
     gone_on = {
-        name: replace(ids, left=recorded[name].left if name in recorded else ())
+        name: replace(ids, left=recorded[name].left, first_partitions=recorded[name].first_partitions)
+        if name in recorded
+        else ids
         for name, ids in parted.items()
         if name in observed.pairs and _is_target(observed.pairs[name].target, ids)
     }
@@ -80,9 +85,14 @@ def _is_target(target: TopicDescription | None, ids: TopicIds) -> bool:
 
 
 def plan_link(
-    observed: ObservedLink, claims: Claims, recorded: Mapping[TargetTopic, TopicIds] | None = None
+    observed: ObservedLink,
+    claims: Claims,
+    recorded: Mapping[TargetTopic, TopicIds] | None = None,
+    look: FirstLook | None = None,
 ) -> LinkPlan:
-    """The plan of one link; `recorded` are the topics mirroring began with, from the ledger."""
+    """The plan of one link; `recorded` are the topics mirroring began with, and `look` is what it has looked for, from
+    the ledger.
+    """
     link = observed.link
     problem: Problem | None = None
     topics: tuple[TopicPlan, ...] = ()
@@ -91,7 +101,7 @@ def plan_link(
         problem = next(found for found, _ in same_clusters(ids, [link]))
     else:
         topics = tuple(
-            _topic(observed, name, claims, (recorded or {}).get(name)) for name in sorted(observed.names.sources)
+            _topic(observed, name, claims, (recorded or {}).get(name), look) for name in sorted(observed.names.sources)
         )
     return LinkPlan(
         link=link.name,
@@ -100,14 +110,16 @@ def plan_link(
         source_id=observed.source_id,
         target_id=observed.target_id,
         topics=topics,
-        recommendations=tuple(_recommendations(observed, topics)),
+        recommendations=(*_recommendations(observed, topics), *unseen_sources(link, topics, claims)),
         aborted=observed.aborted,
         unmatched=observed.unmatched,
         problem=problem,
     )
 
 
-def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
+def _topic(
+    observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: TopicIds | None, look: FirstLook | None
+) -> TopicPlan:
     source_topic = observed.names.sources[name]
     if name in observed.names.refused:
         return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
@@ -141,17 +153,19 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     problem = _other_topic(pair, recorded, link.target)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
+    first = first_partitions(link.topics, pair, recorded, look)
     if choice.is_mapped:
         start = start_at(link.topics, pair.source)
         left = mapped_left(pair, start, local_starts) if recorded is None else recorded.left
         begins = local_starts if start == EARLIEST_LOCAL else observed.pairs[name].begins
-        decision = preflight_mapped(replace(pair, begins=begins), start=start)
+        starts = starts_at(link.topics, pair.source, first)
+        decision = preflight_mapped(replace(pair, begins=begins), starts=starts)
     else:
         decision = same()
     if choice.reason is not None:
         decision = replace(decision, notes=(choice.reason, *decision.notes))
     parted = None if recorded is None else recorded.parted
-    return replace(_decided(observed, pair, decision), left=left, parted=parted)
+    return replace(_decided(observed, pair, decision, first), left=left, parted=parted)
 
 
 def _refused(
@@ -191,7 +205,7 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
     return NO_TOPIC_ID not in (recorded, found) and recorded != found
 
 
-def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
+def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int) -> TopicPlan:
     source, target = pair.source, pair.target
     created, notes, settles = None, (*decision.notes, *_more_notes(observed, pair, decision)), {}
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
@@ -223,7 +237,8 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         local_starts=observed.local_starts.get(pair.name, {}),
         is_filling=not refused and not decision.is_mapped and target is not None and is_filling(source, target),
         is_mapped=decision.is_mapped,
-        lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),
+        first_partitions=first_partitions if decision.is_mapped else -1,
+        lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed), first_partitions)),
     )
 
 
@@ -248,9 +263,12 @@ def _aborted(observed: ObservedLink) -> AbortedPolicy:
     return AbortedPolicy.OMIT if is_left_out else link.transactions.aborted
 
 
-def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: AbortedPolicy) -> Iterator[Lane]:
+def _lanes(
+    link: Link, pair: TopicPair, decision: TopicDecision, aborted: AbortedPolicy, first_partitions: int
+) -> Iterator[Lane]:
     """A lane for each partition both sides have and nothing speaks against."""
     target = pair.target
+    starts = starts_at(link.topics, pair.source, first_partitions)
     if target is None:
         return
     for p in decision.partitions:
@@ -267,7 +285,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 aborted=aborted,
                 continues_after_gap=link.on_data_gap == "continue" or _gets_what_it_lacks(link),
                 is_mapped=decision.is_mapped,
-                start=start_at(link.topics, pair.source),
+                start=starts[p.partition],
                 gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
                 **_begun(link, pair, p),
             )

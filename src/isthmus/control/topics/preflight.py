@@ -7,7 +7,7 @@ partitions. Nothing here asks a cluster: the same observations give the same dec
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -155,15 +155,15 @@ def preflight(pair: TopicPair, *, holes_max: int, cluster: Cluster) -> TopicDeci
     )
 
 
-def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
-    """Decide about a topic whose offsets are mapped. Partitions that have not begun do so at `start`."""
+def preflight_mapped(pair: TopicPair, *, starts: Sequence[int]) -> TopicDecision:
+    """Decide about a topic whose offsets are mapped. Partitions that have not begun do so at these `starts`."""
     source, target = pair.source, pair.target
     partitions = tuple(
         PartitionDecision(
             partition=partition,
             source=pair.source_ranges.get(partition),
             target_end=target_end_of(pair, partition),
-            copied_end=_copied_end(pair, partition, start),
+            copied_end=_copied_end(pair, partition, starts[partition]),
             **_seen(pair.outlooks.get(partition, Outlook())),
         )
         for partition in range(source.partition_count)

@@ -26,7 +26,23 @@ def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
         state=LaneState.ACTIVE,
         is_mapped=ids.is_mapped,
         left=ids.left,
+        first_partitions=ids.first_partitions,
     )
+
+
+def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document]) -> Iterator[TopicDocument]:
+    """Of topics that are about to be begun, so that others leave them: what `documents` do not say yet."""
+    recorded = recorded_topics(link, documents)
+    for topic in topics:
+        nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        document = replace(begun(link, topic.topic, recorded.get(topic.topic, nobody)), state=LaneState.STARTING)
+        document = replace(document, is_mapped=topic.is_mapped)
+        known = documents.get(document.key)
+        if isinstance(known, TopicDocument):
+            document = replace(document, ended=known.ended)
+            is_said = known.problem is None and known == replace(document, state=known.state, left=known.left)
+        if not isinstance(known, TopicDocument) or not is_said:
+            yield document
 
 
 def changed_topics(
@@ -37,9 +53,12 @@ def changed_topics(
     for topic in topics:
         nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
         document = begun(link, topic.topic, recorded.get(topic.topic, nobody))
+        known = documents.get(document.key)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])
-        known = documents.get(document.key)
+        elif topic.topic not in recorded and isinstance(known, TopicDocument) and known.is_wanted:
+            # It has no lanes yet.
+            document = replace(document, state=LaneState.STARTING, is_mapped=topic.is_mapped)
         before = known.ended if isinstance(known, TopicDocument) else ()
         document = replace(document, ended=ended_partitions(topic, before, reports))
         if document != known and (known is not None or topic.reasons):

@@ -8,7 +8,7 @@ from typing import Final
 
 from isthmus.control.topics.preflight import PartitionDecision, TopicPair, target_end_of
 from isthmus.model.log import LogRange
-from isthmus.model.offsets import EARLIEST_LOCAL, RemotePolicy
+from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, RemotePolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import LeftInTier, TopicDescription, TopicIds
@@ -27,6 +27,13 @@ def start_at(settings: TopicSettings, source: TopicDescription) -> int:
     """Where copying a topic of the source begins (`model.offsets`), if nothing was written down of that."""
     is_left = settings.remote is RemotePolicy.LEAVE and is_tiered(source)
     return EARLIEST_LOCAL if is_left else settings.start
+
+
+def starts_at(settings: TopicSettings, source: TopicDescription, first_partitions: int) -> tuple[int, ...]:
+    """The same by partition, given how many there were at first: of those that came later all is copied."""
+    start, count = start_at(settings, source), source.partition_count
+    first = min(first_partitions, count) if start == LATEST else count
+    return (*[start] * first, *[EARLIEST] * (count - first))
 
 
 def with_beginnings(

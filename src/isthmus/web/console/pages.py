@@ -14,6 +14,7 @@ from isthmus.web.console.chart import series_of, told_of_lag, told_of_rate
 from isthmus.web.console.looks import Looks
 from isthmus.web.console.rendering import page
 from isthmus.web.console.rows import SORTS, TopicChoice, page_of
+from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import Operations
 from isthmus.web.roles import Viewer
 
@@ -27,7 +28,7 @@ def page_routes(looks: Looks, operations: Operations) -> APIRouter:
     _overview(router, looks)
     _link_pages(router, looks)
     _slow_pages(router, looks)
-    _done_pages(router, operations)
+    _done_pages(router, operations, looks.desk)
     return router
 
 
@@ -126,7 +127,7 @@ def _slow_pages(router: APIRouter, looks: Looks) -> None:
         return page("plan_part.html", caller=caller, name=link, plan=plan, shown_max=_ROWS_MAX)
 
 
-def _done_pages(router: APIRouter, operations: Operations) -> None:
+def _done_pages(router: APIRouter, operations: Operations, desk: FabricDesk) -> None:
     @router.get("/operations")
     def operations_page(caller: Viewer) -> Response:
         return page("operations.html", caller=caller, operations=operations.all())
@@ -139,3 +140,8 @@ def _done_pages(router: APIRouter, operations: Operations) -> None:
     @router.get("/changes")
     def changes_page(caller: Viewer) -> Response:
         return page("changes.html", caller=caller, changes=trail()[:_ROWS_MAX])
+
+    @router.get("/changes/held")
+    async def held_page(caller: Viewer) -> Response:
+        found = await desk.authorship()
+        return page("held_part.html", caller=caller, said=found.said[:_ROWS_MAX], away=found.away, shown_max=_ROWS_MAX)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.links.claims import Claim, Claims
+from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 
@@ -47,6 +47,13 @@ def test_longer_circle_is_refused_and_names_its_links() -> None:
     problem = claims.grant(claim("ca", "c", "a"))
     assert problem is not None
     assert "ab, bc" in problem.message
+
+
+def heard(claims: Claims, *others: Claim) -> None:
+    """Links that others run, or that rest, have these claims now and no other."""
+    for cluster in "abcdexyz":
+        there = tuple(one for one in others if one.target_id == cluster)
+        claims.hear(ToldClaims(cluster, lambda _: True, there))
 
 
 clusters = st.sampled_from("abcde")
@@ -115,7 +122,7 @@ def test_what_rests_is_in_nobodys_way() -> None:
     """A link that is not run keeps no other from writing its topic, nor from turning a mirror round."""
     claims = Claims()
     resting = replace(claim("old", "a", "b"), is_resting=True)
-    assert claims.grant(resting) is None
+    heard(claims, resting)
     assert claims.grant(claim("new", "c", "b")) is None
     assert claims.grant(claim("back", "b", "a", topic="orders")) is None
 
@@ -123,8 +130,7 @@ def test_what_rests_is_in_nobodys_way() -> None:
 def test_mapped_records_do_not_come_back_by_a_link_that_rests() -> None:
     """They would be there twice: what a mapped link wrote counts until it is forgotten."""
     claims = Claims()
-    claims.grant(replace(mapped("ab", "a", "b"), is_resting=True))
-    claims.grant(replace(mapped("bc", "b", "c"), is_resting=True))
+    heard(claims, *(replace(each, is_resting=True) for each in (mapped("ab", "a", "b"), mapped("bc", "b", "c"))))
     problem = claims.grant(mapped("ca", "c", "a"))
     assert problem is not None
     assert "ab, bc" in problem.message
@@ -134,7 +140,7 @@ def test_mapped_records_do_not_come_back_by_a_link_that_rests() -> None:
 def test_a_link_that_runs_again_rests_no_more() -> None:
     """Once it has the topic again it has it as any other link."""
     claims = Claims()
-    claims.grant(replace(mapped("ab", "a", "b"), is_resting=True))
+    heard(claims, replace(mapped("ab", "a", "b"), is_resting=True))
     assert claims.grant(mapped("ab", "a", "b")) is None
     assert claims.grant(mapped("ba", "b", "a")) is not None
 
@@ -152,3 +158,100 @@ def test_distributors_of_a_tree_share_its_topics_in_circles() -> None:
     assert claims.grant(claim("out", "a", "z")) is None
     back = claims.grant(replace(claim("in", "z", "b", topic="other"), is_mapped=True))
     assert back is None
+
+
+def test_what_others_say_counts_as_they_say_it_now() -> None:
+    """A topic that another controller's link writes is left to it, until it says that it does so no more."""
+    claims = Claims()
+    heard(claims, claim("other", "a", "b"))
+    assert claims.grant(claim("own", "c", "b")) is not None
+    # Of topics that were not looked for nothing new is known.
+    claims.hear(ToldClaims("b", lambda topic: topic == "bills", ()))
+    assert claims.grant(claim("own", "c", "b")) is not None
+    heard(claims)
+    assert claims.grant(claim("own", "c", "b")) is None
+
+
+def test_of_two_that_want_a_topic_at_once_one_goes_on() -> None:
+    """Whoever is later by name gives way as soon as it has heard the other; that one waits for as long, and then holds
+    the topic whatever others want.
+    """
+    first, last = claim("first", "a", "b"), claim("last", "b", "a")
+    for own, other in ((first, last), (last, first)):
+        claims = Claims()
+        assert claims.grant(own) is None
+        heard(claims, replace(other, is_wanted=True))
+        settled = claims.settle(own.link, own.target_topic, is_wanted=True)
+        assert settled.problem is not None
+        assert settled.waits == (own is first)
+        assert not claims.is_held(own.link, own.target_topic)
+        heard(claims)
+        assert claims.settle(own.link, own.target_topic, is_wanted=True).problem is None
+        heard(claims, replace(other, is_wanted=True))
+        assert claims.is_held(own.link, own.target_topic)
+        assert claims.grant(own) is None
+
+
+def test_what_others_have_begun_is_theirs() -> None:
+    """Nobody who wants a topic goes on or waits once another one writes it; nor does one that begins again."""
+    for is_wanted in (True, False):
+        claims = Claims()
+        assert claims.grant(claim("own", "a", "b")) is None
+        heard(claims, claim("other", "b", "a"))
+        settled = claims.settle("own", TargetTopic("orders"), is_wanted=is_wanted)
+        assert settled.problem is not None
+        assert not settled.waits
+
+
+def test_a_link_of_the_same_name_into_another_cluster_is_another() -> None:
+    """Two files may call their links alike: both directions under one name are a circle all the same."""
+    claims = Claims()
+    heard(claims, claim("mirror", "a", "b"))
+    problem = claims.grant(claim("mirror", "b", "a"))
+    assert problem is not None
+    assert "circle" in problem.message
+
+
+@given(st.lists(st.integers(0, 2), max_size=60))
+def test_no_circle_closes_however_controllers_take_turns(turns: list[int]) -> None:
+    """Three controllers of a ring say what they want, hear, and go on or give way, in any order: in the end all but one
+    of them copy, and at no time all.
+    """
+    ring = [mapped("p", "a", "b"), mapped("q", "b", "c"), mapped("r", "c", "a")]
+    ledger: dict[str, Claim] = {}
+    own = [Claims() for _ in ring]
+    copying: set[str] = set()
+    for index in (*turns, *range(3), *range(3), *range(3), *range(3)):
+        mine, claims = ring[index], own[index]
+        if mine.link in copying:
+            ledger[mine.link] = mine
+            continue
+        if mine.link not in ledger:
+            heard(claims, *(one for one in ledger.values() if one.link != mine.link))
+            if claims.grant(mine) is None:
+                ledger[mine.link] = replace(mine, is_wanted=True)
+            continue
+        heard(claims, *(one for one in ledger.values() if one.link != mine.link))
+        settled = claims.settle(mine.link, mine.target_topic, is_wanted=True)
+        if settled.problem is None:
+            copying.add(mine.link)
+        elif not settled.waits:
+            claims.release(mine.link, mine.target_topic)
+            del ledger[mine.link]
+    assert len(copying) == len(ring) - 1
+
+
+def test_topics_from_clusters_that_were_not_heard_are_told() -> None:
+    """However long the way to them is; of links that rest, and of clusters whose ledgers are read, there is nothing to
+    say.
+    """
+    claims = Claims()
+    claims.hear(
+        ToldClaims("b", lambda _: True, (claim("there", "a", "b"), replace(claim("old", "q", "b"), is_resting=True)))
+    )
+    assert claims.grant(claim("own", "b", "c")) is None
+    assert [one.link for one in claims.unseen("own", TargetTopic("orders"))] == ["there"]
+    claims.hear(ToldClaims("a", lambda _: True, (claim("before", "z", "a"),)))
+    assert [one.source_id for one in claims.unseen("own", TargetTopic("orders"))] == ["z"]
+    claims.hear(ToldClaims("z", lambda _: True, ()))
+    assert claims.unseen("own", TargetTopic("orders")) == []

@@ -9,7 +9,7 @@ import pytest
 from isthmus.control.running.succession import Turn, Vigil, WhenOccupied
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import ControllerDocument
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.model.whereabouts import Liveness
 
 FOUND = ControllerDocument(link="l", generation=7, beat=30, started_ms=0, host="db1", pid=12)
@@ -75,6 +75,17 @@ def test_silence_counts_only_while_something_could_be_heard() -> None:
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
     deaf.looked(AT_S + 21 + SILENCE_S, at_end=True)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
+def test_a_controller_is_in_doubt_once_beats_fail_to_come() -> None:
+    """Two of them, and only while they could be heard."""
+    found = Vigil(FOUND, stands_by=True)
+    assert not found.is_quiet(AT_S + SILENCE_S)
+    found.looked(AT_S, at_end=True)
+    assert not found.is_quiet(AT_S + 2 * BEAT_S)
+    assert found.is_quiet(AT_S + 2 * BEAT_S + 0.1)
+    found.hear(replace(FOUND, beat=31))
+    assert not found.is_quiet(AT_S + SILENCE_S)
 
 
 def test_who_stands_by_waits_for_whoever_is_heard() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 from typing import Any, Final
 
 from isthmus.control.topics.loop import TopicLoop, _Shape, _Side
@@ -19,7 +20,8 @@ WHOLE, WITHOUT = _Shape(SIDE, SIDE), _Shape(SIDE, None)
 def running() -> TopicLoop:
     """A loop that has looked at a topic and found it sound."""
     nothing: Any = None
-    loop = TopicLoop(nothing, nothing, nothing, claims=nothing, recorded={}, remember=nothing, has_claimed=nothing)
+    link: Any = SimpleNamespace(name="east-west")
+    loop = TopicLoop(link, nothing, nothing, claims=nothing, recorded={}, remember=nothing, has_claimed=nothing)
     assert loop._due({TOPIC: WHOLE}) == [TOPIC]
     loop._topics[TOPIC] = TopicPlan(topic=TargetTopic(TOPIC), source_topic=SourceTopic(TOPIC), action=Action.COPY)
     return loop

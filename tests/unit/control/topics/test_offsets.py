@@ -13,11 +13,13 @@ from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.planning import plan_link, with_parted
 from isthmus.control.topics.preflight import TopicMode, TopicPair
 from isthmus.lane.outlook import Outlook
+from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
+from isthmus.model.selection import TopicPattern
 from isthmus.model.topic import LeftInTier, Parted, TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
@@ -248,6 +250,35 @@ def test_mapped_lanes_know_where_to_begin() -> None:
     assert planned(replace(found, cursors={0: Cursor(18, 3, 7)}), MAPPED, start=LATEST).lag_records == 2
     unknown = planned(found, MAPPED, start=1_700_000_000_000)
     assert ([p.lag_records for p in unknown.partitions], unknown.lag_records) == ([-1], 0)
+
+
+def test_what_came_after_the_first_look_begins_where_it_begins() -> None:
+    """Partitions that came since their topic was begun, and topics that came since the link looked for them, with
+    start: latest. What it did not look for, or has seen and not begun, begins at its end, and so does what an older
+    release has begun.
+    """
+    found = replace(pair(target={}, end=7), source=topic(partitions=3), target=topic({}, partitions=3))
+    assert found.target is not None
+    ids = TopicIds(source_topic=SOURCE_ORDERS, source=found.source.topic_id, target=found.target.topic_id)
+    settings = replace(LINK.topics, offsets=MAPPED, start=LATEST)
+    seen = replace(observed(found), link=replace(LINK, topics=settings))
+    look = FirstLook.of(settings)
+
+    def starts(recorded: TopicIds | None, look: FirstLook | None = None) -> list[int]:
+        known = {} if recorded is None else {ORDERS: replace(recorded, is_mapped=True)}
+        (plan,) = plan_link(seen, Claims(), known, look).topics
+        lanes = [lane.start for lane in plan.lanes]
+        assert lanes == [LATEST] * plan.first_partitions + [EARLIEST] * (3 - plan.first_partitions)
+        return lanes
+
+    assert starts(None) == [LATEST] * 3
+    assert starts(ids, look) == [LATEST] * 3
+    assert starts(replace(ids, first_partitions=1), look) == [LATEST, EARLIEST, EARLIEST]
+    assert starts(None, look) == [EARLIEST] * 3
+    assert starts(None, look.with_waiting([SOURCE_ORDERS])) == [LATEST] * 3
+    assert starts(None, replace(look, include=(TopicPattern.parse("others*"),))) == [LATEST] * 3
+    (later,) = plan_link(seen, Claims(), {}, look).topics
+    assert later.partitions[0].lag_records == 15
 
 
 def test_a_mapped_topic_needs_no_room_before_its_first_record() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.links.claims import Claims
+from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.control.topics.changes import topic_changes
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
@@ -22,7 +22,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import DistributorRole, Link, Transactions
 from isthmus.model.log import LogRange
-from isthmus.model.naming import NamedTopics, TargetTopic
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -166,6 +166,18 @@ def test_expiration_is_recommended_by_the_age_of_records() -> None:
     assert f"={EXPIRATION_MS_MAX} " in recommendation(plan_link(observed(endless), Claims()))
     unseen = observed(endless, expiration_ms=None)
     assert recommendation(plan_link(unseen, Claims())) == ""
+
+
+def test_a_topic_from_a_cluster_that_nobody_here_knows_is_copied_with_a_warning() -> None:
+    """It says which link of others brings it, and from which cluster."""
+    claims = Claims()
+    there = Claim(link="far", source_topic=SourceTopic("o"), target_topic=ORDERS, source_id="X", target_id="E")
+    claims.hear(ToldClaims("E", lambda _: True, (there,)))
+    plan = plan_link(observed(TopicPair(name=ORDERS, source=topic(), target=None)), claims)
+    assert [each.action for each in plan.topics] == [Action.CREATE]
+    (problem,) = plan.recommendations
+    assert "link far brings orders from a cluster" in problem.message
+    assert "cluster id X" in problem.message
 
 
 def test_transactions_ended_by_coordinators_are_advised_against() -> None:

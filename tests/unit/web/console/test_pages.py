@@ -5,19 +5,28 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
+from isthmus.control.links.authorship import Said
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.errors import RequestRefused
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed
 from isthmus.model.lane import LaneState
+from isthmus.model.loop import Change
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pause, PausedTask, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
+from isthmus.model.tree import Tree, node_of
 from isthmus.web.auditing import record
 from isthmus.web.console.rendering import page
 from isthmus.web.guard import ANYBODY, Caller
+from isthmus.web.operations import LongOperation
+from isthmus.web.problems import problem_body
 from isthmus.web.tokens import Role
 from tests.unit.metrics.standing import link_at, topic_at
 from tests.unit.web.console.browsing import Browser, seen_in
@@ -106,7 +115,8 @@ def test_topics_are_sorted_by_lag_and_shown_in_pages(tokens: Path) -> None:
 def test_names_and_messages_never_become_markup(tokens: Path) -> None:
     """Neither in text nor in attributes, and marks that change what is seen are shown as what they are."""
     problem = Problem(HOSTILE, HOSTILE, HOSTILE)
-    link = link_at(topic_at(HOSTILE, problem=problem, state=LaneState.DIVERGED), link=HOSTILE, problem=problem)
+    topic = topic_at(HOSTILE, problem=problem, state=LaneState.DIVERGED)
+    link = link_at(topic, link=HOSTILE, source=HOSTILE, target=f"{HOSTILE} too", problem=problem)
     record(Caller(HOSTILE, Role.ADMIN), HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE)
     browser = Browser(tokens, (link, link_at(topic_at(HOSTILE, problem=problem))))
 
@@ -116,6 +126,46 @@ def test_names_and_messages_never_become_markup(tokens: Path) -> None:
         assert [tag for tag, has in marks(shown) if tag == "img" or (tag == "script" and not has.get("src"))] == []
         assert "\u202e" not in shown
         assert "\x1b" not in shown
+
+
+def _hostile_pages() -> dict[str, dict[str, Any]]:
+    """Pages and parts of pages, with a hostile name wherever something from outside is shown."""
+    problem = Problem(HOSTILE, HOSTILE, HOSTILE)
+    operation = LongOperation(
+        id="1", verb="drill", target=HOSTILE, link=HOSTILE, by=Caller(HOSTILE, Role.ADMIN), subject=None,
+        only_waits=False, begun_at_ms=0, result={HOSTILE: HOSTILE}, problem=problem_body(RequestRefused(HOSTILE)),
+    )  # fmt: skip
+    operation.steps.append((0, HOSTILE))
+    names: dict[str, Any] = {"topic": TargetTopic(HOSTILE), "source_topic": SourceTopic("a")}
+    topic = TopicPlan(**names, action=Action.COPY, reasons=(problem,), notes=(problem,))
+    change = Change(loop="configs", subject=HOSTILE, setting=HOSTILE, before=HOSTILE, after=HOSTILE, problem=problem)
+    pause = Pause(part=TargetTopic(HOSTILE), since_ms=0, by=HOSTILE)
+    plan = LinkPlan(
+        link=HOSTILE, source=HOSTILE, target=HOSTILE, topics=(topic,), changes=(change,), pauses=(pause,),
+        recommendations=(problem,), unmatched=(problem,), problem=problem,
+    )  # fmt: skip
+    tree = Tree(name=HOSTILE, root=node_of([f"{HOSTILE} 1", f"{HOSTILE} 2"]))
+    said = Said(at_ms=0, by=HOSTILE, what=HOSTILE, subject=HOSTILE, value=HOSTILE, clusters=(HOSTILE,))
+    return {
+        "operations.html": {"operations": [operation]},
+        "operation.html": {"operation": operation.as_dict()},
+        "plan_part.html": {"name": HOSTILE, "plan": plan},
+        "tree.html": {"tree": tree, "known": {}},
+        "held_part.html": {"said": [said], "away": {HOSTILE: problem}},
+    }
+
+
+@pytest.mark.parametrize("template", _hostile_pages())
+def test_no_page_makes_markup_of_a_name(template: str) -> None:
+    """Of operations, their steps and results, of a plan and its changes, of trees, and of who said what."""
+    values = _hostile_pages()[template]
+    text = bytes(page(template, caller=ANYBODY, shown_max=10, **values).body).decode()
+
+    assert MADE_HARMLESS in text or "&lt;script&gt;alert(1)" in text
+    own = ("/static/", "/trees/")
+    loaded = [has.get("src") or "" for tag, has in marks(text) if tag in ("script", "img")]
+    assert [address for address in loaded if not address.startswith(own)] == []
+    assert not {"\u202e", "\x1b"} & {*text}
 
 
 def test_a_group_is_shown_with_both_positions() -> None:

@@ -1,0 +1,56 @@
+"""Which client quotas of brokers bound a link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from isthmus.cluster.quotas import client_quotas
+from isthmus.errors import NotAuthorized, UnsupportedByBroker
+from isthmus.model.cluster import Cluster
+from isthmus.model.findings import Finding, Level
+from isthmus.model.quotas import ClientQuota, bounding
+from isthmus.wire.client import Client
+
+_CHECK: Final = "quotas"
+_READING: Final = ("consumer_byte_rate", "request_percentage")
+_WRITING: Final = ("producer_byte_rate", "request_percentage")
+_ANONYMOUS: Final = "ANONYMOUS"
+
+
+async def quota_findings(link: str, source: Client, target: Client) -> list[Finding]:
+    """The quotas that count for a link at both clusters, each in a line; it may be meant, so that none is wrong.
+
+    :raises ClusterError: A cluster does not answer.
+    """
+    found: list[Finding] = []
+    for client, limits in ((source, _READING), (target, _WRITING)):
+        alias = client.cluster.alias
+        try:
+            quotas = await client_quotas(client)
+        except (NotAuthorized, UnsupportedByBroker) as error:
+            found.append(_told(link, f"not examined at {alias}: {error.message}"))
+            continue
+        found += [
+            _told(link, f"{alias} allows {quota.subject} {_amount(quota)}, on each broker")
+            for quota in _of(client.cluster, quotas, limits)
+        ]
+    return found
+
+
+def _of(cluster: Cluster, quotas: list[ClientQuota], limits: tuple[str, ...]) -> Iterator[ClientQuota]:
+    security = cluster.security
+    # A certificate's or a token's user is known to brokers alone.
+    user = _ANONYMOUS if security.protocol == "PLAINTEXT" else security.username
+    for limit in limits:
+        if (quota := bounding(quotas, user, cluster.client_id, limit)) is not None:
+            yield quota
+
+
+def _amount(quota: ClientQuota) -> str:
+    unit = "percent of a thread's time" if quota.limit == "request_percentage" else "bytes/s"
+    return f"{quota.value:,.0f} {unit} ({quota.limit})"
+
+
+def _told(link: str, message: str) -> Finding:
+    return Finding(level=Level.OK, subject=link, check=_CHECK, message=message)

@@ -1,0 +1,127 @@
+"""What operators have said, as the ledgers of the clusters hold it: who said it, when, and of what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from isthmus.control.links.declarations import PATIENCE_S
+from isthmus.control.links.filtering import FILTERS
+from isthmus.control.links.memory import remembered
+from isthmus.control.pool import ClusterPool
+from isthmus.errors import IsthmusError, Unreachable
+from isthmus.ledger.documents import (
+    DeclarationDocument,
+    Document,
+    FiltersDocument,
+    NamespaceDocument,
+    PartedDocument,
+    PauseDocument,
+    ProvenanceDocument,
+    RecoveryDocument,
+    ReplayDocument,
+    SettingsDocument,
+    TaskPauseDocument,
+    TreeDeclarationDocument,
+)
+from isthmus.model.cluster import Cluster
+from isthmus.model.problem import Problem, problem_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Said:
+    """What holds at somebody's word: `what` was said of `subject`, and its `value` for people to read. `by` is "" where
+    an older release wrote it, and `clusters` are those whose ledgers hold it.
+    """
+
+    at_ms: int
+    by: str
+    what: str
+    subject: str
+    value: str
+    clusters: tuple[str, ...] = ()
+
+
+class Authorship(NamedTuple):
+    """All that holds at somebody's word, the newest first, and the clusters that did not tell."""
+
+    said: list[Said]
+    away: dict[str, Problem]
+
+
+async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorship:
+    """What the ledgers of these clusters hold, as far as they answer within five seconds each."""
+    told = await asyncio.gather(*(_documents(each, pool) for each in clusters))
+    held: dict[Said, list[str]] = {}
+    for cluster, documents in zip(clusters, told, strict=True):
+        if not isinstance(documents, Problem):
+            for said in said_in(documents):
+                held.setdefault(said, []).append(cluster.alias)
+    found = [replace(said, clusters=tuple(dict.fromkeys(aliases))) for said, aliases in held.items()]
+    away = {each.alias: one for each, one in zip(clusters, told, strict=True) if isinstance(one, Problem)}
+    return Authorship(sorted(found, reverse=True), away)
+
+
+async def _documents(cluster: Cluster, pool: ClusterPool) -> list[Document] | Problem:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return list((await remembered(pool.client(cluster))).documents().values())
+    except TimeoutError:
+        return problem_of(Unreachable(f"{cluster.alias} does not tell its ledger within {PATIENCE_S:.0f} s"))
+    except IsthmusError as error:
+        return problem_of(error)
+
+
+def said_in(documents: Iterable[Document]) -> Iterator[Said]:
+    """What these documents hold at somebody's word."""
+    for document in documents:
+        yield from _declared(document)
+        yield from _changed(document)
+        yield from _done(document)
+
+
+def _declared(document: Document) -> Iterator[Said]:
+    match document:
+        case DeclarationDocument(link=name, registers=registers):
+            subject = f"link {name}"
+        case TreeDeclarationDocument(tree=name, registers=registers):
+            subject = f"tree {name}"
+        case NamespaceDocument(registers=registers):
+            subject = f"namespace {document.kind}/{document.namespace}"
+        case _:
+            return
+    for each in registers:
+        yield Said(at_ms=each.at_ms, by=each.by, what=each.name, subject=subject, value=each.value)
+
+
+def _changed(document: Document) -> Iterator[Said]:
+    match document:
+        case FiltersDocument():
+            lists = {name: getattr(document, name) for name in FILTERS}
+            told = {name: ", ".join(texts) or "nothing" for name, texts in lists.items() if texts is not None}
+            value = "; ".join(f"{name} {texts}" for name, texts in told.items())
+        case SettingsDocument():
+            value = "; ".join(f"{key}={text}" for key, text in document.settings)
+        case PauseDocument() | TaskPauseDocument():
+            value = "all of it" if document.part is None else str(document.part)
+        case _:
+            return
+    what = "pause" if isinstance(document, PauseDocument | TaskPauseDocument) else document.KIND
+    yield Said(at_ms=document.since_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
+
+
+def _done(document: Document) -> Iterator[Said]:
+    match document:
+        case RecoveryDocument():
+            what, value = "recover", f"{document.topic}: {document.stage}"
+        case PartedDocument():
+            what, value = "recover", f"{document.topic} goes on with mapped offsets"
+        case ReplayDocument():
+            what, value = "replay", f"{document.topic} into {document.into}"
+        case ProvenanceDocument():
+            what, value = document.verb, str(document.topic)
+        case _:
+            return
+    yield Said(at_ms=document.at_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)

@@ -1,0 +1,61 @@
+"""Which topics and partitions came after a link had looked for them, as its ledger tells. They are copied from their
+beginning, where `topics.start: latest` has the others begin at their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.preflight import TopicPair
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import Document, FirstLookDocument
+from isthmus.ledger.poison import pass_over
+from isthmus.model.firstlook import FirstLook
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.topic import TopicIds
+
+
+def first_look_of(link: str, documents: Mapping[str, Document]) -> FirstLook | None:
+    """What a link has looked for, `None` if it never did."""
+    document = documents.get(f"{FirstLookDocument.KIND}/{link}")
+    if not isinstance(document, FirstLookDocument):
+        return None
+    try:
+        include, exclude = (tuple(map(TopicPattern.parse, each)) for each in (document.include, document.exclude))
+    except ConfigError as error:
+        pass_over(f"the record {document.key}", error)
+        return None
+    return FirstLook(include, exclude, document.within, document.waiting)
+
+
+def first_look_document(link: str, look: FirstLook) -> FirstLookDocument:
+    """How the ledger is to have it."""
+    return FirstLookDocument(
+        link=link,
+        include=tuple(map(str, look.include)),
+        exclude=tuple(map(str, look.exclude)),
+        within=look.within,
+        waiting=look.waiting,
+    )
+
+
+def begun_before(observed: ObservedLink, former: Mapping[TargetTopic, TopicIds]) -> set[SourceTopic]:
+    """Topics of the source that were there when their targets, which are gone, were begun: they begin anew as they did
+    then. One that was created again is another topic.
+    """
+    return {
+        ids.source_topic
+        for name, ids in former.items()
+        if name in observed.pairs and observed.pairs[name].source.topic_id == ids.source
+    }
+
+
+def first_partitions(topics: TopicSettings, pair: TopicPair, recorded: TopicIds | None, look: FirstLook | None) -> int:
+    """How many partitions of a mapped topic begin where `topics.start` says, those that came later not counted."""
+    if recorded is not None and recorded.first_partitions >= 0:
+        return recorded.first_partitions
+    # What an older release has begun says nothing of its partitions: those there are now count as the first.
+    is_later = recorded is None and look is not None and look.is_later(pair.source_name, topics)
+    return 0 if is_later else pair.source.partition_count

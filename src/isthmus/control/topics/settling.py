@@ -1,0 +1,104 @@
+"""Topics that links of several controllers want at once: it is settled who goes on before anything is created."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from isthmus.control.links.claims import Claims
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
+
+_SETTLE_S: Final = 5.0
+"""Whoever wants a topic at the same time says within so long whether it goes on with it."""
+_LOOK_S: Final = 0.1
+
+
+class Neighbours(Protocol):
+    """The links of others that read and write where the link does."""
+
+    async def look(self, topics: Collection[str]) -> None:
+        """Hear what they say of topics, by their names at both ends.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+
+    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+        """Tell them that these topics are about to be begun; which of them they did not know as begun before. Durable
+        when it returns.
+        """
+
+    async def leave(self, topics: Iterable[TopicPlan]) -> None:
+        """Tell them that these are refused, and not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What one link may begin with, beside others of its own process (`claims`) and `neighbours`, if there are any."""
+
+    link: str
+    claims: Claims
+    neighbours: Neighbours | None
+
+    async def hear(self, topics: Mapping[TargetTopic, SourceTopic]) -> None:
+        """Find out who writes those topics that are not ours yet.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        new = {name: own for name, own in topics.items() if not self.claims.is_held(self.link, name)}
+        if new and self.neighbours is not None:
+            await self.neighbours.look({*new, *new.values()})
+
+    async def settled(self, plan: LinkPlan) -> LinkPlan:
+        """The plan without what others begin at the same time: it is told what is wanted, and then they are heard. Of
+        those who do so at once whoever hears last has heard all others, and whom the others wait for says so soon.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: A cluster as a whole did not answer, or the ledger cannot be written.
+        """
+        new = {t.topic: t for t in plan.topics if not t.reasons and not self.claims.is_held(self.link, t.topic)}
+        if self.neighbours is None or not new:
+            return plan
+        wanted = await self.neighbours.tell(new.values())
+        lost: dict[TargetTopic, TopicPlan] = {}
+        deadline = time.monotonic() + _SETTLE_S
+        while new:
+            await self.neighbours.look({*new, *(topic.source_topic for topic in new.values())})
+            left = self._left(new, wanted, is_late=time.monotonic() > deadline)
+            await self.neighbours.leave(left.values())
+            lost.update(left)
+            if new:
+                await asyncio.sleep(_LOOK_S)
+        return replace(plan, topics=tuple(lost.get(topic.topic, topic) for topic in plan.topics))
+
+    def _left(
+        self, new: dict[TargetTopic, TopicPlan], wanted: Collection[TargetTopic], *, is_late: bool
+    ) -> dict[TargetTopic, TopicPlan]:
+        """Take from the `new` topics those that are settled; those of them that are left to others."""
+        left: dict[TargetTopic, TopicPlan] = {}
+        for name, topic in list(new.items()):
+            settled = self.claims.settle(self.link, name, is_wanted=name in wanted)
+            if settled.waits and not is_late:
+                continue
+            del new[name]
+            if settled.problem is not None:
+                self.claims.release(self.link, name)
+                left[name] = refused(topic, settled.problem)
+        return left
+
+
+def refused(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
+    """A topic of which nothing is copied, and why."""
+    return TopicPlan(
+        topic=topic.topic,
+        source_topic=topic.source_topic,
+        action=Action.REFUSE,
+        partition_count=topic.partition_count,
+        reasons=(problem,),
+        state=state,
+    )

@@ -1,0 +1,27 @@
+"""Callers of each role, each with a token of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from isthmus.model.configuration import Configuration
+from isthmus.web.app import create_app
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import RateLimit
+from isthmus.web.tokens import Role, TokenFile
+
+
+def callers(configuration: Configuration, folder: Path) -> dict[Role, TestClient]:
+    """Who asks a server of this configuration, by role: `a viewer`, `a operator`, `a admin`."""
+    tokens = TokenFile(folder / "tokens.json")
+    app = create_app(FabricDesk(configuration), tokens, RateLimit(1e6, 1000))
+    return {
+        role: TestClient(
+            app,
+            base_url="http://127.0.0.1:8087",
+            headers={"Authorization": f"Bearer {tokens.create(f'a {role}', role)}"},
+        )
+        for role in Role
+    }
