@@ -13,7 +13,7 @@ import pytest
 from isthmus.control.recovery.holdings import holdings
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.local import LocalCluster
-from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.lane import LaneKey, LaneState, milestone_of
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 from tests.faults.witness import until_told
@@ -198,7 +198,8 @@ def test_unclean_election_after_a_crash_where_both_logs_end_with_a_transaction(
             await source.leave_follower_behind()
             await source.commit(NOTED - KEPT)
             await running.until(lambda reports: reports[key].position == NOTED)
-            milestones = running.engine.milestones()
+            lane = running.engine._runs[key].lane
+            milestones = [milestone_of(lane, mark) for mark in running.engine.marks()]
             assert [each.position for each in milestones] == [NOTED]
             await source.commit(COPIED - NOTED)
             await running.until(lambda reports: reports[key].position == COPIED)
@@ -206,7 +207,7 @@ def test_unclean_election_after_a_crash_where_both_logs_end_with_a_transaction(
         await source.commit(COPIED - KEPT)
         await source.commit(50)
         async with mirror3.running(source.name, engine={"writable": False}) as running:
-            running.engine.allow_writes(abandoned=True, milestones=milestones)
+            running.engine.allow_writes(abandoned=True, marks=milestones)
             await until_told(running, key, LaneState.DIVERGED, "unclean leader election")
 
     asyncio.run(scenario())

@@ -147,18 +147,11 @@ class Engine:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
 
-    def allow_writes(
-        self, *, abandoned: bool, marks: Iterable[LaneMark] = (), milestones: Iterable[Milestone] = ()
-    ) -> None:
-        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard, and
-        `milestones` how far they have been.
-        """
-        for milestone in milestones:
-            if (been := self._runs.get(milestone.key)) is not None and milestone.is_of(been.lane):
-                been.milestone = milestone
+    def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark | Milestone] = ()) -> None:
+        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
         for mark in marks:
-            if (left := self._runs.get(LaneKey(mark.topic, mark.partition))) is not None:
-                left.left = mark
+            if (left := self._runs.get(mark.key)) is not None:
+                left.recall(mark)
         self._abandoned = abandoned
         for run in self._all():
             run.writer.abandoned = abandoned or run.lane.is_unsettled
@@ -227,10 +220,6 @@ class Engine:
     def marks(self) -> list[LaneMark]:
         """How the lanes stand, for their next owner: those of which that is certain."""
         return [mark for run in self._runs.values() if (mark := run.mark) is not None]
-
-    def milestones(self) -> list[Milestone]:
-        """How far the lanes have been: those of which that is certain."""
-        return [reached for run in self._runs.values() if (reached := run.reached) is not None]
 
     def transits(self) -> dict[LaneKey, Transit]:
         """Where what was copied of mapped lanes went, of those that have begun."""

@@ -257,20 +257,12 @@ class LaneRun:
             return None
         return LaneMark(*self.lane.key, position, self.read_epoch)
 
-    @property
-    def reached(self) -> Milestone | None:
-        """The mark, to be written down on the way."""
-        mark, lane = self.mark, self.lane
-        if mark is None:
-            return None
-        return Milestone(
-            topic=mark.topic,
-            partition=mark.partition,
-            source_topic_id=lane.source_topic_id,
-            target_topic_id=lane.target_topic_id,
-            position=mark.position,
-            source_epoch=mark.source_epoch,
-        )
+    def recall(self, mark: LaneMark | Milestone) -> None:
+        """So the owner before has left the lane, or so far it had been, if that is about the same topics."""
+        if isinstance(mark, LaneMark):
+            self.left = mark
+        elif mark.is_of(self.lane):
+            self.milestone = mark
 
     def doubt_tail(self) -> None:
         """The last record of the target's log has to be held against the source's once more."""

@@ -29,6 +29,7 @@
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
+    milestones/east-west/0        how far its lanes have been, for whoever comes after a crash
     receipt/east-west/0           what became of the newest task of a slot that shared its worker with others
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     progress/east-west/0          how far its lanes are, for people to look at
@@ -64,6 +65,7 @@ from isthmus.ledger.groups import GroupPosition as GroupPosition
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.loops import LoopDocument as LoopDocument
 from isthmus.ledger.loops import VerificationDocument as VerificationDocument
+from isthmus.ledger.milestones import MilestonesDocument as MilestonesDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import BeginningDocument as BeginningDocument
 from isthmus.ledger.provenance import FirstLookDocument as FirstLookDocument
@@ -74,7 +76,7 @@ from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocume
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -205,22 +207,6 @@ class TaskDocument(DocumentOfLink):
     @property
     def has_ended(self) -> bool:
         return self.ended_through >= self.generation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MilestonesDocument(DocumentOfLink):
-    """How far the lanes of a slot have been, every few seconds: what a task that crashes can say no more.
-
-    Whichever task wrote it, it stays true. Older versions of Isthmus neither write nor read it.
-    """
-
-    KIND: ClassVar[str] = "milestones"
-
-    slot: int
-    milestones: tuple[Milestone, ...]
-
-    def _path(self) -> tuple[str, ...]:
-        return (str(self.slot),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,10 @@ class LaneMark(NamedTuple):
     position: int
     source_epoch: int
 
+    @property
+    def key(self) -> LaneKey:
+        return LaneKey(self.topic, self.partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Milestone:
@@ -128,6 +132,18 @@ class Milestone:
         """Whether it is about this lane between the same two topics, not others of their names."""
         ids = lane.source_topic_id, lane.target_topic_id
         return lane.key == self.key and ids == (self.source_topic_id, self.target_topic_id)
+
+
+def milestone_of(lane: Lane, mark: LaneMark) -> Milestone:
+    """The mark of this lane, to be written down on the way."""
+    return Milestone(
+        topic=mark.topic,
+        partition=mark.partition,
+        source_topic_id=lane.source_topic_id,
+        target_topic_id=lane.target_topic_id,
+        position=mark.position,
+        source_epoch=mark.source_epoch,
+    )
 
 
 def furthest(milestones: Iterable[Milestone]) -> tuple[Milestone, ...]:

@@ -18,7 +18,7 @@ from isthmus.ledger.handover import has_ended, is_in_order, marks_left, mileston
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.schemas import known_schemas
-from isthmus.model.lane import Lane, LaneKey, LaneReport
+from isthmus.model.lane import Lane, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.model.problem import Problem
@@ -199,7 +199,7 @@ class LeaseScheduler:
             is_clean=group.is_clean,
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
-            marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
+            marks=tuple(mark for mark in group.marks if mark.key in group.lanes),
             milestones=milestones_left(group.link, self._ledger.documents, group.lanes.values()),
             schemas=known_schemas(self._ledger.link, self._ledger.documents),
         )

@@ -27,7 +27,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
-from isthmus.model.lane import LaneKey, LaneMark, LaneReport, Milestone
+from isthmus.model.lane import LaneMark, LaneReport, Milestone, milestone_of
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.allowance import SourceWord, follow
@@ -285,8 +285,8 @@ class LeaseTask:
         with contextlib.suppress(ClusterError):
             await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
         try:
-            marks = tuple(mark for mark in self._engine.marks() if LaneKey(mark.topic, mark.partition) in self._lanes)
-            self._milestones.reached(self._engine.milestones())
+            marks = self._marks()
+            self._milestones.reached(milestone_of(self._lanes[mark.key], mark) for mark in self._marks())
             last: list[Document] = [self._said_of(self._milestones.furthest), self._said(self._spec.generation, marks)]
             await self._writer.append(last, term_s=_RELEASE_TERM_S)
         except ClusterError:
@@ -304,6 +304,10 @@ class LeaseTask:
             is_clean=self._engine.is_clean if self._has_written else self._tenure.is_clean,
             marks=marks,
         )
+
+    def _marks(self) -> tuple[LaneMark, ...]:
+        """How the lanes stand that the lease has now."""
+        return tuple(mark for mark in self._engine.marks() if mark.key in self._lanes)
 
     def _said_of(self, milestones: tuple[Milestone, ...]) -> MilestonesDocument:
         return MilestonesDocument(link=self._spec.context.link, slot=self._spec.slot, milestones=milestones)
@@ -327,9 +331,8 @@ class LeaseTask:
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
                 self._milestones.reached(tenure.milestones)
-                engine.allow_writes(
-                    abandoned=not tenure.is_clean, marks=tenure.marks, milestones=self._milestones.furthest
-                )
+                left = [*tenure.marks, *self._milestones.furthest]
+                engine.allow_writes(abandoned=not tenure.is_clean, marks=left)
         self._take_lanes()
         if tenure.limits is not None:
             engine.room.limit(shared(tenure.limits, self._spec.company))
@@ -355,7 +358,7 @@ class LeaseTask:
             is_full = beat % _FULL_EVERY == 0
             due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
-            self._milestones.reached(self._engine.milestones())
+            self._milestones.reached(milestone_of(self._lanes[mark.key], mark) for mark in self._marks())
             milestones = self._milestones.due(is_full=is_full)
             documents: list[Document] = [self._said_of(milestones)] if milestones else []
             if due or is_full:

@@ -35,13 +35,6 @@ Permission = Callable[[], bool]
 """Whether bytes may leave now."""
 
 
-class _Permitted(NamedTuple):
-    """What is asked before bytes leave, as long as some of those up to `end` are queued, counted from the first on."""
-
-    may_send: Permission
-    end: int
-
-
 class _Waiting(NamedTuple):
     correlation: int
     answer: asyncio.Future[Any]
@@ -77,8 +70,7 @@ class Connection:
         self._left_at = 0.0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
-        self._sent_bytes = 0
-        self._permissions: deque[_Permitted] = deque()
+        self._may_send: Permission | None = None
         self._last_permitted = 0
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._filled = 0
@@ -166,6 +158,7 @@ class Connection:
                 future.set_exception(self._not_permitted())
                 future.exception()
                 return future
+            self._may_send = may_send
             self._last_permitted = self._correlation + 1
         self._correlation += 1
         self._waiting.append(_Waiting(self._correlation, future, decode, now, timeout_s, what))
@@ -173,11 +166,6 @@ class Connection:
             self._watch(timeout_s)
         self._out += frame.buffers
         self._out_bytes += frame.size_bytes
-        if may_send is not None:
-            # One entry for all requests in a row that ask the same.
-            if self._permissions and self._permissions[-1].may_send == may_send:
-                self._permissions.pop()
-            self._permissions.append(_Permitted(may_send, self._sent_bytes + self._out_bytes))
         if not self._writing:
             self._on_writable()
         return future
@@ -302,7 +290,7 @@ class Connection:
     def _send(self) -> None:
         out = self._out
         while out:
-            if not all(permitted.may_send() for permitted in self._permissions):
+            if self._may_send is not None and not self._may_send():
                 self.close(self._not_permitted())
                 return
             if self._tls:
@@ -311,11 +299,9 @@ class Connection:
                 sent = self._sock.sendmsg(out if len(out) <= _IOV_MAX else list(islice(out, _IOV_MAX)))
             self._left_at = time.monotonic()
             self._out_bytes -= sent
-            self._sent_bytes += sent
-            while self._permissions and self._permissions[0].end <= self._sent_bytes:
-                self._permissions.popleft()
             if not self._out_bytes:
                 out.clear()
+                self._may_send = None
                 return
             while sent:
                 head = out[0]

@@ -12,7 +12,7 @@ from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Writer
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, Milestone
+from isthmus.model.lane import Lane, LaneMark, Milestone, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
@@ -62,13 +62,6 @@ def lane_of(*batches: Batch, position: int = -1, abandoned: bool = False, **sett
     return run
 
 
-def milestone_of(run: LaneRun, position: int, epoch: int = 7) -> Milestone:
+def been_at(run: LaneRun, position: int, epoch: int = 7) -> Milestone:
     """So far the lane has been."""
-    return Milestone(
-        topic=run.lane.target_topic,
-        partition=run.lane.partition,
-        source_topic_id=run.lane.source_topic_id,
-        target_topic_id=run.lane.target_topic_id,
-        position=position,
-        source_epoch=epoch,
-    )
+    return milestone_of(run.lane, LaneMark(*run.lane.key, position, epoch))

@@ -15,7 +15,7 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.routes import Leader
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
@@ -24,6 +24,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.fetch import Fetched
+from tests.unit.lane.looks import been_at
 
 LANE = Lane(
     source_topic=SourceTopic("orders"),
@@ -234,17 +235,13 @@ def test_milestones_are_those_of_the_same_topics() -> None:
             engine = Engine(source=client, target=client, producer=producer, link="link", writable=False)
             engine.add([LANE])
             run = engine._runs[LANE.key]
-            assert engine.milestones() == []
-            run.writer.position = run.read_offset = 100
-            run.read_epoch, run.tail_check = 7, TailCheck.DONE
-            (milestone,) = engine.milestones()
-            assert (milestone.key, milestone.position, milestone.source_epoch) == (LANE.key, 100, 7)
+            milestone = been_at(run, 100)
             for told, found in (
                 (replace(milestone, source_topic_id=uuid.UUID(int=9)), None),
                 (replace(milestone, target_topic_id=uuid.UUID(int=9)), None),
                 (milestone, milestone),
             ):
-                engine.allow_writes(abandoned=True, milestones=[told])
+                engine.allow_writes(abandoned=True, marks=[told])
                 assert run.milestone == found
 
     asyncio.run(scenario())

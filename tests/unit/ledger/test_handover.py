@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from isthmus.ledger.documents import Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left, was_clean
-from isthmus.model.lane import Lane, LaneMark, Milestone
+from isthmus.model.lane import Lane, LaneMark, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 
@@ -90,14 +90,7 @@ def test_milestones_outlive_whoever_wrote_them() -> None:
         target_topic_id=uuid.UUID(int=2),
         partition=0,
     )
-    mark = Milestone(
-        topic=lane.target_topic,
-        partition=0,
-        source_topic_id=lane.source_topic_id,
-        target_topic_id=lane.target_topic_id,
-        position=120,
-        source_epoch=7,
-    )
+    mark = milestone_of(lane, LaneMark(*lane.key, 120, 7))
     further = replace(mark, position=90, source_epoch=8)
     written = known(
         MilestonesDocument(link="l", slot=0, milestones=(mark, replace(mark, partition=1))),

@@ -15,7 +15,7 @@ import pytest
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark, Milestone
+from isthmus.model.lane import Lane, LaneMark, milestone_of
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending, Receipt
@@ -320,17 +320,7 @@ def test_a_lease_is_told_how_its_lanes_were_left_and_how_far_they_have_been(jobs
     """Of its own lanes only. What the former task has left counts, and what was written down on the way."""
     own, other = lane(0), lane(1)
     marks = tuple(LaneMark(*each.key, 120, 7) for each in (own, other))
-    milestones = tuple(
-        Milestone(
-            topic=each.target_topic,
-            partition=each.partition,
-            source_topic_id=each.source_topic_id,
-            target_topic_id=each.target_topic_id,
-            position=100,
-            source_epoch=7,
-        )
-        for each in (own, other)
-    )
+    milestones = tuple(milestone_of(each, LaneMark(*each.key, 100, 7)) for each in (own, other))
     lease = LeaseDocument(link="l", slot=0, controller=CONTROLLER - 1, generation=3, revision=1, lanes=())
     task = replace(ended(3), controller=CONTROLLER - 1, marks=marks)
     told = MilestonesDocument(link="l", slot=0, milestones=milestones)

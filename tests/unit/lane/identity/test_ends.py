@@ -15,7 +15,7 @@ from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
 from isthmus.wire.client import Client
-from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, lane_of, milestone_of
+from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, been_at, lane_of
 from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE = lane_of().lane
@@ -125,7 +125,7 @@ def test_a_milestone_tells_the_epoch_of_what_lies_before_it_and_vouches_for_noth
     def work(ends: Ends) -> None:
         for end, epoch, is_known in ((90, 7, False), (100, 7, True), (110, -1, False)):
             run = lane_of()
-            run.milestone = milestone_of(run, 100)
+            run.milestone = been_at(run, 100)
             look(run, ends, end)
             assert (run.tail_check, run.read_epoch, run.is_known) == (TailCheck.CONTENT, epoch, is_known)
 

@@ -24,7 +24,7 @@ from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import Offset
-from tests.unit.lane.looks import PRODUCER, Told, lane_of, milestone_of
+from tests.unit.lane.looks import PRODUCER, Told, been_at, lane_of
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
@@ -142,7 +142,7 @@ def test_a_source_that_lost_what_lies_before_a_milestone(end: object, state: Lan
 
     async def scenario() -> LaneRun:
         run = lane_of(position=16)
-        run.source_end, run.milestone = 100, milestone_of(run, 12)
+        run.source_end, run.milestone = 100, been_at(run, 12)
         async with Client(NOWHERE) as client:
             source = Told(client, end, Read(one(marker(15, 99, commit=True)), 0))
             look = Tails(source, Told(client, Read(one(marker(15, 2, commit=True)), 0)), PRODUCER)
@@ -160,7 +160,7 @@ def test_a_milestone_that_is_not_behind_needs_no_question(position: int) -> None
 
     async def scenario() -> list[LaneRun]:
         run = lane_of(position=position)
-        run.source_end, run.milestone = 100, milestone_of(run, 16)
+        run.source_end, run.milestone = 100, been_at(run, 16)
         tail = Read(one(marker(position - 1, 2, commit=True)), 0)
         async with Client(NOWHERE) as client:
             return await Tails(Told(client, tail), Told(client, tail), PRODUCER).check([run])
