@@ -17,6 +17,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.writers import first_few
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
 from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
@@ -45,7 +46,6 @@ from isthmus.model.recovery import (
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
-_NAMED_MAX: Final = 3
 _IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
@@ -106,7 +106,8 @@ class TopicRecoverer:
     async def recover(self, claim: RecoveryClaim) -> TopicRecovery:
         """Do all that is left to do.
 
-        :raises GateNotMet: Somebody is at work at the target, lanes do not end, or nobody refills the topic in time.
+        :raises GateNotMet: Somebody is at work at the target, lanes do not end, nobody refills the topic in time, or
+            not all groups could be put back.
         :raises PlanRefused: Somebody else recovers the link, or the topic is being rebuilt and shall go on mapped.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
@@ -308,7 +309,7 @@ class TopicRecoverer:
         return [] if document.was_paused else [Deletion(pause.key)]
 
     async def _refilled(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
-        """Put groups back where they stood, as soon as that is there again."""
+        """Put groups back where they stood, as soon as that is there again; until all are, it is not done."""
         wanted = positions.foreseen(document.positions, document.partitions)
         if wanted:
             self.on_step(f"{self.topic}: waiting until it holds what groups have read")
@@ -338,13 +339,11 @@ class TopicRecoverer:
 
     def _not_refilled(self, wanted: tuple[RestoredPosition, ...], *, is_run: bool, is_paused: bool) -> GateNotMet:
         groups = sorted({each.group for each in wanted})
-        more = f" and {len(groups) - _NAMED_MAX} more" if len(groups) > _NAMED_MAX else ""
         first = "Run the link: isthmus run" if not is_run else "It is being filled"
         if is_paused:
             first = f"It is paused: isthmus resume {self.link.name}, with --topic {self.topic} or without"
         return GateNotMet(
-            f"{self.topic} is there again and waits to be filled; then groups are put back: "
-            f"{', '.join(groups[:_NAMED_MAX])}{more}",
+            f"{self.topic} is there again and waits to be filled; then groups are put back: {first_few(groups)}",
             hint=f"{first}; then give the command again, which does what is left.",
         )
 
