@@ -21,8 +21,9 @@ from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
+from isthmus.control.links.hearing import is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
-from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.memory import recollect
 from isthmus.control.links.writers import first_few, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -37,7 +38,6 @@ from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.registers import ATTACHED, RESERVED, merged
-from isthmus.model.state import ControllerState
 from isthmus.model.wording import counted
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
@@ -300,13 +300,12 @@ class Promoter:
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
-                is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)
                 if writing:
                     calm_from = None
-                elif not is_alive:
+                elif is_gone(known):
                     return
                 else:
                     calm_from = calm_from or time.monotonic()

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.links.writers import first_few
@@ -25,6 +26,7 @@ from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, in_batches
 from isthmus.model.configuration import LedgerSettings
@@ -41,7 +43,6 @@ from isthmus.model.recovery import (
     TopicRecovery,
     quarantine_of,
 )
-from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
@@ -323,14 +324,14 @@ class TopicRecoverer:
         ends = {each.partition: 0 for each in wanted}
         for each in wanted:
             ends[each.partition] = max(ends[each.partition], each.after)
-        deadline = time.monotonic() + self.timeout_s
+        deadline, beats = time.monotonic() + self.timeout_s, Beats()
         while True:
             found = await log_ranges(self.target, [(self.topic, partition) for partition in ends])
             logs = {partition: log.end for (_, partition), log in found.values.items()}
             if all(logs.get(partition, -1) >= end for partition, end in ends.items()):
                 return
             known = await recollect(self.link.name, self.target)
-            is_run = known.controller_state(now_ms()) is ControllerState.ALIVE
+            is_run = not is_gone(known) and beats.silent_s(known) < SILENCE_S
             is_paused = known.paused.covers(self.topic)
             if not is_run or is_paused or time.monotonic() > deadline:
                 raise self._not_refilled(wanted, is_run=is_run, is_paused=is_paused)
