@@ -331,7 +331,7 @@ class LeaseTask:
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
                 self._milestones.reached(tenure.milestones)
-                left = [*tenure.marks, *self._milestones.furthest]
+                left: list[LaneMark | Milestone] = [*tenure.marks, *self._milestones.furthest]
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=left)
         self._take_lanes()
         if tenure.limits is not None:
