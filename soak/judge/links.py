@@ -28,6 +28,8 @@ _UNCAUSED: Final = frozenset(
         "NOT_AUTHORIZED",
         "UNAVAILABLE",
         "UNSUPPORTED",
+        "NAMES_MEET",
+        "TRANSLATED",
     }
 )
 """Standings with a cause, of which there is none for a group that nobody touched when all is whole."""

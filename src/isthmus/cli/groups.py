@@ -34,7 +34,13 @@ from isthmus.model.wording import counted
 DIFFERENCE: Final = 4
 _NOW: Final = ago(0.0)
 _TROUBLE: Final = frozenset(
-    {Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED, Standing.OFFSETS_DIFFER}
+    {
+        Standing.NOT_AUTHORIZED,
+        Standing.UNAVAILABLE,
+        Standing.UNSUPPORTED,
+        Standing.OFFSETS_DIFFER,
+        Standing.NAMES_MEET,
+    }
 )
 
 _COLUMNS: Final = (

@@ -171,6 +171,13 @@ class GroupsSection(Section):
         _GROUPS.margin_s, description="The margin of the way timestamp, in seconds: so much time is read again."
     )
     naming: NamingSection = Field(NamingSection(), description="Other names for groups at the target.")
+    commit: bool = Field(
+        _GROUPS.commit,
+        description=(
+            "Whether positions are committed at the target. Without it they are translated only: for checkpoints "
+            "(mm2), `groups translate` and drills."
+        ),
+    )
     delete_at_target: bool = Field(
         _GROUPS.delete_at_target,
         description=(

@@ -319,6 +319,7 @@ def _groups(section: GroupsSection) -> GroupSettings:
         way=section.way,
         margin_s=section.margin_s,
         naming=group_naming_of(section.naming),
+        commit=section.commit,
         delete_at_target=section.delete_at_target,
         offsets_copy=OffsetsCopy(section.offsets_copy),
     )

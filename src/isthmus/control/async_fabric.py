@@ -56,9 +56,10 @@ class AsyncFabric:
             print((await fabric.plan()).as_dict())
             await fabric.run(until="caught-up")
 
-    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked; runs and
-    declarations have clients of their own. Runs use the Spark session given, else one of their own, which `aclose`
-    stops; an `application` or a `pool` belongs to whoever made it.
+    Until it is closed it keeps one client of each cluster and follows each ledger once for what only looks; runs,
+    declarations and what changes something have clients of their own, and read the ledger as it is then. Runs use the
+    Spark session given, else one of their own, which `aclose` stops; an `application` or a `pool` belongs to whoever
+    made it.
     """
 
     def __init__(

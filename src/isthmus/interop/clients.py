@@ -62,6 +62,10 @@ CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
         "brokers know the connections of a link as isthmus- and its name, for quotas and logs",
         "Give quotas to that name, or another one to the link: links[].client_id.",
     ),
+    "client.rack": lost(
+        "Isthmus reads from leaders alone, so nothing is read from a replica in its own zone (KIP-392)",
+        "Run it in the zone of the target: `isthmus doctor` measures both round trips.",
+    ),
     "compression.type": changed("batches keep the codec that they have at the source", off="none"),
     "isolation.level": EQUIVALENTS["consumer.isolation.level"],
     "sasl.": unneeded("it tunes a login in a way that Isthmus has no need of"),

@@ -190,6 +190,9 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "offset.lag.max": handled(),
     # How records travel.
     "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
+    "tasks.max.enforce": unneeded("Spark's task slots share the partitions (spark.slots)"),
+    "config.action.reload": unneeded("files with secrets are read again whenever a connection is made"),
+    "connector.plugin.version": _NO_WORKER,
     "consumer.isolation.level": changed(
         "records of aborted transactions are never visible to read_committed consumers of the target",
         off="read_committed",

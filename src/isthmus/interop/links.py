@@ -218,7 +218,13 @@ class _Translation:
         return treated
 
     def _groups(self) -> None:
-        if not self._truth("sync.group.offsets.enabled", False) or not self._has(MirrorConnector.CHECKPOINT):
+        has_checkpoints, commits = (
+            self._has(MirrorConnector.CHECKPOINT),
+            self._truth("sync.group.offsets.enabled", False),
+        )
+        if not has_checkpoints or not (
+            commits or (self._truth("emit.checkpoints.enabled", True) and not self._ambiguity()[0])
+        ):
             self._made.comments["groups",] = (
                 "MirrorMaker 2 wrote no positions of consumer groups: groups.include carries them."
             )
@@ -237,6 +243,11 @@ class _Translation:
             "exclude": _listed(exclude.patterns),
             "way": "identity" if self._offsets is OffsetsChoice.SAME else "mapped",
         }
+        if not commits:
+            self._made.put("groups.commit", False)
+            self._made.comments["groups", "commit"] = (
+                "MirrorMaker 2 wrote checkpoints, and no positions of consumer groups: true carries them."
+            )
 
     def _beside(self) -> None:
         """What is kept alike and written beside the data."""
@@ -264,9 +275,6 @@ class _Translation:
             if not self._truth(key, True) or not self._has(connector):
                 continue
             why, todo = self._ambiguity()
-            if not why and topic == "checkpoints" and "groups" not in self._made.section:
-                why = "checkpoints are written for the groups that a link carries, and this one carries none"
-                todo = "Name them in groups.include and set mm2.checkpoints: true."
             if why:
                 self._gathering.tell(Impact.LOST, self._unwritten(key), why, todo, value="true")
             else:

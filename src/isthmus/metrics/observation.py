@@ -15,7 +15,7 @@ from isthmus.model.progress import LinkProgress, PartitionProgress
 SOURCE_KINDS: Final = (LaneState.SOURCE_UNAVAILABLE, LaneState.DATA_GAP, LaneState.DIVERGED)
 TARGET_KINDS: Final = (LaneState.TARGET_UNAVAILABLE, LaneState.FOREIGN_WRITE)
 _COUNTED: Final = (*SOURCE_KINDS, *TARGET_KINDS, LaneState.NOT_AUTHORIZED)
-_SETTLED: Final = (Standing.IN_STEP, Standing.BY_OTHERS, Standing.GONE_AT_SOURCE)
+_SETTLED: Final = (Standing.IN_STEP, Standing.TRANSLATED, Standing.BY_OTHERS, Standing.GONE_AT_SOURCE)
 
 
 class LinkLane(NamedTuple):

@@ -19,6 +19,8 @@ class Standing(enum.StrEnum):
 
     IN_STEP = "IN_STEP"
     """The target's position is that of the source, translated."""
+    TRANSLATED = "TRANSLATED"
+    """What the position is at the target is known, and the link commits none."""
     DUE = "DUE"
     """The target's position is to be written."""
     CATCHING_UP = "CATCHING_UP"
@@ -47,6 +49,8 @@ class Standing(enum.StrEnum):
     """Something did not answer, or changed while it was looked at; tried again."""
     UNSUPPORTED = "UNSUPPORTED"
     """A group of this type does not keep its progress in committed offsets."""
+    NAMES_MEET = "NAMES_MEET"
+    """Another group would have the same name at the target, or the name does not lead back: neither is carried."""
 
 
 @dataclass(frozen=True, slots=True)

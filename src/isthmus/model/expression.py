@@ -24,6 +24,8 @@ _WIDE: Final = 128
 """A repeat that may go on for longer than this counts as one that ends in so many ways: names are short."""
 _WAYS_MAX: Final = _WIDE**3
 """So many ways through an expression are tried one after the other in a moment still."""
+_SHORT: Final = 249
+"""Names of topics are no longer, in characters; those of groups may have 32,767."""
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT)
 Matches = Callable[[str], bool]
 _Test = Callable[[str], bool]
@@ -38,14 +40,22 @@ class Unbounded(Exception):
 def matcher(expression: str) -> Matches:
     """Whether whole names match an expression of Python's `re`, told in bounded time.
 
+    What looks around and repeats more than once matches no name longer than a topic's: nothing bounds the time.
+
     :raises re.error: It is broken.
     :raises Unbounded: It goes back and tries again, and looks around or behind too.
     """
     compiled = re.compile(expression)
-    tree = parser.parse(expression)
-    if not _may_take_long(tree):
+    nested, ways = _choices(parser.parse(expression), within=False)
+    if nested or ways > _WAYS_MAX:
+        return followed(expression)
+    if ways <= _WIDE:
         return lambda name: compiled.fullmatch(name) is not None
-    return followed(expression)
+    try:
+        long = lru_cache(maxsize=256)(followed(expression))
+    except Unbounded:
+        return lambda name: len(name) <= _SHORT and compiled.fullmatch(name) is not None
+    return lambda name: compiled.fullmatch(name) is not None if len(name) <= _SHORT else long(name)
 
 
 def followed(expression: str) -> Matches:
@@ -57,13 +67,8 @@ def followed(expression: str) -> Matches:
     return _Machine(tree, tree.state.flags).matches
 
 
-def _may_take_long(tree: _Tree) -> bool:
-    """Whether there is a choice within what is repeated, or too many ways through choices one behind another."""
-    nested, ways = _choices(tree, within=False)
-    return nested or ways > _WAYS_MAX
-
-
 def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
+    """Whether there is a choice within what is repeated, and how many ways lead through choices one behind another."""
     nested, ways = False, 1
     for kind, argument in tree:
         is_repeat = kind in (*_REPEATS, op.POSSESSIVE_REPEAT)

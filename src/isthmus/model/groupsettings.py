@@ -6,6 +6,7 @@ a star or stands between slashes takes a regular expression. Exclusion wins, and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -13,10 +14,12 @@ from isthmus.errors import ConfigError
 from isthmus.model.naming import Naming, PrefixNaming
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.patterns import NamePattern
+from isthmus.model.problem import Problem
 from isthmus.model.translation import Way
 
 OWN_PREFIX: Final = "__isthmus."
 """Groups of Isthmus itself, which are carried nowhere."""
+_NAMED_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,9 @@ class GroupPattern(NamePattern):
 class GroupSettings:
     """How a link treats consumer groups. `margin_s` is for the way `timestamp`.
 
-    A group that is gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose
-    positions are written into a topic of the target as well.
+    Without `commit` positions are translated, for checkpoints and for who asks, and none is written. A group that is
+    gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose positions are
+    written into a topic of the target as well.
     """
 
     include: tuple[GroupPattern, ...] = ()
@@ -47,6 +51,7 @@ class GroupSettings:
     way: Way = "identity"
     margin_s: float = 60.0
     naming: Naming = field(default_factory=PrefixNaming)
+    commit: bool = True
     delete_at_target: bool = False
     offsets_copy: OffsetsCopy = OffsetsCopy.NONE
 
@@ -69,6 +74,31 @@ class GroupSettings:
         if self.offsets_copy is OffsetsCopy.ALL:
             return not group.startswith(OWN_PREFIX)
         return self.offsets_copy is not OffsetsCopy.NONE and self.matches(group)
+
+    def meeting(self, groups: Iterable[str]) -> dict[str, Problem]:
+        """Those of these groups of the source that are not carried: their names at the target meet, or lead elsewhere.
+
+        One position cannot be that of two groups: the slower one's consumers would skip records.
+        """
+        by_target: dict[str, list[str]] = {}
+        for group in groups:
+            if (name := self.naming.to_target(group)) is not None and self.matches(group):
+                by_target.setdefault(name, []).append(group)
+        found: dict[str, Problem] = {}
+        for name, sources in by_target.items():
+            if len(sources) > 1:
+                shown = ", ".join(sorted(sources)[:_NAMED_MAX]) + (" and more" if len(sources) > _NAMED_MAX else "")
+                problem = Problem(
+                    f"groups {shown} would all become {name}: positions of one are not those of another",
+                    "Exclude all but one of them from the link's groups, or give them a naming that keeps them apart.",
+                )
+                found |= dict.fromkeys(sources, problem)
+            elif (back := self.naming.to_source(name)) is not None and back != sources[0]:
+                found[sources[0]] = Problem(
+                    f"group {sources[0]} would become {name}, which is {back} at the source",
+                    "A naming has to be reversible: exclude the group, or have the naming keep such names apart.",
+                )
+        return found
 
     @property
     def literals(self) -> tuple[str, ...]:

@@ -50,12 +50,20 @@ def _groups(link: Link) -> bool:
     return link.groups.is_configured
 
 
+def _committing_groups(link: Link) -> bool:
+    return link.groups.is_configured and link.groups.commit
+
+
+def _translating_groups(link: Link) -> bool:
+    return link.groups.is_configured and not link.groups.commit
+
+
 def _distributing_groups(link: Link) -> bool:
     return link.groups.is_configured and link.distributor is not None
 
 
 def _deleting_groups(link: Link) -> bool:
-    return link.groups.is_configured and link.groups.delete_at_target
+    return _committing_groups(link) and link.groups.delete_at_target
 
 
 def _same_offsets(link: Link) -> bool:
@@ -211,7 +219,8 @@ NEEDS: Final[tuple[Need, ...]] = (
         "know which links write there, so that what these committed is not taken for a consumer's",
         _groups,
     ),
-    Need(_T, About.GROUPS, "READ", _ERROR, "commit their positions", _groups),
+    Need(_T, About.GROUPS, "READ", _ERROR, "commit their positions", _committing_groups),
+    Need(_T, About.GROUPS, "DESCRIBE", _ERROR, "see their positions", _translating_groups),
     Need(_T, About.GROUPS, "DELETE", _WARN, "delete those that are gone at the source", _deleting_groups),
     Need(
         _T,
@@ -219,7 +228,7 @@ NEEDS: Final[tuple[Need, ...]] = (
         "READ",
         _WARN,
         "find transactions of consumers that left their group with one open",
-        _groups,
+        _committing_groups,
     ),
     Need(_S, About.POSITIONS, "READ", _WARN, "pass on positions that came from other clusters", _distributing_groups),
     Need(_T, About.POSITIONS, "CREATE", _ERROR, "create it where no position came before", _distributing_groups),

@@ -114,7 +114,7 @@ class DivergedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPosition:
-    """A group's position before and after; `after` is -1 where it was not put back, for the `reason` given."""
+    """A group's position before and after; the `reason` is why it is another one."""
 
     group: str
     partition: int
@@ -128,7 +128,7 @@ class RestoredPosition:
             "group": self.group,
             "partition": self.partition,
             "before": self.before,
-            "after": None if self.after < 0 else self.after,
+            "after": self.after,
             "reason": self.reason or None,
         }
 

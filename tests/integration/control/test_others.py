@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.hearing import is_run
 from isthmus.control.links.memory import recorded_topics
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.topics.plan import Action, TopicPlan
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.integration
 TopicNamer = Callable[[str], str]
 
 
-@pytest.mark.parametrize("ahead_s", [-60, 0, 60], ids=["behind", "right", "ahead"])
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600], ids=["behind", "right", "ahead"])
 def test_a_neighbour_whose_clock_is_wrong(
     east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_neighbour_whose_clock_is_wrong(
             run = asyncio.create_task(ledger.run())
             try:
                 assert await claimed(target) == [name]
+                assert await is_run(name, target)
             finally:
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
@@ -70,6 +72,7 @@ def test_a_neighbour_whose_clock_is_wrong(
             # No farewell. A clock that is right tells the same some seconds later.
             if ahead_s:
                 assert await claimed(target) == []
+                assert not await is_run(name, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(records, "time", SimpleNamespace(time=lambda: real() + ahead_s))

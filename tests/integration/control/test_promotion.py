@@ -92,7 +92,9 @@ def test_a_follower_is_promoted(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
+    """Not while somebody writes to the source, or a group is not carried; then at the same offsets and positions,
+    interrupted at any step.
+    """
     timings = Timings(follow_s=0.2)
     both = replace(both, timings=Timings(calm_s=1.0))
     only, each = created(both, east, name)
@@ -106,12 +108,20 @@ def test_a_follower_is_promoted(
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             with trickling(east, f"{name}.a-1", random.Random(1), enable_idempotence=True):
                 with pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied|came to the source after"):
-                    await promoter(quiet_s=3.0, timeout_s=3.0).promote()
+                    await promoter(quiet_s=60.0, timeout_s=3.0).promote()
                 # How much may stay behind changes nothing of that.
                 with pytest.raises(GateNotMet, match=rf"somebody writes to {name}.a-1-0 of east: producer \d+$"):
-                    await promoter(quiet_s=1.5, timeout_s=1.5, max_lag=1 << 40).promote()
+                    await promoter(quiet_s=60.0, timeout_s=1.5, max_lag=1 << 40).promote()
             attached = Fabric(both).declarations.describe(name).declaration.maps
             assert each in attached, "it was detached though its promise was not kept"
+            # A part is examined with the groups that read it, whether they are named as well or not.
+            assert (await promoter(maps=(each,)).promote(dry_run=True)).groups.keys() == {f"{name}.app"}
+            # A group that stands where no record is yet cannot be carried there.
+            stand = partial(consumers.commit, east)
+            await asyncio.to_thread(stand, {f"{name}.app": {(f"{name}.a-1", 0): 1 << 40}})
+            with pytest.raises(GateNotMet, match=f"not carried all consumer groups: {name}.app is CATCHING_UP"):
+                await promoter(maps=(each,), timeout_s=2.0).promote()
+            await asyncio.to_thread(stand, {f"{name}.app": {(f"{name}.a-1", 0): 7}})
             through: list[tuple[int, int]] = []
             onwards = partial(promoter, on_progress=lambda *told: through.append(told))
             done, _ = await finished(lambda ending: onwards(on_step=ending).promote(), monkeypatch)

@@ -17,7 +17,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.link import Link
-from isthmus.model.naming import PrefixNaming
+from isthmus.model.naming import NameTemplate, PrefixNaming, TemplateNaming
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
@@ -214,6 +214,48 @@ def test_groups_under_other_names_and_deleted_ones(east: LocalCluster, west: Loc
             await link.until(is_gone)
             await link.until(lambda: link.standing(used) is Standing.GONE_AT_SOURCE)
             assert await link.offsets(f"east.{used}") == {0: 9}
+
+    asyncio.run(scenario())
+
+
+def test_a_link_that_commits_nothing(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """It follows what groups commit at the source and tells what that is at the target, where no group comes to be."""
+    name, group = topic("translated"), topic("billing")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 5}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group], commit=False)) as link:
+            await link.until(lambda: link.standing(group) is Standing.TRANSLATED)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 9}})
+
+            def is_followed() -> bool:
+                found = link.group(group)
+                return found is not None and [p.translated for p in found.positions] == [9]
+
+            await link.until(is_followed)
+            assert await link.offsets(group) == {}
+
+    asyncio.run(scenario())
+
+
+def test_groups_that_would_meet_in_one_name(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Neither is carried as long as there are two; the one that is left is, and others always were."""
+    name, stem = topic("meeting"), topic("stem")
+    one, two, other = f"{stem}-1-billing", f"{stem}-2-billing", f"{stem}-1-audit"
+    filled(east, west, name, 20)
+    consumers.commit(east, {one: {(name, 0): 5}, two: {(name, 0): 9}, other: {(name, 0): 7}})
+    naming = TemplateNaming(
+        source=NameTemplate.parse(stem + "-{instance}-{group}"), target=NameTemplate.parse(stem + "-{group}")
+    )
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [f"{stem}*"], naming=naming)) as link:
+            await link.until_at(f"{stem}-audit", {0: 7})
+            await link.until(lambda: {link.standing(one), link.standing(two)} == {Standing.NAMES_MEET})
+            assert await link.offsets(f"{stem}-billing") == {}
+            await asyncio.to_thread(consumers.delete_groups, east, two)
+            await link.until_at(f"{stem}-billing", {0: 5})
 
     asyncio.run(scenario())
 

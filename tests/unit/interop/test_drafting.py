@@ -29,7 +29,7 @@ def test_the_file_that_kafka_ships_becomes_two_links() -> None:
     assert there.topics.offsets is OffsetPolicy.AUTO
     names = ["orders", "mm2-offsets.B.internal", "B.checkpoints.internal", "x.replica", "__consumer_offsets", "B.loop"]
     assert list(there.topics.named(names).sources) == ["A.orders"]
-    assert not there.groups.is_configured
+    assert (there.groups.commit, there.groups.matches("billing"), there.mm2.checkpoints) == (False, True, True)
 
 
 def test_lists_become_patterns() -> None:
@@ -52,11 +52,22 @@ def test_positions_of_groups_are_carried_where_mm2_wrote_them() -> None:
 
 
 def test_groups_without_their_positions_are_told() -> None:
-    """A list of groups alone carries nothing, in MirrorMaker 2 as well."""
-    draft = imported(pair("groups = billing"))
+    """A list of groups alone carries nothing, in MirrorMaker 2 as well, where it writes no checkpoints either."""
+    draft = imported(pair("groups = billing", "emit.checkpoints.enabled = false"))
 
     assert not configured(draft).links[0].groups.is_configured
     assert "sync.group.offsets.enabled is not true" in about(draft, "groups").why
+
+
+def test_groups_of_checkpoints_alone_are_translated_and_not_committed() -> None:
+    """By default MirrorMaker 2 writes checkpoints and no positions: so does the link."""
+    (link,) = configured(imported(pair("groups = billing"))).links
+
+    assert (link.groups.commit, link.mm2.checkpoints, link.groups.way) == (False, True, "mapped")
+    assert link.groups.matches("billing")
+    assert not link.groups.matches("audit")
+    (carrying,) = configured(imported(pair("groups = billing", "sync.group.offsets.enabled = true"))).links
+    assert carrying.groups.commit
 
 
 @pytest.mark.parametrize(
@@ -82,8 +93,12 @@ def test_an_alias_with_the_separator_becomes_a_prefix() -> None:
 
 def test_its_own_topics_follow_the_separator() -> None:
     """MirrorMaker 2 names its own topics by the separator, unless that is switched off."""
-    # A link that writes heartbeats leaves out what is named as its own.
-    written = ("replication.policy.separator = _", "emit.heartbeats.enabled = false")
+    # A link that writes such topics leaves out what is named as its own.
+    written = (
+        "replication.policy.separator = _",
+        "emit.heartbeats.enabled = false",
+        "emit.checkpoints.enabled = false",
+    )
     separated = configured(imported(pair(*written))).links[0].topics
     apart = (*written, "replication.policy.internal.topic.separator.enabled = false")
     plain = configured(imported(pair(*apart))).links[0].topics
@@ -132,6 +147,9 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
         ("offset.storage.replication.factor = 3", Impact.UNNEEDED, "no Connect worker"),
         ("listeners = http://0.0.0.0:8443", Impact.UNNEEDED, "no Connect worker"),
         ("batch.size = 5", Impact.UNNEEDED, "no tuning"),
+        ("a.consumer.client.rack = zone-1", Impact.LOST, "leaders alone"),
+        ("a->b.tasks.max.enforce = true", Impact.UNNEEDED, "slots"),
+        ("a->b.connector.plugin.version = [4.0,)", Impact.UNNEEDED, "no Connect worker"),
     ],
 )
 def test_what_is_said_of_clients_and_workers_is_told_by_what_it_does(line: str, impact: Impact, says: str) -> None:
@@ -194,14 +212,14 @@ def test_offsets_may_be_chosen() -> None:
 
 def test_what_mm2_does_unasked_is_done_or_told() -> None:
     """Heartbeats, checkpoints, configurations and access rules are on by default: whoever imports has it or hears."""
-    lost = ["sync.topic.acls.enabled", "emit.checkpoints.enabled"]
-    more = ["sync.topic.configs.enabled", "emit.heartbeats.enabled"]
+    lost = ["sync.topic.acls.enabled"]
+    more = ["sync.topic.configs.enabled", "emit.heartbeats.enabled", "emit.checkpoints.enabled"]
     off = imported(pair(*(f"{key} = false" for key in (*lost, *more))))
 
     draft = imported(pair())
     assert keys(draft, Impact.LOST) == lost
     link = configured(draft).links[0]
-    assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (True, True, False)
+    assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (True, True, True)
     assert link.mm2.mirrors_heartbeats
     apart = configured(imported(pair("heartbeats.replication.enabled = false"))).links[0].mm2
     assert (apart.heartbeats, apart.mirrors_heartbeats) == (True, False)

@@ -52,9 +52,26 @@ def test_the_answer_is_that_of_python(text: str, name: str) -> None:
     ],
 )
 def test_no_expression_takes_for_ever(text: str) -> None:
-    """What would take Python longer than there is time is answered for the longest name that Kafka has."""
+    """What would take Python longer than there is time is answered for the longest name that a topic has."""
     pattern = NamePattern.split(f"/{text}/")
     assert not pattern.matches("a" * 248 + "!")
+
+
+def test_a_long_name_of_a_group_takes_no_longer() -> None:
+    """Each repeat but one would multiply the time by the length of the name: up to 32,767 characters."""
+    matches = matcher(".*-.*-.*x")
+
+    assert not matches("-" * 32_767)
+    assert matches("-" * 32_766 + "x")
+    assert matches("a-b-x")
+
+
+def test_a_long_name_matches_nothing_that_cannot_be_bounded() -> None:
+    """What looks around cannot be followed in all its ways: it is for names as short as those of topics."""
+    matches = matcher("(?!internal).*-.*-.*")
+
+    assert matches("a" + "-" * 248)
+    assert not matches("a" + "-" * 249)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.naming import PrefixNaming
+from isthmus.model.naming import NameTemplate, PrefixNaming, TemplateNaming
 
 
 def settings(*include: str, exclude: tuple[str, ...] = (), naming: PrefixNaming | None = None) -> GroupSettings:
@@ -29,6 +31,35 @@ def test_filters() -> None:
     assert settings(r"/x\*/").matches("x*")
     assert not settings("*").matches("__isthmus.drill.1")
     assert settings("b", "a", "c*").literals == ("a", "b")
+
+
+def test_groups_that_would_meet_are_told() -> None:
+    """One position cannot be that of two groups: neither is carried, and others are."""
+    naming = TemplateNaming(
+        source=NameTemplate.parse("{tenant}-{instance}-{group}"), target=NameTemplate.parse("{tenant}-{group}")
+    )
+    found = replace(settings("*", exclude=("acme-3-billing",)), naming=naming).meeting(
+        ["acme-1-billing", "acme-2-billing", "acme-3-billing", "acme-1-audit", "elsewhere"]
+    )
+
+    assert found.keys() == {"acme-1-billing", "acme-2-billing"}
+    assert "acme-1-billing, acme-2-billing would all become acme-billing" in found["acme-1-billing"].message
+
+
+def test_a_group_whose_name_leads_to_another_is_told() -> None:
+    """Who came back by that name would come to the other group's position."""
+
+    class Folding:
+        def to_target(self, name: str) -> str | None:
+            return name.lower()
+
+        def to_source(self, name: str) -> str | None:
+            return name
+
+    found = replace(settings("*"), naming=Folding()).meeting(["Billing", "audit"])
+
+    assert found.keys() == {"Billing"}
+    assert "which is billing at the source" in found["Billing"].message
 
 
 @pytest.mark.parametrize("text", ["", "//", "/(/"])

@@ -66,7 +66,7 @@ def _about(link: Link, plans: list[GroupPlan]) -> Iterator[Finding]:
 
 def _level(link: Link, plan: GroupPlan) -> Level:
     match plan.standing:
-        case Standing.NOT_AUTHORIZED:
+        case Standing.NOT_AUTHORIZED | Standing.NAMES_MEET:
             return Level.ERROR
         case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED | Standing.OFFSETS_DIFFER:
             return Level.WARN

@@ -35,7 +35,10 @@ async def apply_groups(
 
     :raises ClusterError: The target as a whole did not answer; nothing was written.
     """
-    by_target = {plan.target_group: plan for plan in plans}
+    meeting = tuple(plan for plan in plans if plan.standing is Standing.NAMES_MEET)
+    for plan in meeting:
+        memory.stands(plan)
+    by_target = {plan.target_group: plan for plan in plans if plan not in meeting}
     commits = {name: commit for name, plan in by_target.items() if (commit := commit_of(plan)) is not None}
     if setting_back := [by_target[name] for name, commit in commits.items() if commit.sets_back]:
         for plan in setting_back:
@@ -60,7 +63,7 @@ async def apply_groups(
         if not stands[name].delete:
             memory.agreed(stands[name])
             memory.stands(stands[name])
-    return tuple(stands.values())
+    return (*stands.values(), *meeting)
 
 
 def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:

@@ -38,6 +38,7 @@ _AGAIN_S: Final = {
     Standing.NOT_MIRRORED: 2.0,
     Standing.OFFSETS_DIFFER: 2.0,
     Standing.MIRROR_ENDED: 2.0,
+    Standing.NAMES_MEET: 2.0,
 }
 """How often groups are looked at that change without a commit at the source."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.errors import IsthmusError, NotAuthorized
-from isthmus.model.carrying import Situation, Standing, Written, decide
+from isthmus.model.carrying import Decision, Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.loop import GROUPS_TASK, Change
 from isthmus.model.namespace import Namespace
@@ -212,6 +212,7 @@ _ATTENTION: Final = (
     Standing.NOT_MIRRORED,
     Standing.BY_OTHERS,
     Standing.IN_STEP,
+    Standing.TRANSLATED,
     Standing.DUE,
     Standing.CATCHING_UP,
     Standing.WAITING_FOR_MAP,
@@ -223,12 +224,6 @@ _ATTENTION: Final = (
     Standing.UNAVAILABLE,
 )
 """From what needs least attention to what needs most."""
-
-
-_UNCERTAIN: Final = (
-    "It is kept at the target: a coordinator that has just taken over may not know it yet. Only the log of commits is "
-    "proof: grant READ on topic __consumer_offsets at the source, or delete the group at the target."
-)
 
 
 _PROBLEMS: Final = {
@@ -287,28 +282,6 @@ def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
     return GroupPlan(group=group, target_group=target_group, standing=standing, problem=problem)
 
 
-def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
-    """A group whose progress is not in committed offsets."""
-    problem = Problem(f"a {kind} group keeps its progress elsewhere", "Leave it out of the link's groups.")
-    return GroupPlan(
-        group=group, target_group=target_group, standing=Standing.UNSUPPORTED, source_type=kind, problem=problem
-    )
-
-
-def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
-    """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
-    hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
-    if delete:
-        hint = "" if certain else _UNCERTAIN
-    return GroupPlan(
-        group=group,
-        target_group=target_group,
-        standing=Standing.GONE_AT_SOURCE,
-        problem=Problem("the source has no such group any more", hint),
-        delete=delete and certain,
-    )
-
-
 def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
     if group.error is not None or group.target is None or group.committed is None:
         error = group.error or IsthmusError(f"the target did not tell how group {group.target_group} stands")
@@ -364,6 +337,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             is_mapped=is_mapped,
             is_returning=is_returning,
         )
+    is_reached = (target_key, source.offset) not in view.translated.unreached
     decision = decide(
         Situation(
             source=source,
@@ -373,9 +347,12 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             high_watermark=log.end,
             is_vacant=group.target is not None and _is_vacant(group.target.state, group.target.type),
             written=memory.get(target_key),
-            is_reached=(target_key, source.offset) not in view.translated.unreached,
+            is_reached=is_reached,
         )
     )
+    if not view.settings.commit:
+        is_there = is_reached and translated <= log.end
+        decision = Decision(Standing.TRANSLATED if is_there else Standing.CATCHING_UP)
     return PositionPlan(
         topic=topic,
         partition=partition,

@@ -16,8 +16,9 @@ from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
 from isthmus.control.groups.observation import GroupsView, observe_groups
 from isthmus.control.groups.paths import TopicPaths
-from isthmus.control.groups.plan import GroupPlan, gone, plan_groups, troubled, unsupported
+from isthmus.control.groups.plan import GroupPlan, plan_groups, troubled
 from isthmus.control.groups.returning import ReturningTopics
+from isthmus.control.groups.uncarried import gone, met, unsupported
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
@@ -145,7 +146,13 @@ class GroupReview:
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        known = {group: positions[group] for group in due if group in positions and not is_denied(commits, group)}
+        # What is not committed needs no name at the target: checkpoints go by that at the source.
+        meeting = self._link.groups.meeting(positions) if self._link.groups.commit else {}
+        known = {
+            group: positions[group]
+            for group in due
+            if group in positions and group not in meeting and not is_denied(commits, group)
+        }
         # At the same moment: a commit that is newer than the position would be taken for one it came after.
         transacted = {group: commits.transacted(group) for group in known}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
@@ -170,7 +177,8 @@ class GroupReview:
                 self._memory.settle(group.group, group.committed)
             self._memory.echoed(view, group)
         plans = [*plan_groups(view, self._memory.written), *unsure.values()]
-        plans += await self._others(commits, due, known)
+        plans += [met(group, to_target(group) or group, meeting[group]) for group in meeting if group in due]
+        plans += await self._others(commits, due, {*known, *meeting})
         return with_listings(plans, commits.listings)
 
     async def _others(self, commits: KnownCommits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
@@ -196,7 +204,8 @@ class GroupReview:
                 if name in there and there[name].state is GroupState.DEAD:
                     self._memory.forget(group)
                 else:
-                    found.append(gone(group, name, delete=settings.delete_at_target, certain=certain))
+                    delete = settings.commit and settings.delete_at_target
+                    found.append(gone(group, name, delete=delete, certain=certain))
         return found
 
 

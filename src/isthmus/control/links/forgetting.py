@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from isthmus.control.links.filtering import operated
-from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.hearing import is_run
+from isthmus.control.links.memory import LinkMemory, recollect
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import (
     BeginningDocument,
@@ -27,7 +28,6 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain_fields
-from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 
 _OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
@@ -72,8 +72,7 @@ async def forget(
         for topic in topics:
             _check(link, topic, known, left)
         found = tuple(_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
-        for each in found:
-            _check_idle(known, each.topic)
+        await _check_idle(known, [each.topic for each in found], target)
         keys = [key for each in found for key in each.documents]
         if keys and not dry_run:
             await _delete(target, keys, ledger)
@@ -98,7 +97,7 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
                 f"the ledger of {cluster.alias} knows no link {link}",
                 hint="Its ledger is at the target of a link; isthmus status names the links of the configuration.",
             )
-        if known.controller_state(now_ms()) is ControllerState.ALIVE:
+        if await is_run(link, target):
             raise PlanRefused(f"a controller runs link {link}", hint="End that isthmus run first.")
         if not dry_run:
             await _delete(target, keys, ledger)
@@ -123,11 +122,11 @@ def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> 
         raise ConfigError(f"the ledger knows no topic {topic} of link {link.name}", hint=hint)
 
 
-def _check_idle(known: LinkMemory, topic: str) -> None:
-    is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
-    if is_alive and any(key.topic == topic for key in known.reports):
+async def _check_idle(known: LinkMemory, topics: Collection[str], target: Client) -> None:
+    reported = sorted({key.topic for key in known.reports}.intersection(topics))
+    if reported and await is_run(known.link, target):
         raise PlanRefused(
-            f"a controller still mirrors topic {topic}: it was started before the topic was excluded",
+            f"a controller still mirrors topic {reported[0]}: it was started before the topic was excluded",
             hint="End that isthmus run and start it again; then forget the topic.",
         )
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
+from isthmus.control.groups.plan import GroupPlan, worst
 from isthmus.control.links.writers import first_few, named
 from isthmus.errors import GateNotMet
+from isthmus.model.carrying import Standing
 from isthmus.model.log import LogRange
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition
 from isthmus.wire.offsets import PartitionKey
+
+_UNCARRIED: Final = frozenset(
+    {
+        Standing.DUE,
+        Standing.CATCHING_UP,
+        Standing.WAITING_FOR_MAP,
+        Standing.UNAVAILABLE,
+        Standing.NOT_AUTHORIZED,
+        Standing.OFFSETS_DIFFER,
+        Standing.MIRROR_ENDED,
+    }
+)
+"""Where a group would not go on at the target where it left off at the source, and nobody there has meant that."""
 
 
 def require_copies(link: str, left: Iterable[LeftPartition], *, is_detached: bool = False) -> None:
@@ -61,3 +78,37 @@ def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> 
         hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
         f"isthmus link failover {link}.",
     )
+
+
+class CarriedGroups:
+    """How groups stand, as far as positions in some namespaces go: those of their topics, and all of their groups.
+
+    Of a group that cannot be asked it is not known whether it has any there: it counts. `is_tried` says that all that
+    was due has been written, or could not be.
+    """
+
+    def __init__(self, plans: Iterable[GroupPlan], maps: Iterable[NamespaceMap], *, is_tried: bool) -> None:
+        spaces = [each.source for each in maps]
+        self._topics = [each for each in spaces if each.kind == "topic"]
+        self._groups = [each for each in spaces if each.kind == "group"]
+        self._found = [(plan, tuple(self._standings(plan, is_tried=is_tried))) for plan in plans]
+
+    @property
+    def standings(self) -> dict[str, str]:
+        """That of each group: of its position that needs most attention."""
+        found = ((plan, standings) for plan, standings in self._found if standings)
+        return {plan.group: str(worst(each) if plan.positions else plan.standing) for plan, each in found}
+
+    def in_the_way(self, passed: Collection[Standing]) -> list[str]:
+        """The groups that would not go on where they left off, and how they stand; what is `passed` may be so."""
+        found = ((plan.group, sorted((_UNCARRIED - set(passed)).intersection(each))) for plan, each in self._found)
+        return [f"{group} is {' and '.join(standings)}" for group, standings in found if standings]
+
+    def _standings(self, plan: GroupPlan, *, is_tried: bool) -> Iterator[Standing]:
+        is_meant = any(each.holds(plan.group) for each in self._groups)
+        if not plan.positions and (is_meant or self._topics):
+            yield plan.standing
+        for position in plan.positions:
+            if is_meant or any(each.holds(position.topic) for each in self._topics):
+                # Why something could not be written is told of the group as a whole.
+                yield plan.standing if is_tried and position.commit is not None else position.standing

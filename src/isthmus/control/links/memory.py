@@ -382,7 +382,7 @@ async def recollect(link: str, client: Client) -> LinkMemory:
 
 
 def now_ms() -> int:
-    """The wall clock, for people and for nothing else."""
+    """The wall clock. Another host's may differ: whether its controller lives is heard (hearing.py), not reckoned."""
     return int(time.time() * 1000)
 
 

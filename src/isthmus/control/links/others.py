@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from isthmus.control.links.claims import Claim, Selects, ToldClaims
+from isthmus.control.links.hearing import heard
 from isthmus.control.links.host import liveness_of
-from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
+from isthmus.control.links.memory import LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
@@ -21,10 +21,10 @@ from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
-_SKEW_S: Final = 3600.0
-"""No two clocks differ by more: a controller that was last heard longer ago is not waited for."""
+_SKEW_S: Final = 15 * 3600.0
+"""No two clocks differ by more, not even where one goes by another time zone: a controller that was last heard longer
+ago is not waited for."""
 _MS_PER_S: Final = 1000
-_LOOK_S: Final = 0.25
 
 
 def selection(links: Iterable[Link]) -> Selects:
@@ -91,7 +91,7 @@ async def _claims_in(
         doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
-            alive |= await _heard(memory, doubtful)
+            alive |= await heard(memory, doubtful)
     except ClusterError:
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
@@ -110,25 +110,6 @@ def _may_live(known: LinkMemory) -> bool:
         and abs(now_ms() - known.heard_ms) <= _SKEW_S * _MS_PER_S
         and liveness_of(known.controller.whereabouts) is not Liveness.DEAD
     )
-
-
-async def _heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
-    """Those of these links whose controllers are heard from now on.
-
-    :raises ClusterError: The ledger cannot be read any more.
-    """
-    waiting, heard = set(before), set[str]()
-    deadline = time.monotonic() + SILENCE_S
-    while waiting and time.monotonic() < deadline:
-        await asyncio.sleep(_LOOK_S)
-        await memory.refresh()
-        for link in list(waiting):
-            controller = memory.of(link).controller
-            if controller != before[link].controller:
-                waiting.discard(link)
-                if controller is not None:
-                    heard.add(link)
-    return heard
 
 
 def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:

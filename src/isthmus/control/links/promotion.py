@@ -21,8 +21,9 @@ from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
+from isthmus.control.links.hearing import is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
-from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.memory import recollect
 from isthmus.control.links.writers import first_few, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -37,7 +38,6 @@ from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.registers import ATTACHED, RESERVED, merged
-from isthmus.model.state import ControllerState
 from isthmus.model.wording import counted
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
@@ -47,7 +47,6 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
-_UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +147,7 @@ class Promoter:
         if is_attached:
             # The promise is kept before anything changes: an interrupted promotion has it behind it.
             await self._caught_up(link)
-            groups = await self._carried(link, dry_run=dry_run)
+            groups = await self._carried(link, chosen, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
         await self._detach(chosen)
@@ -192,8 +191,8 @@ class Promoter:
         return found if dry_run else await self._let_go(found, link)
 
     async def _link(self) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
-        """The link as far as the namespaces go that were chosen, these, and whether any of them is attached still. No
-        link where all that was ever attached was let go of before.
+        """The link as far as the namespaces go that were chosen, with all its groups; these, and whether any of them is
+        attached still. No link where all that was ever attached was let go of before.
         """
         declared, known = await self._look()
         ever = (*known.maps, *known.detached)
@@ -205,14 +204,15 @@ class Promoter:
                 )
         if not chosen:
             return None, known.detached, False
-        link = declared.link(_attaching(known, chosen), self.configuration)
-        if link is None:
+        parts = (chosen, {*known.maps, *chosen})
+        link, whole = (declared.link(_attaching(known, each), self.configuration) for each in parts)
+        if link is None or whole is None:
             raise PlanRefused(
                 f"link {self.name} cannot be used here",
                 hint=f"isthmus link describe {self.name} says why: both its clusters have to be in the file.",
             )
         async with ClusterPool() as pool:
-            (link,) = await in_force([link], pool)
+            (link,) = await in_force([replace(link, groups=whole.groups)], pool)
         return link, tuple(chosen), any(each in known.maps for each in chosen)
 
     async def _look(self) -> tuple[Declared, Declaration]:
@@ -229,8 +229,9 @@ class Promoter:
         deadline, quiet_from, before = time.monotonic() + self.timeout_s, time.monotonic(), None
         async with Client(link.source) as source, Client(link.target) as target:
             while True:
-                here = await source_logs(link, source)
-                if before is not None and here != before:
+                # Quiet is what lies between two looks, however long each of them takes.
+                looked_at, here = time.monotonic(), await source_logs(link, source)
+                if here != before:
                     quiet_from = time.monotonic()
                 moved = [key for key, log in here.items() if before and before.get(key) != log]
                 held = [key for key, log in here.items() if log.stable_end < log.end]
@@ -238,21 +239,21 @@ class Promoter:
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
                 self.on_progress(len(left) - len(behind), len(left))
-                is_quiet, is_late = time.monotonic() - quiet_from >= self.quiet_s, time.monotonic() > deadline
+                is_quiet, is_late = looked_at - quiet_from >= self.quiet_s, time.monotonic() > deadline
                 if is_quiet or is_late:
                     gates.require_copies(self.name, left)
                     if any(map(gates.is_beyond, left)):
                         # Meanwhile the source may have got what the target was seen to have.
                         gates.require_within(self.name, left, await source_logs(link, source))
-                if self._does(behind) and is_quiet:
+                does = self._does(behind)
+                if does and is_quiet:
                     if held:
                         raise undecided(source, held, await owners_in(source, held))
                     return
-                if is_late:
+                if is_late and (moved or held or not does):
                     # What was written between two looks at a log seems to be in a transaction.
                     if owners := await owners_in(source, held):
                         raise undecided(source, held, owners)
-                    does = self._does(behind)
                     raise await written(source, moved) if does else gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
 
@@ -261,24 +262,25 @@ class Promoter:
         missing = [each.missing_records for each in behind]
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
-    async def _carried(self, link: Link, *, dry_run: bool) -> dict[str, str]:
+    async def _carried(self, link: Link, chosen: Collection[NamespaceMap], *, dry_run: bool) -> dict[str, str]:
         """Have the positions of all groups be those of the source; how they stand."""
         if not link.groups.is_configured:
             return {}
         self.on_step("carrying the positions of consumer groups")
         deadline = time.monotonic() + self.timeout_s
+        # Positions behind what stays behind cannot be had; a dry run leaves to be written what is due.
+        passed = {Standing.CATCHING_UP} if self.max_lag else set()
+        passed |= {Standing.DUE} if dry_run else set()
         while True:
             async with ClusterPool() as pool:
                 groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
                 (plan,) = await (groups.plan() if dry_run else groups.sync())
-            standings = {group.group: group.standing for group in plan.groups}
-            # Positions behind what stays behind cannot be had.
-            waited_for = _UNSETTLED - ({Standing.CATCHING_UP} if self.max_lag else set())
-            unsettled = [name for name, standing in standings.items() if standing in waited_for]
-            if plan.problem is None and (dry_run or not unsettled):
-                return {name: str(standing) for name, standing in standings.items()}
+            found = gates.CarriedGroups(plan.groups, chosen, is_tried=not dry_run)
+            in_the_way = found.in_the_way(passed)
+            if plan.problem is None and not in_the_way:
+                return found.standings
             if time.monotonic() > deadline:
-                reason = plan.problem.message if plan.problem else first_few(unsettled)
+                reason = plan.problem.message if plan.problem else first_few(in_the_way)
                 raise GateNotMet(
                     f"link {self.name} has not carried all consumer groups: {reason}",
                     hint="isthmus groups list says how each of them stands.",
@@ -298,13 +300,12 @@ class Promoter:
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
-                is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)
                 if writing:
                     calm_from = None
-                elif not is_alive:
+                elif is_gone(known):
                     return
                 else:
                     calm_from = calm_from or time.monotonic()

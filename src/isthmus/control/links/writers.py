@@ -1,4 +1,4 @@
-"""Who still writes to a source that is to be quiet, as far as its leaders and coordinators tell."""
+"""Who still writes to what is to be quiet, as far as its leaders and coordinators tell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named(keys: Iterable[PartitionKey]) -> str:
 
 
 async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str, ...]:
-    """Whose transactions are open in partitions of the source; none where nobody tells."""
+    """Whose transactions are open in partitions of a cluster; none where nobody tells."""
     try:
         found = await transactions_in(client, {topic for topic, _ in held})
     except ClusterError:
@@ -41,23 +41,24 @@ async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str
 
 
 def undecided(client: Client, held: Collection[PartitionKey], owners: Collection[str]) -> GateNotMet:
-    """That transactions are open in partitions of the source, and whose."""
+    """That transactions are open in partitions of a cluster, and whose."""
     alias = client.cluster.alias
     return GateNotMet(
         f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
-        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then promote again.",
+        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then give the command again.",
     )
 
 
 async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet:
-    """That somebody writes to partitions of the source, and who, if that is a producer that leaders remember."""
-    alias, producers = client.cluster.alias, ""
+    """That somebody writes to partitions of a cluster, and who, if that is a producer that leaders remember."""
+    where, who = f"{named(moved)} of {client.cluster.alias}" if moved else client.cluster.alias, ""
     with contextlib.suppress(ClusterError):
-        producers = first_few(str(each) for each in sorted(await _at_work(client, moved)))
+        who = first_few(str(each) for each in sorted(await _at_work(client, moved)))
     return GateNotMet(
-        f"somebody writes to {named(moved) or 'the source'} of {alias}{': producer ' if producers else ''}{producers}",
-        hint="Stop the producers there first; then promote again. kafka-transactions describe-producers tells more "
-        "of one; those without idempotence have no id.",
+        f"somebody writes to {where}{': producer ' if who else ''}{who}",
+        hint="Stop the producers there first, or keep them out (isthmus namespace update --enforce, or deny WRITE); "
+        "then give the command again. kafka-transactions describe-producers tells more of one; those without "
+        "idempotence have no id.",
     )
 
 

@@ -15,6 +15,7 @@ from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.producers import active_producers
 from isthmus.control.groups.returning import home_position
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.hearing import is_run
 from isthmus.control.links.memory import LinkMemory, now_ms, recorded_topics
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.parted import parted_topics
@@ -34,7 +35,6 @@ from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.recovery import DivergedPartition, HeldPosition
 from isthmus.model.rights import on_topic
-from isthmus.model.state import ControllerState
 from isthmus.model.topic import Parted, TopicDescription, TopicIds
 from isthmus.model.translation import MappedRange
 from isthmus.wire import codes
@@ -115,9 +115,9 @@ class Parting:
         partitions = [each for each in self.document.partitions if each.partition < self.both.source.partition_count]
         ordinals = await self._ordinals([each.partition for each in partitions])
         maps = [self._map(each, ordinals.get(each.partition, each.shared)) for each in partitions]
-        return [*maps, *self._declaration()]
+        return [*maps, *self._declaration(is_run=await is_run(self.link.name, self.target))]
 
-    def _declaration(self) -> list[LedgerChange]:
+    def _declaration(self, *, is_run: bool) -> list[LedgerChange]:
         document = self.document
         parted = PartedDocument(
             link=self.link.name,
@@ -130,7 +130,7 @@ class Parting:
             at_ms=document.at_ms,
         )
         changes: list[LedgerChange] = [parted]
-        if self.known.controller_state(now_ms()) is not ControllerState.ALIVE:
+        if not is_run:
             # Whoever runs the link says so itself.
             changes.append(begun(self.link.name, document.topic, self._ids()))
         return changes + [

@@ -9,12 +9,12 @@ from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
 from isthmus.control.groups.transaction import commit_outside
+from isthmus.control.links.writers import first_few
 from isthmus.errors import GateNotMet
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RestoredPosition
 from isthmus.wire.client import Client
 
-_NAMED_MAX: Final = 3
 _FORGETTING_S: Final = 15.0
 _LOOK_S: Final = 0.2
 
@@ -49,9 +49,8 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
         raise error
     at_work = sorted(name for name, group in found.values.items() if group.members)
     if at_work:
-        more = f" and {len(at_work) - _NAMED_MAX} more" if len(at_work) > _NAMED_MAX else ""
         raise GateNotMet(
-            f"consumers are at work at {target.cluster.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
+            f"consumers are at work at {target.cluster.alias}: {first_few(at_work)}",
             hint="Stop them, and give the command again: their topic is deleted and filled anew. Nothing was deleted.",
         )
 
@@ -90,6 +89,7 @@ async def restore(
 ) -> tuple[RestoredPosition, ...]:
     """Put positions back, unless a group has one there by now: then it, or the link, was quicker.
 
+    :raises GateNotMet: Some could not be put back; those that could are.
     :raises ClusterError: The groups cannot be asked.
     """
     groups = sorted({each.group for each in wanted})
@@ -103,25 +103,22 @@ async def restore(
             commits.setdefault(each.group, {})[topic, each.partition] = Committed(
                 each.after, NO_LEADER_EPOCH, metadata.get((each.group, each.partition), "")
             )
-    outcome = await commit_outside(target, commits)
-    return tuple(_restored(topic, each, now.values, outcome.errors, commits) for each in wanted)
+    errors = (await commit_outside(target, commits)).errors
+    if errors:
+        first = next(iter(sorted(errors)))
+        raise GateNotMet(
+            f"{topic} is filled again, but groups could not be put back: {first_few(sorted(errors))}: {errors[first]}",
+            hint="As long as they have no position they begin where auto.offset.reset says. Stop their consumers, or "
+            f"grant what is missing; then give the command again. {errors[first].hint}".rstrip(),
+        )
+    return tuple(_restored(topic, each, now.values, commits) for each in wanted)
 
 
 def _restored(
-    topic: str,
-    each: RestoredPosition,
-    now: Mapping[str, Positions],
-    errors: Mapping[str, Exception],
-    commits: Mapping[str, Positions],
+    topic: str, each: RestoredPosition, now: Mapping[str, Positions], commits: Mapping[str, Positions]
 ) -> RestoredPosition:
-    if (topic, each.partition) not in commits.get(each.group, {}):
-        there = now[each.group][topic, each.partition].offset
-        reason = each.reason if there == each.after else "the group, or the link, was quicker"
-        return RestoredPosition(
-            group=each.group, partition=each.partition, before=each.before, after=there, reason=reason
-        )
-    if each.group in errors:
-        return RestoredPosition(
-            group=each.group, partition=each.partition, before=each.before, after=-1, reason=str(errors[each.group])
-        )
-    return each
+    if (topic, each.partition) in commits.get(each.group, {}):
+        return each
+    there = now[each.group][topic, each.partition].offset
+    reason = each.reason if there == each.after else "the group, or the link, was quicker"
+    return RestoredPosition(group=each.group, partition=each.partition, before=each.before, after=there, reason=reason)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.hearing import Beats, is_gone, is_here
 from isthmus.control.links.leaving import is_writing
-from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.memory import LinkMemory, recollect
+from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.errors import GateNotMet
+from isthmus.ledger.link import SILENCE_S
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
-from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
@@ -44,32 +46,38 @@ class QuietTopic:
         """
         self.on_step(f"{self.topic}: waiting until nobody writes to it")
         deadline = time.monotonic() + max(self.timeout_s, self.quiet_s)
-        before, quiet_from = await self._logs(there), time.monotonic()
+        before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
             known = await recollect(self.link.name, self.target)
-            held, logs = self._is_held(known), await self._logs(there)
+            silent_s = beats.silent_s(known)
+            held, logs = self._is_held(known, silent_s), await self._logs(there)
             if logs != before or held:
                 quiet_from = time.monotonic()
             is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
             if not is_open and not held and time.monotonic() - quiet_from >= self.quiet_s:
                 return logs
-            if time.monotonic() > deadline:
+            may_be_lost = held and _may_be_lost(known, silent_s)
+            if time.monotonic() > deadline and not may_be_lost and (held or is_open or logs != before):
                 # In a log that grows the end is read a moment after the stable one.
-                raise self._not_quiet(known, held=held, is_open=is_open if logs == before else [])
+                raise await self._not_quiet(known, logs, before, held=held, is_open=is_open if logs == before else [])
             before = logs
             await asyncio.sleep(LOOK_S)
 
-    def _is_held(self, known: LinkMemory) -> bool:
+    def _is_held(self, known: LinkMemory, silent_s: float) -> bool:
         """Whether a lane of the link may still write to it."""
-        silent_s = known.heard_age_s(now_ms())
-        if known.controller_state(now_ms()) is not ControllerState.ALIVE and silent_s is not None and silent_s > GONE_S:
-            return False
-        return is_writing(known, lambda topic: topic == self.topic)
+        return silent_s <= GONE_S and is_writing(known, lambda topic: topic == self.topic)
 
-    def _not_quiet(self, known: LinkMemory, *, held: bool, is_open: list[int]) -> GateNotMet:
-        alias = self.target.cluster.alias
+    async def _not_quiet(
+        self,
+        known: LinkMemory,
+        logs: Mapping[int, LogRange],
+        before: Mapping[int, LogRange],
+        *,
+        held: bool,
+        is_open: list[int],
+    ) -> GateNotMet:
         if held:
-            is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
+            is_alive = not is_gone(known)
             return GateNotMet(
                 f"link {self.link.name} has not let go of {self.topic} within {self.timeout_s:g} s",
                 hint="isthmus status says what its controller does; then give the command again."
@@ -77,18 +85,13 @@ class QuietTopic:
                 else f"Its controller was killed: give the command again in {GONE_S:g} s.",
             )
         if is_open:
-            return GateNotMet(
-                f"a transaction is open in {self.topic}-{is_open[0]} of {alias}",
-                hint=f"isthmus cluster topics {alias} names it; end its producer, and give the command again.",
-            )
-        return self._moved()
+            keys = [(self.topic, partition) for partition in is_open]
+            return undecided(self.target, keys, await owners_in(self.target, keys))
+        return await self._written(logs, before)
 
-    def _moved(self) -> GateNotMet:
-        return GateNotMet(
-            f"somebody writes to {self.topic} of {self.target.cluster.alias}",
-            hint="Stop the producers there, or keep them out (isthmus namespace update --enforce, or deny WRITE); then "
-            "give the command again. Nothing was deleted.",
-        )
+    async def _written(self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange]) -> GateNotMet:
+        moved = [(self.topic, partition) for partition, log in logs.items() if log.end != before[partition].end]
+        return await written(self.target, moved)
 
     async def require_unmoved(self, before: Mapping[int, LogRange]) -> None:
         """See that the logs still end where they did.
@@ -96,14 +99,20 @@ class QuietTopic:
         :raises GateNotMet: Somebody has written.
         :raises ClusterError: The target does not answer.
         """
-        found = await log_ranges(self.target, [(self.topic, partition) for partition in before])
-        for error in found.errors.values():
-            raise error
-        if any(log.end != before[partition].end for (_, partition), log in found.values.items()):
-            raise self._moved()
+        found = await self._of(before)
+        if any(log.end != before[partition].end for partition, log in found.items()):
+            raise await self._written(found, before)
 
     async def _logs(self, there: TopicDescription) -> dict[int, LogRange]:
-        found = await log_ranges(self.target, [(self.topic, number) for number in range(there.partition_count)])
+        return await self._of(range(there.partition_count))
+
+    async def _of(self, partitions: Iterable[int]) -> dict[int, LogRange]:
+        found = await log_ranges(self.target, [(self.topic, number) for number in partitions])
         for error in found.errors.values():
             raise error
         return {partition: log for (_, partition), log in found.values.items()}
+
+
+def _may_be_lost(known: LinkMemory, silent_s: float) -> bool:
+    """Whether the link's controller was on another host and seems to be gone: then it is a matter of a minute."""
+    return not is_here(known) and silent_s <= GONE_S and (is_gone(known) or silent_s > SILENCE_S)

@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.writers import first_few
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
 from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
@@ -24,6 +26,7 @@ from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, in_batches
 from isthmus.model.configuration import LedgerSettings
@@ -40,11 +43,9 @@ from isthmus.model.recovery import (
     TopicRecovery,
     quarantine_of,
 )
-from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
-_NAMED_MAX: Final = 3
 _IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
@@ -105,7 +106,8 @@ class TopicRecoverer:
     async def recover(self, claim: RecoveryClaim) -> TopicRecovery:
         """Do all that is left to do.
 
-        :raises GateNotMet: Somebody is at work at the target, lanes do not end, or nobody refills the topic in time.
+        :raises GateNotMet: Somebody is at work at the target, lanes do not end, nobody refills the topic in time, or
+            not all groups could be put back.
         :raises PlanRefused: Somebody else recovers the link, or the topic is being rebuilt and shall go on mapped.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
@@ -307,7 +309,7 @@ class TopicRecoverer:
         return [] if document.was_paused else [Deletion(pause.key)]
 
     async def _refilled(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
-        """Put groups back where they stood, as soon as that is there again."""
+        """Put groups back where they stood, as soon as that is there again; until all are, it is not done."""
         wanted = positions.foreseen(document.positions, document.partitions)
         if wanted:
             self.on_step(f"{self.topic}: waiting until it holds what groups have read")
@@ -322,14 +324,14 @@ class TopicRecoverer:
         ends = {each.partition: 0 for each in wanted}
         for each in wanted:
             ends[each.partition] = max(ends[each.partition], each.after)
-        deadline = time.monotonic() + self.timeout_s
+        deadline, beats = time.monotonic() + self.timeout_s, Beats()
         while True:
             found = await log_ranges(self.target, [(self.topic, partition) for partition in ends])
             logs = {partition: log.end for (_, partition), log in found.values.items()}
             if all(logs.get(partition, -1) >= end for partition, end in ends.items()):
                 return
             known = await recollect(self.link.name, self.target)
-            is_run = known.controller_state(now_ms()) is ControllerState.ALIVE
+            is_run = not is_gone(known) and beats.silent_s(known) < SILENCE_S
             is_paused = known.paused.covers(self.topic)
             if not is_run or is_paused or time.monotonic() > deadline:
                 raise self._not_refilled(wanted, is_run=is_run, is_paused=is_paused)
@@ -337,13 +339,11 @@ class TopicRecoverer:
 
     def _not_refilled(self, wanted: tuple[RestoredPosition, ...], *, is_run: bool, is_paused: bool) -> GateNotMet:
         groups = sorted({each.group for each in wanted})
-        more = f" and {len(groups) - _NAMED_MAX} more" if len(groups) > _NAMED_MAX else ""
         first = "Run the link: isthmus run" if not is_run else "It is being filled"
         if is_paused:
             first = f"It is paused: isthmus resume {self.link.name}, with --topic {self.topic} or without"
         return GateNotMet(
-            f"{self.topic} is there again and waits to be filled; then groups are put back: "
-            f"{', '.join(groups[:_NAMED_MAX])}{more}",
+            f"{self.topic} is there again and waits to be filled; then groups are put back: {first_few(groups)}",
             hint=f"{first}; then give the command again, which does what is left.",
         )
 

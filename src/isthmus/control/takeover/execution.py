@@ -13,6 +13,7 @@ from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.producers import active_producers
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.filtering import operated
+from isthmus.control.links.hearing import is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
@@ -39,7 +40,6 @@ from isthmus.model.offsets import Cursor
 from isthmus.model.predecessor import Predecessor, progress_of
 from isthmus.model.problem import Problem
 from isthmus.model.rights import on_topic as topic_right
-from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicIds
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -112,7 +112,7 @@ class _Takeover:
     async def run(self) -> LinkTakeover:
         await cluster_ids(self._link, self._source, self._target)
         known = await recollect(self._link.name, self._target)
-        if known.controller_state(now_ms()) is ControllerState.ALIVE:
+        if await is_run(self._link.name, self._target):
             raise PlanRefused(f"a controller runs link {self._link.name}", hint="End that isthmus run first.")
         self._link = operated(self._link, known.documents)
         observed = await observe(self._link, self._source, self._target)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, gone, plan_groups, troubled
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, plan_groups, troubled
 from isthmus.control.groups.translation import Translation
+from isthmus.control.groups.uncarried import gone
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
@@ -67,6 +68,20 @@ def test_a_plan_says_what_to_write_and_on_what_it_is_based() -> None:
     plan = planned(view({KEY: 7, ("orders", 1): 9}, {KEY: 5, ("orders", 1): 9}))
     assert plan.standing is Standing.DUE
     assert commit_of(plan) == GroupCommit(positions={KEY: Committed(7, metadata="noted")}, based_on={KEY: Committed(5)})
+
+
+def test_a_link_that_commits_nothing_translates() -> None:
+    """Whoever is at the target, what a position is there is known, and nothing is written."""
+    seen = view({KEY: 7, ("orders", 1): 9, ("orders", 2): 200}, {KEY: 5}, state=GroupState.STABLE)
+    plan = planned(replace(seen, settings=GroupSettings(commit=False)))
+
+    assert [(p.translated, p.standing) for p in plan.positions] == [
+        (7, Standing.TRANSLATED),
+        (9, Standing.TRANSLATED),
+        (200, Standing.CATCHING_UP),
+    ]
+    assert commit_of(plan) is None
+    assert not plan.has_changes
 
 
 def test_a_group_is_changed_in_the_words_of_all_loops() -> None:

@@ -1,0 +1,42 @@
+"""Groups that are not carried, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.model.carrying import Standing
+from isthmus.model.group import GroupType
+from isthmus.model.problem import Problem
+
+_UNCERTAIN: Final = (
+    "It is kept at the target: a coordinator that has just taken over may not know it yet. Only the log of commits is "
+    "proof: grant READ on topic __consumer_offsets at the source, or delete the group at the target."
+)
+
+
+def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
+    """A group whose progress is not in committed offsets."""
+    problem = Problem(f"a {kind} group keeps its progress elsewhere", "Leave it out of the link's groups.")
+    return GroupPlan(
+        group=group, target_group=target_group, standing=Standing.UNSUPPORTED, source_type=kind, problem=problem
+    )
+
+
+def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
+    """A group that cannot have its name at the target to itself."""
+    return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
+
+
+def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
+    """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
+    hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
+    if delete:
+        hint = "" if certain else _UNCERTAIN
+    return GroupPlan(
+        group=group,
+        target_group=target_group,
+        standing=Standing.GONE_AT_SOURCE,
+        problem=Problem("the source has no such group any more", hint),
+        delete=delete and certain,
+    )

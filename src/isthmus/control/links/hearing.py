@@ -1,0 +1,81 @@
+"""Whether a controller lives, by its beats as they come: the clocks of two hosts may differ by hours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from isthmus.control.links.host import liveness_of, whereabouts
+from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
+from isthmus.ledger.documents import ControllerDocument
+from isthmus.ledger.link import SILENCE_S
+from isthmus.model.whereabouts import Liveness
+from isthmus.wire.client import Client
+
+_LOOK_S: Final = 0.25
+
+
+class Beats:
+    """How long the controller of one link has been silent, by the looks of one who looks again and again."""
+
+    def __init__(self) -> None:
+        self._last: ControllerDocument | None = None
+        self._since = time.monotonic()
+
+    def silent_s(self, known: LinkMemory) -> float:
+        """For how long (s) no beat came, at least.
+
+        Of a controller on this host the ledger tells it, as both go by one clock; of another one what was seen since
+        the first look, at which it may have beaten just now.
+        """
+        if is_here(known):
+            return known.heard_age_s(now_ms()) or 0.0
+        if known.controller != self._last:
+            self._last, self._since = known.controller, time.monotonic()
+        return time.monotonic() - self._since
+
+
+def is_here(known: LinkMemory) -> bool:
+    """Whether the controller of a link goes by the clock of this host."""
+    host_id = "" if known.controller is None else known.controller.whereabouts.host_id
+    return bool(host_id) and host_id == whereabouts().host_id
+
+
+def is_gone(known: LinkMemory) -> bool:
+    """Whether it is certain that a link has no controller: the last one said so, or its process has ended here."""
+    return known.controller is None or liveness_of(known.controller.whereabouts) is Liveness.DEAD
+
+
+async def is_run(link: str, target: Client) -> bool:
+    """Whether a controller runs a link. That one of another host does not takes ten seconds of silence.
+
+    :raises ClusterError: The ledger cannot be read.
+    """
+    memory = await remembered(target)
+    before = memory.of(link).copy()
+    if is_gone(before):
+        return False
+    if is_here(before):
+        return Beats().silent_s(before) < SILENCE_S
+    return link in await heard(memory, {link: before})
+
+
+async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
+    """Those of these links whose controllers are heard from now on, in ten seconds at most.
+
+    :raises ClusterError: The ledger cannot be read any more.
+    """
+    waiting, found = set(before), set[str]()
+    deadline = time.monotonic() + SILENCE_S
+    while waiting and time.monotonic() < deadline:
+        await asyncio.sleep(_LOOK_S)
+        await memory.refresh()
+        for link in list(waiting):
+            controller = memory.of(link).controller
+            if controller != before[link].controller:
+                waiting.discard(link)
+                if controller is not None:
+                    found.add(link)
+    return found
