@@ -90,8 +90,18 @@ NOT_DONE: Final = {
 IN_PART: Final = {
     5: "for up to a quarter of the run: 120 s from 8 minutes on",
     15: "for up to a quarter of the run: ten minutes from 40 minutes on",
+    18: "some bytes wait as for a retransmission; no packet is doubled, reordered or damaged; "
+    "batches damaged on the disk: tests/faults/test_causes.py",
+    21: "at any moment, not at named steps: engines end at random moments too in "
+    "tests/integration/lane/test_resume.py, and promotions at each step in tests/integration/control/test_promotion.py",
+    22: "workers, or the JVM that holds driver and executor; an executor by itself: "
+    "tests/integration/spark/test_standalone.py; memory that runs out: not here",
+    24: "speculation is refused before anything runs, so no task is ever run twice by it",
+    26: "clocks are an hour off from a start on, and none jumps meanwhile; a machine that sleeps: "
+    "tests/unit/wire/test_clock.py",
     28: "where offsets are mapped the ledger is forged and neither deleted nor emptied: it holds the places of lanes, "
     "which are lost with it where no lease runs just then (docs/offsets.md)",
+    29: "no file of a broker may grow; no log directory goes offline",
     33: "certificates that change and tokens that end: tests/integration/wire/test_security.py; logins that end after "
     "20 s are a condition of some seeds",
     44: "bootstrap servers that change: tests/integration/control/test_network.py; names are looked up at each "

@@ -38,7 +38,7 @@ from typing import ClassVar, Final
 
 
 class IsthmusError(Exception):
-    """Something was refused or failed that has no code of its own; the message says what.
+    """Something was refused or failed that has no code of its own; the message states what.
 
     `hint` says what to do next; `retryable` says whether the same call may succeed later without a change.
     `error_code` names the class for people and programs, for good: it is in messages, in JSON and in docs/errors.md;
@@ -47,7 +47,7 @@ class IsthmusError(Exception):
 
     exit_code: ClassVar[int] = 1
     error_code: ClassVar[str] = "ISTH-ERROR"
-    remedy: ClassVar[str] = "The suggestion behind the message says what to do."
+    remedy: ClassVar[str] = "The suggestion behind the message states what to do."
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -69,7 +69,7 @@ class ConfigError(IsthmusError):
     error_code = "ISTH-CONFIG"
     remedy = (
         "Correct what the message names, by line and key; docs/configuration.md has every key. `isthmus config check` "
-        "tells all mistakes at once, without asking any cluster. Nothing was begun."
+        "reports all mistakes at once, without asking any cluster. Nothing was begun."
     )
 
     def __init__(self, message: str, *, field: str = "", line: int | None = None, hint: str = "") -> None:
@@ -105,7 +105,7 @@ class RequestRefused(IsthmusError):
     """
 
     error_code = "ISTH-REQUEST"
-    remedy = "The HTTP status and the message say why; docs/rest.md has what requests have to look like."
+    remedy = "The HTTP status and the message state why; docs/rest.md has what requests have to look like."
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class InvariantError(IsthmusError):
 
 RESULTS: Final[Mapping[int, str]] = {
     0: "All is well, or what was asked for is done.",
-    1: "Something is wrong with what was looked at or copied: the results say what.",
+    1: "Something is wrong with what was looked at or copied: the results state what.",
     2: "The command line cannot be used.",
     3: "`plan --detailed-exitcode`: something would be created or copied.",
     4: "`verify`, `groups drill`, `schemas diff`: the two sides differ.",

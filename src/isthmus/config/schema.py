@@ -220,7 +220,9 @@ class TransactionsSection(Section):
             "What happens to records of aborted transactions, which only read_uncommitted consumers see. copy writes "
             "them into aborted transactions: if the target's brokers verify transactions, Kafka's default since "
             "3.6, a partition may then stop when a broker fails. omit lets control records take their offsets. "
-            "auto copies them where that is exact and omits them elsewhere; isthmus plan shows which."
+            "auto copies them where that is exact and omits them elsewhere. Without ALTER on the target's cluster "
+            "neither is exact: auto copies them then, and a partition may stop when a broker fails. isthmus plan "
+            "shows which."
         ),
     )
 

@@ -32,7 +32,7 @@ _ALL: Final = (
     # This host
     Check("spark", "There is no Spark that runs links and verification.", "See ISTH-SPARK."),
     Check("java", "There is no Java that runs Spark.", "See ISTH-JAVA."),
-    Check("configuration", "The configuration file says something that may not be meant.", "Correct the file."),
+    Check("configuration", "The configuration file states something that may not be meant.", "Correct the file."),
     # Clusters
     Check(
         "identity",
@@ -50,7 +50,7 @@ _ALL: Final = (
     Check("cluster id", "Brokers answer with different cluster ids.", "Correct `bootstrap_servers`."),
     Check("brokers", "Brokers are away, fenced, or too few for the replicas that topics have.", _LEADERS),
     Check("quorum", "The controllers of a cluster have no majority, or one of them is behind.", _LEADERS),
-    Check("zookeeper", "ZooKeeper and the brokers do not say the same of a cluster.", "See clusters.md."),
+    Check("zookeeper", "ZooKeeper and the brokers do not report the same of a cluster.", "See clusters.md."),
     Check("offline", "Partitions have no leader: nobody can read or write them.", _LEADERS),
     Check("under-min-isr", "Fewer replicas are in sync than producers with acks=all need.", _LEADERS),
     Check("under-replicated", "Not all replicas are in sync.", _LEADERS),
@@ -95,7 +95,7 @@ _ALL: Final = (
     Check(
         "divergence",
         "The target's log is no copy of the source's, or not any more.",
-        "`isthmus link recover LINK --dry-run` tells where both part: recovery.md.",
+        "`isthmus link recover LINK --dry-run` reports where both part: recovery.md.",
     ),
     Check(
         "retention", "The source keeps records for a short time.", "Raise `retention.ms`, or keep standstills short."
@@ -113,7 +113,7 @@ _ALL: Final = (
     Check(
         "quotas",
         "Client quotas of brokers bound a link, or cannot be looked at.",
-        "Raise those that are not meant: `isthmus_throttle_seconds_total` tells what they cost.",
+        "Raise those that are not meant: `isthmus_throttle_seconds_total` reports what they cost.",
     ),
     Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
     Check("ledger", "The ledger's transactional id cannot be used.", "Grant WRITE on it: `isthmus acls generate`."),

@@ -55,7 +55,10 @@ class AbortedPolicy(enum.StrEnum):
     """What becomes of the records of aborted transactions."""
 
     AUTO = "auto"
-    """They are copied where that is exactly once, and left out where it is not."""
+    """They are copied where that is exactly once, and left out where it is not.
+
+    Without ALTER on the cluster neither is: they are copied then, and a partition may stop when a broker fails.
+    """
     COPY = "copy"
     """They are in aborted transactions at the target."""
     OMIT = "omit"

@@ -38,7 +38,7 @@ from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
@@ -65,8 +65,9 @@ Values = Callable[[Declaration], dict[str, Any]]
 
 @pytest.fixture
 def both(east: LocalCluster, west: LocalCluster) -> Configuration:
-    """A file with both clusters and no link."""
-    return Configuration(clusters=(east.cluster(), west.cluster()), links=())
+    """A file with both clusters and no link. Leases last, so that one that begins anew was disturbed."""
+    spark = SparkSettings(lease_term_s=600.0)
+    return Configuration(clusters=(east.cluster(), west.cluster()), links=(), spark=spark)
 
 
 @pytest.fixture

@@ -35,6 +35,9 @@ from tests.integration.lane import topics
 
 pytestmark = pytest.mark.integration
 
+LASTING_S = 600.0
+"""Leases last, so that one that begins anew was disturbed."""
+
 Namer = Callable[[str], str]
 LIVE: Final = {"limits.bytes_per_s": 50_000_000, "mm2.checkpoints": True, "mm2.checkpoints_interval_s": 0.2}
 
@@ -67,7 +70,7 @@ def test_filters_and_limits_change_without_a_new_lease(
         topics.produce(east, name, records(20))
     consumers.commit(east, {group: {(stays, 0): 7}})
     link = selecting(link_of(east.cluster(), west.cluster(), stays, name=stem), stays, goes)
-    written: list[Configuration | ConfigError] = [configuration_of(link)]
+    written: list[Configuration | ConfigError] = [configuration_of(link, term_s=LASTING_S)]
 
     def reread() -> Configuration:
         found = written[-1]
@@ -80,7 +83,10 @@ def test_filters_and_limits_change_without_a_new_lease(
 
     async def scenario() -> None:
         async with running(
-            configuration_of(link), spark, following=Following(reread, is_constant=True), timings=timings
+            configuration_of(link, term_s=LASTING_S),
+            spark,
+            following=Following(reread, is_constant=True),
+            timings=timings,
         ) as run:
             for name in (stays, goes):
                 await run.until(partial(is_at, name, 20))
@@ -90,7 +96,7 @@ def test_filters_and_limits_change_without_a_new_lease(
                 groups=GroupSettings(include=(GroupPattern.parse(group),)),
                 limits=Limits(bytes_per_s=50_000_000),
             )
-            written.append(configuration_of(changed))
+            written.append(configuration_of(changed, term_s=LASTING_S))
             await run.until(lambda: is_at(comes, 20))
             await run.until(lambda: {t.topic for t in run.links[0].topics} == {stays, comes})
             await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP"})
@@ -118,7 +124,7 @@ def test_a_limit_that_is_lifted_counts_at_once(
     topics.create(east, name)
     topics.produce(east, name, records(20))
     link = link_of(east.cluster(), west.cluster(), name, name=name)
-    written = [configuration_of(replace(link, limits=Limits(bytes_per_s=1)))]
+    written = [configuration_of(replace(link, limits=Limits(bytes_per_s=1)), term_s=LASTING_S)]
 
     async def is_at(end: int) -> bool:
         return await ends(west, name) == [end]
@@ -129,7 +135,7 @@ def test_a_limit_that_is_lifted_counts_at_once(
             await run.until(lambda: is_at(20))
             before = await leases_of(west, name)
             await asyncio.to_thread(topics.produce, east, name, records(5))
-            written.append(configuration_of(link))
+            written.append(configuration_of(link, term_s=LASTING_S))
             await run.until(lambda: is_at(25))
             assert await leases_of(west, name) == before, "leases began anew"
 
@@ -177,7 +183,7 @@ def test_an_operator_changes_filters_while_a_link_runs(
     # Topics of MirrorMaker 2 have the alias in their names.
     source = replace(written.source, alias=topic("alias"))
     link = selecting(replace(written, source=source, configs=ConfigSettings(interval_s=0.2)), stays)
-    configuration = configuration_of(link)
+    configuration = configuration_of(link, term_s=LASTING_S)
     given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
 
     async def change(filters: Filters) -> None:

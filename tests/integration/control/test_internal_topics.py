@@ -10,15 +10,19 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.contents import stored_records
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
 from isthmus.control.loops.appending import TopicAppender
+from isthmus.control.loops.checkpoints import CheckpointLoop
 from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.internal_topics import InternalTopics
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import NotAuthorized
 from isthmus.local import LocalCluster
+from isthmus.model.carrying import Standing
+from isthmus.model.group import Committed
 from isthmus.model.mirrormaker import MirrorMakerSettings
-from isthmus.model.mirrormaker_records import KeyedRecord, heartbeat_of
+from isthmus.model.mirrormaker_records import Checkpoint, CheckpointKey, KeyedRecord, checkpoint_of, heartbeat_of
 from isthmus.wire.client import Client
 from tests.integration.acls import denied
 from tests.integration.control.running import link_of
@@ -117,5 +121,52 @@ def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> N
         assert [(beat.source_alias, beat.target_alias) for beat in beats] == [
             (link.source.alias, link.target.alias)
         ] * 2
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_are_written_without_the_right_to_read_them(guarded: LocalCluster, east: LocalCluster) -> None:
+    """A loop that begins anew and may not read its topic writes what it knows once more, as MirrorMaker 2 does."""
+    link = replace(link_of(east.cluster(), guarded.cluster()), mm2=MirrorMakerSettings(checkpoints=True))
+    name = link.mm2_names.checkpoints
+    position = PositionPlan(
+        topic="here",
+        partition=0,
+        target_topic="there",
+        source=Committed(100),
+        translated=100,
+        committed=None,
+        log_start=0,
+        high_watermark=500,
+        standing=Standing.IN_STEP,
+    )
+    group = GroupPlan(group="g", target_group="g", standing=Standing.IN_STEP, positions=(position,))
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            view = LinkView(
+                link=link,
+                source=source,
+                target=target,
+                plan=LinkPlan(link=link.name, source="east", target="guarded"),
+                groups=GroupsPlan(link=link.name, source="east", target="guarded", way="identity", groups=(group,)),
+            )
+
+            async def look_anew() -> None:
+                loop = CheckpointLoop()
+                assert await loop.apply(view, await loop.look(view)) == ()
+                await loop.aclose()
+
+            async def written() -> list[Checkpoint]:
+                return [checkpoint_of(record) async for record in stored_records(target, name)]
+
+            await look_anew()
+            topics.await_served(guarded, name)
+            await look_anew()
+            expected = Checkpoint(CheckpointKey("g", "there", 0), 100, 100)
+            assert await written() == [expected]
+            with denied(guarded, ResourceType.TOPIC, name, AclOperation.READ):
+                await look_anew()
+            assert await written() == [expected] * 2
 
     asyncio.run(scenario())

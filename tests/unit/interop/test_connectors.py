@@ -148,3 +148,9 @@ def test_what_is_no_deployment_is_refused(text: str, message: str) -> None:
     """Broken JSON, other JSON, and connectors that contradict one another: the error names what."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         read(text, "x.json")
+
+
+def test_a_protocol_that_kafka_lacks_is_refused() -> None:
+    """Of a connector's clients as of a properties file's: the error names connector and key."""
+    with pytest.raises(ConfigError, match=r"connector 1: source\.cluster\.security\.protocol is no protocol of Kafka"):
+        imported(json.dumps(source(**{"source.cluster.security.protocol": "TLS"})))

@@ -69,6 +69,7 @@ def test_addresses_are_taken_as_kafka_takes_them() -> None:
             "mm2.properties:2: a.bootstrap.servers holds an address that is not host:port",
         ),
         (pair("a.security.protocol = TLS"), "mm2.properties:5: a.security.protocol is no protocol of Kafka"),
+        (pair("a.producer.security.protocol = TLS"), "mm2.properties:5: a.producer.security.protocol is no protocol"),
         (pair(*LOGIN, "a.sasl.jaas.config = hunter2"), "mm2.properties:7: a.sasl.jaas.config cannot be read"),
         (pair(*LOGIN, f'a.sasl.jaas.config = {SCRAM} username="x" password="hunter2'), "a quote without an end"),
         (pair(*LOGIN, f"a.sasl.jaas.config = {SCRAM} username hunter2;"), "name=value"),

@@ -186,6 +186,18 @@ def test_groups_are_late_from_when_they_were_last_in_step() -> None:
     assert telling.value('isthmus_groups{standing="IN_STEP"}') == 1
 
 
+def test_each_group_is_late_by_itself() -> None:
+    """Of two groups of a link one goes on and one stands, with more records to be read again: each has its numbers."""
+    telling = Telling()
+    for standing in ("IN_STEP", "CATCHING_UP"):
+        steady = GroupProgress(group="steady", standing="IN_STEP", behind_records=0)
+        late = GroupProgress(group="late", standing=standing, behind_records=3)
+        telling.show(link_at(groups=[steady, late]), after_s=10.0)
+    for name, age_s, records in (("steady", 0.0, 0), ("late", 10.0, 3)):
+        assert telling.value(f'isthmus_group_offset_sync_age_seconds{{group="{name}"}}') == age_s
+        assert telling.value(f'isthmus_group_offset_undershoot_records{{group="{name}"}}') == records
+
+
 @pytest.mark.parametrize("accept", ["", OPEN_METRICS])
 def test_hostile_names_are_escaped(accept: str) -> None:
     """Groups may be called anything: each comes back as itself from a parser, and makes no line of its own."""
