@@ -27,7 +27,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
-from isthmus.model.lane import LaneMark, LaneReport, Milestone, milestone_of
+from isthmus.model.lane import LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.allowance import SourceWord, follow
@@ -286,7 +286,7 @@ class LeaseTask:
             await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
-            self._milestones.reached(milestone_of(self._lanes[mark.key], mark) for mark in self._marks())
+            self._milestones.passed(self._lanes, marks)
             last: list[Document] = [self._said_of(self._milestones.furthest), self._said(self._spec.generation, marks)]
             await self._writer.append(last, term_s=_RELEASE_TERM_S)
         except ClusterError:
@@ -358,7 +358,7 @@ class LeaseTask:
             is_full = beat % _FULL_EVERY == 0
             due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
-            self._milestones.reached(milestone_of(self._lanes[mark.key], mark) for mark in self._marks())
+            self._milestones.passed(self._lanes, self._marks())
             milestones = self._milestones.due(is_full=is_full)
             documents: list[Document] = [self._said_of(milestones)] if milestones else []
             if due or is_full:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+import uuid
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Milestone, furthest
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone, milestone_of
 
 
 class Telling:
@@ -56,26 +57,52 @@ class Milestones:
     """
 
     def __init__(self) -> None:
-        self.furthest: tuple[Milestone, ...] = ()
-        self._told: tuple[Milestone, ...] = ()
+        self._of: dict[_Between, Milestone] = {}
+        # How often any moved, and how often into a new epoch: as of now, as was last due, and as was told.
+        self._moves = self._epochs = 0
+        self._due = self._told = (0, 0)
+
+    @property
+    def furthest(self) -> tuple[Milestone, ...]:
+        """How far each lane has been."""
+        return tuple(self._of.values())
 
     def reached(self, milestones: Iterable[Milestone]) -> None:
         """Lanes have been so far."""
-        self.furthest = furthest([*self.furthest, *milestones])
+        for each in milestones:
+            self._reach((each.key, each.source_topic_id, each.target_topic_id), each.source_epoch, each.position, each)
+
+    def passed(self, lanes: Mapping[LaneKey, Lane], marks: Iterable[LaneMark]) -> None:
+        """Lanes are at these marks. It is asked of all lanes every second, and most of them rest."""
+        for mark in marks:
+            lane = lanes[mark.key]
+            between = mark.key, lane.source_topic_id, lane.target_topic_id
+            self._reach(between, mark.source_epoch, mark.position, lane)
+
+    def _reach(self, between: _Between, epoch: int, position: int, found: Milestone | Lane) -> None:
+        known = self._of.get(between)
+        if known is not None and (epoch, position) <= (known.source_epoch, known.position):
+            return
+        if isinstance(found, Lane):
+            found = milestone_of(found, LaneMark(found.key.topic, found.key.partition, position, epoch))
+        self._of[between] = found
+        self._moves += 1
+        self._epochs += known is None or epoch != known.source_epoch
 
     def due(self, *, is_full: bool) -> tuple[Milestone, ...]:
         """What is to be told now, of all lanes: a document takes the place of the one before."""
-        if is_full:
-            return () if self.furthest == self._told else self.furthest
-        return () if _epochs(self.furthest) == _epochs(self._told) else self.furthest
+        self._due = self._moves, self._epochs
+        moves, epochs = self._told
+        return self.furthest if epochs != self._epochs or (is_full and moves != self._moves) else ()
 
     def told(self, milestones: tuple[Milestone, ...]) -> None:
         """These are told, unless there are none: they stand in the ledger."""
-        self._told = milestones or self._told
+        if milestones:
+            self._told = self._due
 
 
-def _epochs(milestones: Iterable[Milestone]) -> set[Milestone]:
-    return {replace(each, position=0) for each in milestones}
+_Between = tuple[LaneKey, uuid.UUID, uuid.UUID]
+"""A lane between two topics: others of their names are others."""
 
 
 def _counts(report: LaneReport) -> LaneReport:
