@@ -70,7 +70,7 @@ class Connection:
         self._left_at = 0.0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
-        self._may_send: Permission | None = None
+        self._permissions = set[Permission]()
         self._last_permitted = 0
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._filled = 0
@@ -158,7 +158,7 @@ class Connection:
                 future.set_exception(self._not_permitted())
                 future.exception()
                 return future
-            self._may_send = may_send
+            self._permissions.add(may_send)
             self._last_permitted = self._correlation + 1
         self._correlation += 1
         self._waiting.append(_Waiting(self._correlation, future, decode, now, timeout_s, what))
@@ -290,7 +290,7 @@ class Connection:
     def _send(self) -> None:
         out = self._out
         while out:
-            if self._may_send is not None and not self._may_send():
+            if not all(may_send() for may_send in self._permissions):
                 self.close(self._not_permitted())
                 return
             if self._tls:
@@ -301,7 +301,7 @@ class Connection:
             self._out_bytes -= sent
             if not self._out_bytes:
                 out.clear()
-                self._may_send = None
+                self._permissions.clear()
                 return
             while sent:
                 head = out[0]

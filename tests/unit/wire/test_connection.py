@@ -144,6 +144,26 @@ def test_what_is_queued_does_not_leave_without_permission() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("lapsing", [0, 1])
+def test_each_request_that_is_queued_keeps_its_own_permission(lapsing: int) -> None:
+    """What a later request may do does not let out an earlier one, whose lane was paused; nor the other way round."""
+
+    async def scenario() -> None:
+        is_allowed = [True, True]
+        permissions = (lambda: is_allowed[0], lambda: is_allowed[1])
+        with connected() as (connection, peer):
+            answers = [post(connection, LARGE, may_send=may_send) for may_send in permissions]
+            left = 2 * LARGE - connection._out_bytes
+            assert left < LARGE
+            is_allowed[lapsing] = False
+            assert await rest_of(peer) <= left
+            for answer in answers:
+                with pytest.raises(Unreachable, match="not allowed any more"):
+                    await answer
+
+    asyncio.run(scenario())
+
+
 def test_what_has_left_is_called_back() -> None:
     """Revoked, not even what the kernel holds arrives: a peer that did not read finds what it had, and a reset."""
 
