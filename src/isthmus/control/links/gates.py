@@ -23,6 +23,7 @@ _UNCARRIED: Final = frozenset(
         Standing.NOT_AUTHORIZED,
         Standing.OFFSETS_DIFFER,
         Standing.MIRROR_ENDED,
+        Standing.NAMES_MEET,
     }
 )
 """Where a group would not go on at the target where it left off at the source, and nobody there has meant that."""

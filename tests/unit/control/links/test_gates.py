@@ -17,6 +17,7 @@ TOPICS = NamespaceMap.parse("a-:x-")
 GROUPS = NamespaceMap.parse("app", "group")
 LET_PASS = {
     Standing.IN_STEP,
+    Standing.TRANSLATED,
     Standing.ACTIVE_AT_TARGET,
     Standing.AHEAD_AT_TARGET,
     Standing.MOVED_AT_TARGET,
@@ -54,7 +55,7 @@ def test_a_group_that_would_not_go_on_where_it_left_off_is_in_the_way(standing: 
     """Each position counts, whatever else needs more attention; what somebody meant at the target is let pass."""
     if standing is Standing.NOT_AUTHORIZED:
         plan = troubled("app", "app", NotAuthorized("no"))
-    elif standing in (Standing.GONE_AT_SOURCE, Standing.UNSUPPORTED):
+    elif standing in (Standing.GONE_AT_SOURCE, Standing.UNSUPPORTED, Standing.NAMES_MEET):
         plan = GroupPlan(group="app", target_group="app", standing=standing)
     else:
         plan = group(position(standing), position(Standing.AHEAD_AT_TARGET))

@@ -60,7 +60,7 @@ def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.Monk
         return set()
 
     monkeypatch.setattr(others, "remembered", remembered)
-    monkeypatch.setattr(others, "_heard", heard)
+    monkeypatch.setattr(others, "heard", heard)
     for free in ((), ("clicks",)):
         asyncio.run(others.neighbouring_claims([cast(Any, Target())], [], lambda _: True, free))
     assert listened == [{"clicks", "orders"}, {"orders"}]
