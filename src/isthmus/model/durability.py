@@ -8,7 +8,7 @@ from typing import Final
 from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.findings import Finding, Level
 from isthmus.model.partitions import Condition, PartitionState
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _BROKERS_MIN: Final = 3
@@ -107,12 +107,11 @@ def _topics(subject: str, check: str, found: Sequence[PartitionState], message: 
     topics = sorted({state.topic for state in found})
     if not topics:
         return
-    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
     yield Finding(
         level=Level.WARN,
         subject=subject,
         check=check,
         message=f"{counted(len(found), 'partition')} of {counted(len(topics), 'topic')} "
-        f"({', '.join(topics[:_NAMED_MAX])}{more}) {message}",
+        f"({first_few(topics, _NAMED_MAX)}) {message}",
         hint=hint,
     )

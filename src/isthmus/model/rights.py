@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.model.wording import first_few
+
 _NAMED_MAX: Final = 10
 
 
@@ -62,6 +64,4 @@ def grant(right: Right, cluster: str, then: str = "") -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence, the first of them if there are many."""
-    more = len(names) - _NAMED_MAX
-    listed = ", ".join(names[:_NAMED_MAX])
-    return f"{listed} and {more} more" if more > 0 else listed
+    return first_few(names, _NAMED_MAX)

@@ -1,6 +1,8 @@
-"""How numbers are written in what people read."""
+"""How numbers and many names are written in what people read."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def counted(count: float, noun: str, plural: str | None = None) -> str:
@@ -14,3 +16,10 @@ def counted(count: float, noun: str, plural: str | None = None) -> str:
     else:
         shown = f"{count:,.1f}".removesuffix(".0") if abs(count) >= 1 else f"{count:.2g}"
     return f"{shown} {noun if shown == '1' else plural or f'{noun}s'}"
+
+
+def first_few(names: Iterable[str], most: int = 3) -> str:
+    """The first of many names, and how many more there are: `a, b, c and 1,200 more`."""
+    every = list(names)
+    more = f" and {len(every) - most:,} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

@@ -1,4 +1,4 @@
-"""How numbers are written in what people read."""
+"""How numbers and many names are written in what people read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,11 @@ def test_verbs_agree_too() -> None:
 def test_no_digit_is_lost(count: int) -> None:
     """A whole number can be read back."""
     assert int(counted(count, "record").split()[0].replace(",", "")) == count
+
+
+def test_of_many_names_the_first_are_told() -> None:
+    """And how many more there are; no more than asked for."""
+    assert first_few([]) == ""
+    assert first_few("abc") == "a, b, c"
+    assert first_few("abcd") == "a, b, c and 1 more"
+    assert first_few((str(each) for each in range(1202)), 2) == "0, 1 and 1,200 more"

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from isthmus.control.groups.plan import GroupPlan, worst
-from isthmus.control.links.writers import first_few, named
+from isthmus.control.links.writers import named
 from isthmus.errors import GateNotMet
 from isthmus.model.carrying import Standing
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition
+from isthmus.model.wording import first_few
 from isthmus.wire.offsets import PartitionKey
 
 _UNCARRIED: Final = frozenset(

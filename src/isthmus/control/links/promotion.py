@@ -24,7 +24,7 @@ from isthmus.control.links.filtering import in_force
 from isthmus.control.links.hearing import is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import recollect
-from isthmus.control.links.writers import first_few, owners_in, undecided, written
+from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument
@@ -38,7 +38,7 @@ from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.registers import ATTACHED, RESERVED, merged
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from isthmus.control.links.memory import recollect
 from isthmus.errors import ClusterError
@@ -12,12 +12,11 @@ from isthmus.ledger.log import append_once
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
+from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
     from isthmus.spark.verification import Verdict
-
-_NAMED: Final = 3
 
 
 def document_of(link: str, verdict: Verdict) -> VerificationDocument:
@@ -29,9 +28,8 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
     names = sorted(topic.target_topic for topic in verdict.topics if not topic.is_equal)
     if not names:
         return None
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return Problem(
-        f"both sides differ: {', '.join(names[:_NAMED])}{more}",
+        f"both sides differ: {first_few(names)}",
         f"isthmus verify {link} shows where; isthmus link recover {link} mends what has diverged.",
     )
 

@@ -12,18 +12,11 @@ from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.partitions import NO_LEADER
+from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-_NAMED_MAX: Final = 3
 _BETWEEN_LOOKS_S: Final = 1.0
-
-
-def first_few(names: Iterable[str]) -> str:
-    """Some of many names, and how many more there are."""
-    every = list(names)
-    more = f" and {len(every) - _NAMED_MAX} more" if len(every) > _NAMED_MAX else ""
-    return ", ".join(every[:_NAMED_MAX]) + more
 
 
 def named(keys: Iterable[PartitionKey]) -> str:

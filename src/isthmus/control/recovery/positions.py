@@ -9,10 +9,10 @@ from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
 from isthmus.control.groups.transaction import commit_outside
-from isthmus.control.links.writers import first_few
 from isthmus.errors import GateNotMet
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RestoredPosition
+from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 
 _FORGETTING_S: Final = 15.0
@@ -105,7 +105,7 @@ async def restore(
             )
     errors = (await commit_outside(target, commits)).errors
     if errors:
-        first = next(iter(sorted(errors)))
+        first = min(errors)
         raise GateNotMet(
             f"{topic} is filled again, but groups could not be put back: {first_few(sorted(errors))}: {errors[first]}",
             hint="As long as they have no position they begin where auto.offset.reset says. Stop their consumers, or "

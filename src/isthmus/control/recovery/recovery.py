@@ -17,7 +17,6 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
-from isthmus.control.links.writers import first_few
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
 from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
@@ -44,6 +43,7 @@ from isthmus.model.recovery import (
     quarantine_of,
 )
 from isthmus.model.topic import TopicDescription
+from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 
 _IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})

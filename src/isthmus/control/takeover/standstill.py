@@ -12,7 +12,7 @@ from isthmus.cluster.groups import describe_groups
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import GateNotMet
 from isthmus.model.log import LogRange
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -107,6 +107,4 @@ def _growth(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey
 
 
 def _named(keys: Collection[PartitionKey]) -> str:
-    names = [f"{topic}-{partition}" for topic, partition in sorted(keys)]
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return f"{', '.join(names[:_NAMED_MAX])}{more}"
+    return first_few((f"{topic}-{partition}" for topic, partition in sorted(keys)), _NAMED_MAX)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from isthmus.model.schemagate import UNGATED
 from isthmus.model.switching import begin_of
 from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 EXPIRATION_MS_MAX: Final = 2**31 - 1
@@ -328,7 +328,7 @@ def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[P
     paused = [topic.topic for topic in topics if LaneState.PAUSED in topic.states]
     if paused:
         yield Problem(
-            f"paused, so nothing is copied for now: {_listed(paused)}",
+            f"paused, so nothing is copied for now: {first_few(paused, _NAMED_MAX)}",
             f"isthmus resume {observed.link.name} goes on, with --topic or --namespace where it was paused so.",
         )
 
@@ -354,12 +354,7 @@ def _safer_ends(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[P
     risk = None if observed.aborted is None else observed.aborted.risk
     if topics and risk is not None:
         verb = "is" if len(topics) == 1 else "are"
-        yield Problem(f"{_listed(topics)} {verb} written in transactions, and {risk.message}", risk.hint)
-
-
-def _listed(topics: Sequence[str]) -> str:
-    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
-    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
+        yield Problem(f"{first_few(topics, _NAMED_MAX)} {verb} written in transactions, and {risk.message}", risk.hint)
 
 
 def _record_age_ms(pair: TopicPair) -> int:

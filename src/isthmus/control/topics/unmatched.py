@@ -13,12 +13,12 @@ from isthmus.model.patterns import NamePattern, unmatched
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern
 from isthmus.model.suggestion import nearest
+from isthmus.model.wording import first_few
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
 _log = logging.getLogger(__name__)
-_NAMED_MAX: Final = 3
 _HIDDEN: Final = "If there are some, DESCRIBE on them is missing."
 
 PatternKind = Literal["topic", "group"]
@@ -96,9 +96,8 @@ def missing(name: str, link: Link, names: Collection[str]) -> Problem:
 def _suggestion(kind: PatternKind, pattern: NamePattern, names: Collection[str]) -> str:
     excluded = sorted(name for name in names if pattern.matches(name))
     if excluded:
-        more = f" and {len(excluded) - _NAMED_MAX} more" if len(excluded) > _NAMED_MAX else ""
         left_out = "topics.exclude leaves out" if kind == "topic" else "groups.exclude or groups.naming leaves out"
-        return f"It matches {', '.join(excluded[:_NAMED_MAX])}{more}, which {left_out}."
+        return f"It matches {first_few(excluded)}, which {left_out}."
     near = nearest(pattern, names)
     if near is not None:
         return f"The nearest name is {near}. {_HIDDEN}"

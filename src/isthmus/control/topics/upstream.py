@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
+from isthmus.model.wording import first_few
 
-_NAMED_MAX: Final = 3
 _log = logging.getLogger(__name__)
 
 
@@ -22,9 +21,8 @@ def unseen_sources(link: Link, topics: Iterable[TopicPlan], claims: Claims) -> I
         for claim in claims.unseen(link.name, topic.topic):
             brought.setdefault((claim.link, claim.source_id), []).append(topic.source_topic)
     for (other, cluster_id), names in sorted(brought.items()):
-        more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
         yield Problem(
-            f"link {other} brings {', '.join(names[:_NAMED_MAX])}{more} from a cluster whose ledger is not read here "
+            f"link {other} brings {first_few(names)} from a cluster whose ledger is not read here "
             f"(cluster id {cluster_id}): a circle through it would not be noticed",
             f"Add that cluster to clusters, or make sure that nothing of {link.target.alias} is copied into it.",
         )
