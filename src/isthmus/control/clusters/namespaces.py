@@ -211,8 +211,8 @@ class AsyncNamespaces:
         client = declarations.client(self._cluster.alias)
         await make(client, missing)
         declared = await self._look(declarations)
-        there = (one for one in declared.namespaces[self._cluster.alias] if one.namespace == known.namespace)
-        registers = next((one.registers for one in there), ())
+        held = declared.namespaces[self._cluster.alias].get(known.namespace)
+        registers = () if held is None else held.registers
         if not is_enforced(registers):
             # Whoever opened it took back what was there by then.
             await take_back(client, missing)
@@ -345,7 +345,7 @@ class AsyncNamespaces:
     async def _reports(
         self, declarations: Declarations, declared: Declared, documents: Iterable[NamespaceDocument] | None = None
     ) -> tuple[NamespaceReport, ...]:
-        there = declared.namespaces[self._cluster.alias]
+        there = declared.namespaces[self._cluster.alias].values()
         chosen = tuple(there if documents is None else documents)
         members = await members_of(declarations.client(self._cluster.alias), {one.kind for one in chosen})
         cluster_id = declared.ids[self._cluster.alias]

@@ -168,10 +168,10 @@ class Declarations:
         ends = declared.alias_of(link.source), declared.alias_of(link.target)
         for each in maps:
             for alias, namespace, follows in zip(ends, (each.source, each.target), (False, True), strict=True):
-                if alias is not None and declared.is_there(alias):
-                    known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
-                    if _due(known, is_reserved=follows):
-                        await self.write_namespace(alias, namespace, partial(_due, is_reserved=follows))
+                if alias is None or not declared.is_there(alias):
+                    continue
+                if _due(declared.namespaces[alias].get(namespace), is_reserved=follows):
+                    await self.write_namespace(alias, namespace, partial(_due, is_reserved=follows))
 
     async def write(self, alias: str, declaration: Declaration | TreeDeclaration, new: Registers) -> None:
         """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
@@ -251,10 +251,10 @@ class _Place:
         self._ledger = ledger
 
     @property
-    def namespaces(self) -> tuple[NamespaceDocument, ...]:
-        """Those that are declared of this cluster, by kind and name."""
+    def namespaces(self) -> dict[Namespace, NamespaceDocument]:
+        """Those that are declared of this cluster, in the order of their kinds and names."""
         found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
-        return tuple(one for one in found if one.cluster == self.cluster_id)
+        return {one.namespace: one for one in found if one.cluster == self.cluster_id}
 
     async def look(self) -> None:
         try:

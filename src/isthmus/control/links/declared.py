@@ -16,6 +16,7 @@ from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
+from isthmus.model.namespace import Namespace
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import Register, Registers, Statement, overruled
@@ -35,16 +36,16 @@ class Declared:
 
     `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons.
     `links` are merged over all clusters, with those that were deleted, and so are `trees`; `versions` and
-    `tree_versions` are what each cluster knows of them, by alias and name. `namespaces` are those of each cluster, by
-    alias. `choices` are the leaves chosen for distributors, by the source's alias and link, and `shapes` what became of
-    trees while they ran, by name.
+    `tree_versions` are what each cluster knows of them, by alias and name. `namespaces` is what each cluster knows of
+    its own, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link, and `shapes`
+    what became of trees while they ran, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     away: Mapping[str, Problem] = field(default_factory=dict)
     links: Mapping[str, Declaration] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
-    namespaces: Mapping[str, tuple[NamespaceDocument, ...]] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[Namespace, NamespaceDocument]] = field(default_factory=dict)
     choices: Mapping[tuple[str, str], TargetChoice] = field(default_factory=dict)
     shapes: Mapping[str, TreeShape] = field(default_factory=dict)
     trees: Mapping[str, TreeDeclaration] = field(default_factory=dict)

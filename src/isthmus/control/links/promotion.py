@@ -380,7 +380,7 @@ def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, 
     alias = declared.alias_of(known.target)
     reserved = {
         document.namespace
-        for document in declared.namespaces.get(alias or "", ())
+        for document in declared.namespaces.get(alias or "", {}).values()
         if any(register.name == RESERVED and register.said for register in document.registers)
         or made_rules(document.registers)
     }
