@@ -87,7 +87,6 @@ class AsyncLinkOperations:
         namespace: str | None = None,
         task: str | None = None,
         dry_run: bool = False,
-        by: str = "",
     ) -> bool:
         """Pause the link, one of its topics, a namespace or a task; whether it was paused before. See `pausing.pause`.
 
@@ -96,7 +95,7 @@ class AsyncLinkOperations:
         """
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
         named = pausing.Named(topic=topic, namespace=namespace, task=task)
-        return await pausing.pause(chosen, named, ledger, dry_run=dry_run, by=by)
+        return await pausing.pause(chosen, named, ledger, dry_run=dry_run)
 
     async def resume(
         self,

@@ -55,7 +55,7 @@ async def paused(
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
         with audited(caller, "pause", link, said) as difference:
             await _check_pauses(fabric, link, if_match)
-            was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run, by=caller.author))
+            was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run))
             difference["paused"] = [was_paused, True]
             return was_paused
 

@@ -101,8 +101,8 @@ def test_a_line_says_what_it_was_before(
 ) -> None:
     """Of pauses, and of settings, each with the value that it has now."""
 
-    async def pause(_: AsyncLinkOperations, **given: Any) -> bool:
-        assert given["by"] == operator() == "a operator over REST"
+    async def pause(_: AsyncLinkOperations, **__: Any) -> bool:
+        assert operator() == "a operator over REST"
         return False
 
     async def resume(_: AsyncLinkOperations, **__: Any) -> Resumed:

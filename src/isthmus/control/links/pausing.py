@@ -51,15 +51,15 @@ def task_names() -> list[str]:
     return [DATA_TASK, TOPICS_TASK, GROUPS_TASK, *(make().name for make in LOOPS)]
 
 
-async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False, by: str = "") -> bool:
+async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
     """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Whether it was
-    paused before; then, and with `dry_run`, nothing is written. `by` is who says so, by default whoever runs this.
+    paused before; then, and with `dry_run`, nothing is written.
 
     :raises ConfigError: The link does not mirror the topic, has no such task, or several parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), named, by or operator())
+        document = _document(await filtered(link, target), named)
         was_paused = document.part in (await recollect(link.name, target)).paused.parts
         if not (was_paused or dry_run):
             await append_once(target, [document], replication_factor=ledger.replication_factor)
@@ -74,7 +74,7 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), named, "")
+        document = _document(await filtered(link, target), named)
         paused = (await recollect(link.name, target)).paused
         was_paused = document.part in paused.parts
         if was_paused and not dry_run:
@@ -91,7 +91,7 @@ async def pauses(link: Link) -> Pauses:
         return (await recollect(link.name, target)).paused
 
 
-def _document(link: Link, named: Named, by: str) -> PauseDocument | TaskPauseDocument:
+def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
     topic = named.topic
     if sum(part is not None for part in named.as_dict().values()) > 1:
         raise ConfigError(
@@ -99,16 +99,16 @@ def _document(link: Link, named: Named, by: str) -> PauseDocument | TaskPauseDoc
             hint="Give one of --topic, --namespace and --task.",
         )
     if named.task is not None:
-        return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=by)
+        return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=operator())
     if named.namespace is not None:
-        return PauseDocument(link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms(), by=by)
+        return PauseDocument(link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms(), by=operator())
     target_topic = None if topic is None else mirrored_as(link, topic)
     if topic is not None and target_topic is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}",
             hint="isthmus plan shows which topics a link mirrors.",
         )
-    return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms(), by=by)
+    return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms(), by=operator())
 
 
 def _task(name: str) -> str:
