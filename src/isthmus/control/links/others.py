@@ -39,7 +39,7 @@ async def claims_around(
     others: Iterable[Client],
     own: Collection[Link],
     selects: Selects,
-    free: Collection[str] = (),
+    free: Collection[Link] = (),
 ) -> list[ToldClaims]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
@@ -62,7 +62,7 @@ async def claims_around(
 
 
 async def neighbouring_claims(
-    clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[str] = ()
+    clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[Link] = ()
 ) -> list[ToldClaims]:
     """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
     claims that rest.
@@ -76,18 +76,17 @@ async def neighbouring_claims(
 
 
 async def _claims_in(
-    client: Client, own: Collection[Link], selects: Selects, free: Collection[str]
+    client: Client, own: Collection[Link], selects: Selects, free: Collection[Link]
 ) -> ToldClaims | None:
     """What other links write to a cluster, `None` where it does not answer."""
-    # Another file may have given another link the name of one of ours.
-    names = {link.name for link in own if link.target.alias == client.cluster.alias}
+    names = _names_at(client, own)
     try:
         cluster_id = (await client.metadata()).cluster_id
         memory = await remembered(client)
         known = [memory.of(link) for link in memory.links if link not in names]
         found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
-        settled = alive.union(free)
+        settled = alive | _names_at(client, free)
         doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
@@ -96,6 +95,11 @@ async def _claims_in(
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
     return ToldClaims(cluster_id or "", selects, tuple(claim for claim in claims if selects(claim.target_topic)))
+
+
+def _names_at(target: Client, links: Iterable[Link]) -> set[str]:
+    """The names of those that write to a cluster: another file may have given another link the name of one of ours."""
+    return {link.name for link in links if link.target.alias == target.cluster.alias}
 
 
 def _is_fresh(known: LinkMemory) -> bool:

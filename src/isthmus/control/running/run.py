@@ -257,13 +257,13 @@ class LinkRun:
             for told in await claims_around(source, target, others, own, selects, free):
                 self._claims.hear(told)
 
-    async def _freed(self) -> list[str]:
+    async def _freed(self) -> list[Link]:
         """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.
         Each link would listen as long once more.
         """
         while any(run.is_in_doubt for run in self._beside):
             await asyncio.sleep(_DOUBT_S)
-        return [run.link.name for run in self._beside if run.is_free]
+        return [run.link for run in self._beside if run.is_free]
 
     @property
     def is_in_doubt(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,8 +13,13 @@ from isthmus.control.links import others
 from isthmus.control.links.memory import LinkMemory, now_ms
 from isthmus.ledger.documents import ControllerDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
+from isthmus.model.cluster import Cluster
+from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.selection import TopicSettings
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 
 
 def silent(link: str) -> LinkMemory:
@@ -44,12 +50,16 @@ class Ledger:
 class Target:
     """A cluster that only tells which one it is."""
 
+    cluster = WEST
+
     async def metadata(self) -> Metadata:
         return Metadata("id", -1, {}, {})
 
 
 def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has found a link free does not wait for its former controller when it opens another link."""
+    """A process that has found a link free does not wait for its former controller when it opens another link. One of
+    that name into another cluster is another one.
+    """
     listened: list[set[str]] = []
 
     async def remembered(_: object) -> Ledger:
@@ -61,6 +71,7 @@ def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(others, "remembered", remembered)
     monkeypatch.setattr(others, "heard", heard)
-    for free in ((), ("clicks",)):
+    there = Link(name="clicks", source=EAST, target=WEST, topics=TopicSettings(include=()))
+    for free in ((), (there,), (replace(there, source=WEST, target=EAST),)):
         asyncio.run(others.neighbouring_claims([cast(Any, Target())], [], lambda _: True, free))
-    assert listened == [{"clicks", "orders"}, {"orders"}]
+    assert listened == [{"clicks", "orders"}, {"orders"}, {"clicks", "orders"}]
