@@ -203,6 +203,15 @@ def test_what_others_have_begun_is_theirs() -> None:
         assert not settled.waits
 
 
+def test_who_had_begun_a_topic_waits_for_whoever_only_wants_it() -> None:
+    """Whoever is later by name: the other one hears of it, and gives way."""
+    for own, other in (("first", "last"), ("last", "first")):
+        claims = Claims()
+        assert claims.grant(claim(own, "a", "b")) is None
+        heard(claims, replace(claim(other, "b", "a"), is_wanted=True))
+        assert claims.settle(own, TargetTopic("orders"), is_wanted=False).waits
+
+
 def test_a_link_of_the_same_name_into_another_cluster_is_another() -> None:
     """Two files may call their links alike: both directions under one name are a circle all the same."""
     claims = Claims()
