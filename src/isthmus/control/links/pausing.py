@@ -101,7 +101,9 @@ def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
     if named.task is not None:
         return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=operator())
     if named.namespace is not None:
-        return PauseDocument(link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms(), by=operator())
+        return PauseDocument(
+            link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms(), by=operator()
+        )
     target_topic = None if topic is None else mirrored_as(link, topic)
     if topic is not None and target_topic is None:
         raise ConfigError(
