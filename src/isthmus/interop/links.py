@@ -218,13 +218,9 @@ class _Translation:
         return treated
 
     def _groups(self) -> None:
-        has_checkpoints, commits = (
-            self._has(MirrorConnector.CHECKPOINT),
-            self._truth("sync.group.offsets.enabled", False),
-        )
-        if not has_checkpoints or not (
-            commits or (self._truth("emit.checkpoints.enabled", True) and not self._ambiguity()[0])
-        ):
+        commits = self._truth("sync.group.offsets.enabled", False)
+        writes_checkpoints = self._truth("emit.checkpoints.enabled", True) and not self._ambiguity()[0]
+        if not self._has(MirrorConnector.CHECKPOINT) or not (commits or writes_checkpoints):
             self._made.comments["groups",] = (
                 "MirrorMaker 2 wrote no positions of consumer groups: groups.include carries them."
             )

@@ -72,7 +72,7 @@ class Situation:
 
     `translated` is the source's position at the target, `committed` the target's own. `log_start` and `high_watermark`
     are the target's. A position that is not `is_reached` is known to lie behind what was copied, wherever the target's
-    log ends.
+    log ends. A link that `commits` nothing tells only what the position is.
     """
 
     source: Committed
@@ -83,6 +83,7 @@ class Situation:
     is_vacant: bool
     written: Written | None = None
     is_reached: bool = True
+    commits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ def decide(situation: Situation) -> Decision:
     wanted = min(max(situation.translated, situation.log_start), situation.high_watermark)
     is_short = wanted < situation.translated or not situation.is_reached
     committed = situation.committed
+    if not situation.commits:
+        return Decision(Standing.CATCHING_UP if is_short else Standing.TRANSLATED)
     settled = Standing.CATCHING_UP if is_short else Standing.IN_STEP
     if committed is not None and committed.offset == wanted and not _has_news(situation, committed):
         return Decision(settled)

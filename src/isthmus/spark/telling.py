@@ -70,24 +70,27 @@ class Milestones:
     def reached(self, milestones: Iterable[Milestone]) -> None:
         """Lanes have been so far."""
         for each in milestones:
-            self._reach((each.key, each.source_topic_id, each.target_topic_id), each.source_epoch, each.position, each)
+            between = each.key, each.source_topic_id, each.target_topic_id
+            if self._is_further(between, each.source_epoch, each.position):
+                self._put(between, each)
 
     def passed(self, lanes: Mapping[LaneKey, Lane], marks: Iterable[LaneMark]) -> None:
         """Lanes are at these marks. It is asked of all lanes every second, and most of them rest."""
         for mark in marks:
             lane = lanes[mark.key]
             between = mark.key, lane.source_topic_id, lane.target_topic_id
-            self._reach(between, mark.source_epoch, mark.position, lane)
+            if self._is_further(between, mark.source_epoch, mark.position):
+                self._put(between, milestone_of(lane, mark))
 
-    def _reach(self, between: _Between, epoch: int, position: int, found: Milestone | Lane) -> None:
+    def _is_further(self, between: _Between, epoch: int, position: int) -> bool:
         known = self._of.get(between)
-        if known is not None and (epoch, position) <= (known.source_epoch, known.position):
-            return
-        if isinstance(found, Lane):
-            found = milestone_of(found, LaneMark(found.key.topic, found.key.partition, position, epoch))
-        self._of[between] = found
+        return known is None or (epoch, position) > (known.source_epoch, known.position)
+
+    def _put(self, between: _Between, milestone: Milestone) -> None:
+        known = self._of.get(between)
+        self._of[between] = milestone
         self._moves += 1
-        self._epochs += known is None or epoch != known.source_epoch
+        self._epochs += known is None or milestone.source_epoch != known.source_epoch
 
     def due(self, *, is_full: bool) -> tuple[Milestone, ...]:
         """What is to be told now, of all lanes: a document takes the place of the one before."""

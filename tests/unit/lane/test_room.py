@@ -26,3 +26,17 @@ def test_whoever_waits_goes_on_when_limits_are_lifted() -> None:
         await full
 
     asyncio.run(scenario())
+
+
+def test_what_was_read_under_a_former_limit_is_not_waited_for() -> None:
+    """Where a byte per second was too little by mistake, a megabyte that was read then is worth days."""
+
+    async def scenario() -> None:
+        room = Room(Limits(bytes_per_s=1))
+        waiting = asyncio.create_task(room.throttle(1 << 20))
+        await asyncio.sleep(0)
+        room.limit(Limits(bytes_per_s=1 << 30))
+        await waiting
+        await room.throttle(1)
+
+    asyncio.run(scenario())

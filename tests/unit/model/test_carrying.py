@@ -127,6 +127,14 @@ ZERO = Situation(
 )
 
 
+@given(situations())
+def test_a_link_that_commits_nothing_tells_what_the_position_is(situation: Situation) -> None:
+    """As soon as the records before it are there, whoever is at work there and whatever was written."""
+    is_there = situation.is_reached and situation.translated <= situation.high_watermark
+    standing = Standing.TRANSLATED if is_there else Standing.CATCHING_UP
+    assert decide(replace(situation, commits=False)) == Decision(standing)
+
+
 def test_a_source_that_stands_where_it_stood_sets_nothing_back() -> None:
     """Its position may be translated to an earlier one than before: the group has read further at the target since."""
     ours = replace(ZERO, committed=Committed(7), written=Written(5, 7))

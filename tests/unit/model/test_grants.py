@@ -145,6 +145,13 @@ def test_groups_rules_and_topics_of_mirror_maker() -> None:
     assert "create access rules" in alter.purpose
 
 
+def test_groups_that_are_translated_alone_are_only_looked_at() -> None:
+    """Nothing is committed or deleted at the target, so no right to that is asked for."""
+    groups = GroupSettings(include=(GroupPattern.parse("billing*"),), commit=False, delete_at_target=True)
+    link = replace(LINK, groups=groups)
+    assert rules(link, Side.TARGET) - rules(LINK, Side.TARGET) == {(Resource.GROUP, "billing*", "DESCRIBE")}
+
+
 @pytest.mark.parametrize(
     ("naming", "patterns", "source", "target"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hypothesis import given
@@ -17,7 +17,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Milestone
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.spark.progress import RunProgress
@@ -110,9 +110,25 @@ def test_a_new_leader_epoch_is_told_at_once_and_other_milestones_now_and_then() 
     milestones.reached([milestone(30, 6)])
     assert milestones.due(is_full=True) == (milestone(30, 6),)
     milestones.told(milestones.furthest)
-    assert milestones.due(is_full=True) == ()
+    milestones.reached([milestone(30, 6), milestone(31, 5)])
+    assert milestones.due(is_full=True) == (), "it rests, and goes by no older epoch"
     milestones.reached([milestone(3, key=SECOND)])
     assert milestones.due(is_full=False) == (milestone(30, 6), milestone(3, key=SECOND))
+    milestones.told(())
+    assert milestones.due(is_full=False), "what could not be told is due still"
+
+
+def test_lanes_at_their_marks_have_milestones() -> None:
+    """As of the lane between these two topics: the mark alone does not say which they are."""
+    milestones = Milestones()
+
+    for _ in range(2):
+        milestones.passed(LANES, [LaneMark(FIRST.topic, FIRST.partition, 10, 5)])
+        assert milestones.furthest == (milestone(10),)
+        milestones.told(milestones.due(is_full=True))
+    assert milestones.due(is_full=True) == ()
+    milestones.passed({FIRST: replace(LANES[FIRST], target_topic_id=uuid.UUID(int=3))}, [LaneMark(*FIRST, 4, 5)])
+    assert len(milestones.furthest) == 2
 
 
 @dataclass(slots=True)

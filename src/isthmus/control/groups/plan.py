@@ -9,7 +9,7 @@ from typing import Any, Final
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.errors import IsthmusError, NotAuthorized
-from isthmus.model.carrying import Decision, Situation, Standing, Written, decide
+from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.loop import GROUPS_TASK, Change
 from isthmus.model.namespace import Namespace
@@ -337,7 +337,6 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             is_mapped=is_mapped,
             is_returning=is_returning,
         )
-    is_reached = (target_key, source.offset) not in view.translated.unreached
     decision = decide(
         Situation(
             source=source,
@@ -347,12 +346,10 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             high_watermark=log.end,
             is_vacant=group.target is not None and _is_vacant(group.target.state, group.target.type),
             written=memory.get(target_key),
-            is_reached=is_reached,
+            is_reached=(target_key, source.offset) not in view.translated.unreached,
+            commits=view.settings.commit,
         )
     )
-    if not view.settings.commit:
-        is_there = is_reached and translated <= log.end
-        decision = Decision(Standing.TRANSLATED if is_there else Standing.CATCHING_UP)
     return PositionPlan(
         topic=topic,
         partition=partition,

@@ -26,6 +26,7 @@ from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -107,6 +108,8 @@ class GroupReview:
         self._returning = ReturningTopics(source, target)
         self._mirrored: Mapping[SourceTopic, TargetTopic] = {}
         self._home: Mapping[SourceTopic, TargetTopic] = {}
+        self._named: Collection[str] = frozenset()
+        self._meeting: Mapping[str, Problem] = {}
         self.unstable: dict[str, float] = {}
 
     @property
@@ -147,7 +150,7 @@ class GroupReview:
         """
         positions = commits.positions
         # What is not committed needs no name at the target: checkpoints go by that at the source.
-        meeting = self._link.groups.meeting(positions) if self._link.groups.commit else {}
+        meeting = self._meeting_of(positions) if self._link.groups.commit else {}
         known = {
             group: positions[group]
             for group in due
@@ -180,6 +183,12 @@ class GroupReview:
         plans += [met(group, to_target(group) or group, meeting[group]) for group in meeting if group in due]
         plans += await self._others(commits, due, {*known, *meeting})
         return with_listings(plans, commits.listings)
+
+    def _meeting_of(self, groups: Collection[str]) -> Mapping[str, Problem]:
+        """Those that cannot have their names to themselves: asked at every commit, where other groups seldom come."""
+        if self._named != (named := frozenset(groups)):
+            self._named, self._meeting = named, self._link.groups.meeting(named)
+        return self._meeting
 
     async def _others(self, commits: KnownCommits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
         """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""

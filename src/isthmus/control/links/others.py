@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from isthmus.control.links.claims import Claim, Selects, ToldClaims
-from isthmus.control.links.hearing import heard
-from isthmus.control.links.host import liveness_of
+from isthmus.control.links.hearing import heard, is_gone
 from isthmus.control.links.memory import LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import LinkDocument, TopicDocument
@@ -17,7 +16,6 @@ from isthmus.ledger.link import SILENCE_S
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
-from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -105,11 +103,7 @@ def _is_fresh(known: LinkMemory) -> bool:
 
 def _may_live(known: LinkMemory) -> bool:
     """Whether it has a controller that may only seem to be silent."""
-    return (
-        known.controller is not None
-        and abs(now_ms() - known.heard_ms) <= _SKEW_S * _MS_PER_S
-        and liveness_of(known.controller.whereabouts) is not Liveness.DEAD
-    )
+    return not is_gone(known) and abs(now_ms() - known.heard_ms) <= _SKEW_S * _MS_PER_S
 
 
 def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
