@@ -285,7 +285,7 @@ class _Place:
 
     def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
         """What is declared of one of them."""
-        return next((one for one in self.namespaces if one.namespace == namespace), None)
+        return self.namespaces.get(namespace)
 
     async def write(self, what: str, made: Callable[[], _ChangeT]) -> _ChangeT:
         """Append what is `made` of the newest state of the ledger: see `write_by_one`."""
