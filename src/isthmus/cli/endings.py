@@ -19,6 +19,7 @@ from isthmus.cli.options import is_verbose
 from isthmus.cli.output import console, printable
 from isthmus.cli.streams import ReaderLeft, discard_results, guard_streams
 from isthmus.errors import InvariantError, IsthmusError, OutputFailed
+from isthmus.model.problem import Problem
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -116,7 +117,7 @@ def _terminate(_: int, __: FrameType | None) -> NoReturn:
 
 
 def _tell(code: str, message: str, hint: str, *, bug: Exception | None = None) -> None:
-    note(f"{code}: {message}. {hint}".rstrip(), level=logging.ERROR, error=bug)
+    note(f"{code}: {Problem(message, hint).in_full}", level=logging.ERROR, error=bug)
     # As plain text: brackets in a message are no markup, and it may hold what a broker sent.
     told = f"Error {code}: {message}"
     console.print(Text("\n".join(printable(line) for line in told.splitlines()), style="red"))

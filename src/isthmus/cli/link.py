@@ -18,6 +18,7 @@ from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
 from isthmus.cli.saying import notes_of, show_said, tell, text_of
 from isthmus.cli.several import each_shown
+from isthmus.cli.steps import tell_step
 from isthmus.config.declared import changes_of, setting
 from isthmus.config.manifest import LinkManifest, read_manifest
 from isthmus.control.answers import DeclaredLink, Keeping
@@ -250,7 +251,7 @@ def delete(
     for one in () if yes or dry_run else name:
         links.describe(one)
         confirm(one, "delete the link")
-    _each(name, lambda one: links.delete(one, on_step=tell, dry_run=dry_run), output, dry_run=dry_run)
+    _each(name, lambda one: links.delete(one, on_step=tell_step, dry_run=dry_run), output, dry_run=dry_run)
 
 
 def _closing(keep: Sequence[str] | None, *, enforce: bool, super_user: bool) -> Keeping | None:

@@ -118,8 +118,10 @@ class SharedFile(RotatingFileHandler):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename)):
                     return False
-            self.stream.close()
-        self.stream = self._open()
+        # Opened first: where that fails the line is lost, and the next one tries again.
+        before, self.stream = self.stream, self._open()
+        if before is not None:
+            before.close()
         return True
 
 

@@ -134,14 +134,14 @@ class Guard:
         self._check_host(headers)
         if not (is_console and self._door.is_visit(method, headers)):
             self._check_origin(headers)
+        # Once there was a token nobody is let in without one.
+        self._needs_token = self._needs_token or self._tokens.is_there
         if path in _OPEN and method in ("GET", "HEAD"):
             scope.setdefault("state", {})["caller"] = self._known(headers)
             await self._app(scope, receive, send)
             return
         if is_console:
             self._door.check_change(method, headers)
-        # Once there was a token nobody is let in without one.
-        self._needs_token = self._needs_token or self._tokens.is_there
         caller = self._visitor(path, headers, scope) if is_console else self._caller(headers, scope)
         scope.setdefault("state", {})["caller"] = caller
         body = await _body(headers, receive, self._body_s)
@@ -192,7 +192,7 @@ class Guard:
 
     def _known(self, headers: Headers) -> Caller | None:
         """Who sends a token, or anybody where none is needed; `None` for a stranger."""
-        if not (self._needs_token or self._tokens.is_there):
+        if self._is_anybody_let_in():
             return ANYBODY
         kind, _, sent = headers.get("authorization", "").partition(" ")
         token = self._tokens.find(sent.strip()) if kind.lower() == "bearer" else None
@@ -224,8 +224,9 @@ def _stranger(scope: Scope) -> str:
     """Who asks without a token: an address, and of those with IPv6, of which everybody has many, the network."""
     host = (scope.get("client") or ("",))[0]
     with contextlib.suppress(ValueError):
-        if (address := ipaddress.ip_address(host)).version > 4:
-            host = str(ipaddress.ip_network((address, 64), strict=False))
+        if isinstance(address := ipaddress.ip_address(host), ipaddress.IPv6Address):
+            # At [::] those with IPv4 come as ::ffff:10.0.0.1, all in one network.
+            host = str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
     return f"{_STRANGER}{host}"
 
 

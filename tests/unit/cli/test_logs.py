@@ -152,6 +152,22 @@ def test_a_full_file_is_moved_aside_once(tmp_path: Path) -> None:
     assert all(900 < size <= 1000 for size in sizes[1:]), sizes
 
 
+def test_a_folder_that_goes_ends_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines are lost as long as there is no folder, whoever logs goes on, and the file goes on with the folder."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    handler = SharedFile(folder / "log.jsonl", maxBytes=1000, backupCount=1)
+    folder.rename(tmp_path / "gone")
+    for number in range(2):
+        handler.emit(record("lost %d", number))
+    assert "FileNotFoundError" in capsys.readouterr().err
+    folder.mkdir()
+    handler.emit(record("kept"))
+    handler.close()
+
+    assert (folder / "log.jsonl").read_text() == "kept\n"
+
+
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """Before anything is done."""
     (tmp_path / "file").touch()

@@ -159,6 +159,8 @@ def test_who_floods_without_a_token_keeps_nobody_else_out(tokens: TokenFile) -> 
     assert [status("10.0.0.1") for _ in range(3)] == [200, 200, 429]
     assert [status(f"2001:db8::{number}") for number in (1, 2, 3)] == [200, 200, 429]
     assert [status(address) for address in ("10.0.0.2", "2001:db8:0:1::1")] == [200, 200]
+    # As a server that listens for both is told who has IPv4.
+    assert [status(address) for address in ("::ffff:10.0.0.1", "::ffff:10.0.0.3")] == [429, 200]
 
 
 def test_what_is_not_there_is_a_problem(tokens: TokenFile) -> None:
