@@ -27,6 +27,8 @@ def test_one_quota_counts_for_a_client() -> None:
         assert bounding(quotas, "ann", "app", RATE) == ClientQuota(*nearest, RATE, 2.0)
     assert bounding(others, "ann", "app", RATE) is None
     assert bounding([ClientQuota("ann", None, RATE, 1.0)], None, "app", RATE) is None
+    of_users, of_client = ClientQuota("", None, RATE, 1.0), ClientQuota(None, "app", RATE, 2.0)
+    assert bounding([of_client, of_users], None, "app", RATE) == of_users
     assert [ClientQuota(*who, RATE, 1.0).subject for who in order[3:]] == [
         "user <default>, client app",
         "user <default>, client <default>",

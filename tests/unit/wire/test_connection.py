@@ -164,6 +164,21 @@ def test_each_request_that_is_queued_keeps_its_own_permission(lapsing: int) -> N
     asyncio.run(scenario())
 
 
+def test_a_request_that_has_left_needs_no_permission_any_more() -> None:
+    """Of what is sent on the connection afterwards its own permission decides."""
+
+    async def scenario() -> None:
+        is_allowed = True
+        with connected() as (connection, _):
+            post(connection, may_send=lambda: is_allowed)
+            assert not connection._out_bytes
+            is_allowed = False
+            post(connection, may_send=lambda: True)
+            assert not connection.closed
+
+    asyncio.run(scenario())
+
+
 def test_what_has_left_is_called_back() -> None:
     """Revoked, not even what the kernel holds arrives: a peer that did not read finds what it had, and a reset."""
 

@@ -132,6 +132,21 @@ def test_a_milestone_tells_the_epoch_of_what_lies_before_it_and_vouches_for_noth
     asyncio.run(found(work))
 
 
+def test_a_mark_counts_before_a_milestone_and_both_at_the_beginning_alone() -> None:
+    """The mark is the later word; and what the log has when it changes later, somebody else may have written."""
+
+    def work(ends: Ends) -> None:
+        run = lane_of()
+        run.left, run.milestone = LaneMark(*run.lane.key, 100, 8), been_at(run, 90)
+        look(run, ends, 100)
+        assert (run.read_epoch, run.is_known) == (8, True)
+        run.left = None
+        look(run, ends, 90)
+        assert (run.read_epoch, run.is_known) == (8, False)
+
+    asyncio.run(found(work))
+
+
 def test_nobody_vouches_for_the_end_of_a_lane_that_is_doubted() -> None:
     """Whoever saw that somebody else may have written has it compared with the source, whatever the owner left."""
 
