@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -15,13 +16,13 @@ from isthmus.control.links.switching import read_allowances, read_choice, write_
 from isthmus.control.loops.allowance import AllowanceLoop
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
+from isthmus.ledger.documents import AllowanceDocument, Document, SwitchDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
 from isthmus.model.naming import SourceTopic
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.wire.client import Client
-from tests.integration.ledger.committed import committed, killed
+from tests.integration.ledger.committed import killed, until_committed
 
 pytestmark = pytest.mark.integration
 
@@ -79,6 +80,10 @@ def test_a_choice_stays_whose_author_was_killed(
     name = written.trees[0].tree.distributor("a", 2, "d").name
     over = WISH.over([LaneBegin(X, ID, 0, 7)])
 
+    def is_over(key: str, found: Mapping[str, Document]) -> bool:
+        document = found.get(key)
+        return isinstance(document, SwitchDocument) and document.choice == over
+
     async def work(client: Client) -> None:
         await choose(client, name, WISH)
         with monkeypatch.context() as patch:
@@ -95,8 +100,6 @@ def test_a_choice_stays_whose_author_was_killed(
             await loop.apply(LinkView(link=link, source=client, target=client, plan=plan), ())
         finally:
             await loop.aclose()
-        found = (await committed(client))[known.key]
-        assert isinstance(found, SwitchDocument)
-        assert found.choice == over
+        await until_committed(client, partial(is_over, known.key))
 
     run(work, west)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
@@ -12,6 +14,7 @@ from isthmus.ledger.link import newest
 from isthmus.ledger.records import unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.wire.client import Client
+from tests.patience import TERM_S
 
 
 async def killed(transaction: Transaction, *, commit: bool) -> None:
@@ -32,3 +35,14 @@ async def committed(client: Client) -> dict[str, Document]:
         for entry in found
     ]
     return newest(entries)
+
+
+async def until_committed(client: Client, is_meant: Callable[[dict[str, Document]], bool]) -> dict[str, Document]:
+    """The same, as soon as it says what is meant: brokers acknowledge the end of a transaction before it is in the log,
+    and readers of what is committed pass no earlier one, of whoever else, that is open.
+    """
+    deadline = time.monotonic() + TERM_S
+    while not is_meant(found := await committed(client)):
+        assert time.monotonic() < deadline, f"it was not committed: {found}"
+        await asyncio.sleep(0.05)
+    return found

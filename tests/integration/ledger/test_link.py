@@ -41,7 +41,7 @@ from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane.topics import SEPTEMBER, Given, produce
-from tests.integration.ledger.committed import committed, killed
+from tests.integration.ledger.committed import committed, killed, until_committed
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -494,11 +494,10 @@ def test_what_a_killed_controller_said_stays(
                     await former.write(said, later)
             assert not {said.key, later.key} & (await committed(client)).keys()
             await successor.open()
-            found = await committed(client)
-            assert (found[said.key], found[later.key]) == (said, later)
+            await until_committed(client, lambda found: (found.get(said.key), found.get(later.key)) == (said, later))
             await successor.write(replace(later, state="PAUSED"))
             await third.open()
-            assert (await committed(client))[later.key] == replace(later, state="PAUSED")
+            await until_committed(client, lambda found: found.get(later.key) == replace(later, state="PAUSED"))
         finally:
             for each in (former, successor, third):
                 each.close()

@@ -14,8 +14,6 @@ from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
-_SETTLE_S: Final = 5.0
-"""Whoever wants a topic at the same time says within so long whether it goes on with it."""
 _LOOK_S: Final = 0.1
 
 
@@ -39,11 +37,15 @@ class Neighbours(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """What one link may begin with, beside others of its own process (`claims`) and `neighbours`, if there are any."""
+    """What one link may begin with, beside others of its own process (`claims`) and `neighbours`, if there are any.
+
+    Whoever wants a topic at the same time says within `settle_s` whether it goes on with it.
+    """
 
     link: str
     claims: Claims
     neighbours: Neighbours | None
+    settle_s: float = 5.0
 
     async def hear(self, topics: Mapping[TargetTopic, SourceTopic]) -> None:
         """Find out who writes those topics that are not ours yet.
@@ -66,7 +68,7 @@ class Settling:
             return plan
         wanted = await self.neighbours.tell(new.values())
         lost: dict[TargetTopic, TopicPlan] = {}
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = time.monotonic() + self.settle_s
         while new:
             await self.neighbours.look({*new, *(topic.source_topic for topic in new.values())})
             left = self._left(new, wanted, is_late=time.monotonic() > deadline)

@@ -6,10 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-import pytest
-
 from isthmus.control.links.claims import Claim, Claims, ToldClaims
-from isthmus.control.topics import settling
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.settling import Settling, refused
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -61,13 +58,12 @@ def test_what_is_held_or_refused_is_not_settled_again() -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_does_not_give_way_in_time_has_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_does_not_give_way_in_time_has_the_topic() -> None:
     """The others are told that the link leaves it, and it stands in nobody's way here."""
-    monkeypatch.setattr(settling, "_SETTLE_S", 0.0)
     claims = Claims()
     others = Others(claims, replace(OWN, link="zeta", source_id="c", is_wanted=True))
     assert claims.grant(OWN) is None
-    found = asyncio.run(Settling("own", claims, others).settled(PLAN))
+    found = asyncio.run(Settling("own", claims, others, settle_s=0.0).settled(PLAN))
     (topic,) = found.topics
     assert (topic.action, others.told) == (Action.REFUSE, ["wants orders", "leaves orders"])
     claims.hear(ToldClaims("b", lambda _: True, ()))
