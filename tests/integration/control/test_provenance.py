@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.host import whereabouts
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.running.following import Following
 from isthmus.errors import GateNotMet
@@ -23,6 +24,7 @@ from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.control.test_declared import written as remember
+from tests.integration.control.test_ending import controller
 from tests.integration.control.test_promotion import created, written
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -134,7 +136,7 @@ def test_a_link_that_is_deleted_leaves_as_one_that_is_detached(
     ]
     lane = replace(LANE, source_topic=SourceTopic(topic), target_topic=topic)
     lease = LeaseDocument(link=name, slot=0, controller=1, generation=1, revision=1, lanes=(lane,))
-    asyncio.run(remember(both.cluster("west"), *known, lease))
+    asyncio.run(remember(both.cluster("west"), *known, lease, controller(name, whereabouts())))
     fabric.link(name).promoter([pairs[1]]).detach()
     topics.produce(west, former, records(5))
     namespaces, pair = fabric.cluster("west").namespaces, pairs[0]

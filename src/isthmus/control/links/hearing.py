@@ -36,6 +36,12 @@ class Beats:
             self._last, self._since = known.controller, time.monotonic()
         return time.monotonic() - self._since
 
+    def is_gone(self, known: LinkMemory) -> bool:
+        """Whether a link has no controller any more, as a successor reckons: that is certain, or the last one, of
+        another host, is silent. Here a process that lives is only slow.
+        """
+        return is_gone(known) or (not is_here(known) and self.silent_s(known) > SILENCE_S)
+
 
 def is_here(known: LinkMemory) -> bool:
     """Whether the controller of a link goes by the clock of this host."""

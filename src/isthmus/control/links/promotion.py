@@ -20,8 +20,9 @@ from isthmus.control.links import gates
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.ending import end_leases
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.hearing import is_gone
+from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.writers import owners_in, undecided, written
@@ -296,13 +297,17 @@ class Promoter:
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
-        deadline, calm_from, most = time.monotonic() + self.timeout_s, None, 0
+        deadline, calm_from, most, beats = time.monotonic() + self.timeout_s, None, 0, Beats()
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)
+                if writing and beats.is_gone(known):
+                    self.on_step("ending what a controller left that is gone")
+                    await end_leases(self.name, target)
+                    continue
                 if writing:
                     calm_from = None
                 elif is_gone(known):
@@ -314,8 +319,7 @@ class Promoter:
                 if time.monotonic() > deadline:
                     raise GateNotMet(
                         f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
-                        hint="End the isthmus run that runs it, wait for a minute, and give the command again. If "
-                        "it was killed, start another one first: it ends what is left.",
+                        hint="End the isthmus run that runs it, and give the command again: it ends what is left.",
                     )
                 await asyncio.sleep(LOOK_S)
 

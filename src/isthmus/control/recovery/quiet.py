@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.hearing import Beats, is_gone, is_here
+from isthmus.control.links.ending import end_leases
+from isthmus.control.links.hearing import Beats
 from isthmus.control.links.leaving import is_writing
-from isthmus.control.links.memory import LinkMemory, recollect
+from isthmus.control.links.memory import recollect
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.errors import GateNotMet
-from isthmus.ledger.link import SILENCE_S
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
@@ -23,8 +23,6 @@ from isthmus.wire.client import Client
 
 OnStep = Callable[[str], None]
 LOOK_S: Final = 0.3
-GONE_S: Final = 60.0
-"""Tasks of a controller that was not heard for so long have ended: they give up without it after seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,40 +47,29 @@ class QuietTopic:
         before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
             known = await recollect(self.link.name, self.target)
-            silent_s = beats.silent_s(known)
-            held, logs = self._is_held(known, silent_s), await self._logs(there)
+            held, logs = is_writing(known, lambda topic: topic == self.topic), await self._logs(there)
             if logs != before or held:
                 quiet_from = time.monotonic()
             is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
             if not is_open and not held and time.monotonic() - quiet_from >= self.quiet_s:
                 return logs
-            may_be_lost = held and _may_be_lost(known, silent_s)
-            if time.monotonic() > deadline and not may_be_lost and (held or is_open or logs != before):
+            if held and beats.is_gone(known):
+                self.on_step(f"{self.topic}: ending what a controller left that is gone")
+                await end_leases(self.link.name, self.target)
+                continue
+            if time.monotonic() > deadline and (held or is_open or logs != before):
                 # In a log that grows the end is read a moment after the stable one.
-                raise await self._not_quiet(known, logs, before, held=held, is_open=is_open if logs == before else [])
+                raise await self._not_quiet(logs, before, held=held, is_open=is_open if logs == before else [])
             before = logs
             await asyncio.sleep(LOOK_S)
 
-    def _is_held(self, known: LinkMemory, silent_s: float) -> bool:
-        """Whether a lane of the link may still write to it."""
-        return silent_s <= GONE_S and is_writing(known, lambda topic: topic == self.topic)
-
     async def _not_quiet(
-        self,
-        known: LinkMemory,
-        logs: Mapping[int, LogRange],
-        before: Mapping[int, LogRange],
-        *,
-        held: bool,
-        is_open: list[int],
+        self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange], *, held: bool, is_open: list[int]
     ) -> GateNotMet:
         if held:
-            is_alive = not is_gone(known)
             return GateNotMet(
                 f"link {self.link.name} has not let go of {self.topic} within {self.timeout_s:g} s",
-                hint="isthmus status says what its controller does; then give the command again."
-                if is_alive
-                else f"Its controller was killed: give the command again in {GONE_S:g} s.",
+                hint="isthmus status says what its controller does; then give the command again.",
             )
         if is_open:
             keys = [(self.topic, partition) for partition in is_open]
@@ -111,8 +98,3 @@ class QuietTopic:
         for error in found.errors.values():
             raise error
         return {partition: log for (_, partition), log in found.values.items()}
-
-
-def _may_be_lost(known: LinkMemory, silent_s: float) -> bool:
-    """Whether the link's controller was on another host and seems to be gone: then it is a matter of a minute."""
-    return not is_here(known) and silent_s <= GONE_S and (is_gone(known) or silent_s > SILENCE_S)
