@@ -29,7 +29,7 @@ from isthmus.control.loops.semantics import SemanticsLoop
 from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
-from isthmus.ledger.documents import DeclarationDocument, LeaseDocument
+from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
@@ -112,14 +112,11 @@ async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> b
     return any(one.alias == seen and one.link == link for one in known)
 
 
-async def attached(
-    run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, target: LocalCluster
-) -> None:
+async def attached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, west: LocalCluster) -> None:
     """Have a namespace follow too, until its topic has come, while another one of the link follows all the time."""
     await run.until(lambda: bool(run.links) and run.links[0].state_of(beside) is PairState.FOLLOWING)
-    name = run.links[0].link
-    before = await leases_of(target, name)
-    seen: set[LinkState | PairState] = set()
+    name, seen = run.links[0].link, set[LinkState | PairState]()
+    before = await leases_of(west, name)
 
     def follows() -> bool:
         (link,) = run.links
@@ -130,34 +127,23 @@ async def attached(
     await run.until(follows)
     assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
     # What comes may get a slot of its own.
-    assert before.items() <= (await leases_of(target, name)).items(), "leases began anew"
+    assert before.items() <= (await leases_of(west, name)).items(), "leases began anew"
 
 
-async def detached(
-    run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, target: LocalCluster
-) -> None:
+async def detached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, west: LocalCluster) -> None:
     """Have a namespace follow no more. The leases of another one of the link go on, and it follows all the time."""
-    name = run.links[0].link
-    before = await terms_of(target, name)
-    seen: set[LinkState | PairState] = set()
+    name, seen = run.links[0].link, set[LinkState | PairState]()
+    before = await leases_of(west, name)
     leaving = asyncio.create_task(asyncio.to_thread(fabric.link(name).promoter([pair]).detach))
 
     def is_gone() -> bool:
         (link,) = run.links
         seen.update((link.state, link.state_of(beside)))
-        return leaving.done() and pair not in link.namespaces
+        return leaving.done() and leaving.result().is_done and pair not in link.namespaces
 
     await run.until(is_gone)
-    assert (await leaving).is_done
     assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
-    assert await terms_of(target, name) == before, "leases began anew"
-
-
-async def terms_of(cluster: LocalCluster, link: str) -> dict[int, tuple[int, int]]:
-    """The controller and the newest lease of each slot, as the ledger has it."""
-    async with Client(cluster.cluster()) as client:
-        found = (await read_documents(client, link)).values()
-    return {each.slot: (each.controller, each.generation) for each in found if isinstance(each, LeaseDocument)}
+    assert await leases_of(west, name) == before, "leases began anew"
 
 
 def test_a_declared_link_is_run_and_followed(
