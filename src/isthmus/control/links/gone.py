@@ -61,8 +61,13 @@ class GoneCluster:
         """See that it does not answer, and neither do the others that are gone.
 
         :raises ConfigError: One is not in the tree.
-        :raises PlanRefused: One answers.
+        :raises PlanRefused: One answers, or none is left that could know of it.
         """
+        if {*tree.clusters} <= {self.cluster, *self.gone}:
+            raise PlanRefused(
+                f"no cluster of tree {tree.name} would be left that answers",
+                hint="What is gone as a whole is not changed: start a tree of other clusters.",
+            )
         for alias in (self.cluster, *sorted(self.gone)):
             if alias not in tree.clusters:
                 raise ConfigError(
@@ -81,6 +86,20 @@ class GoneCluster:
                 raise PlanRefused(
                     f"whether {alias} is gone cannot be told{told}",
                     hint=(problem.hint if problem else "") or f"Write {alias} into the file as it was.",
+                )
+
+    def require_others(self, declared: Declared, tree: Tree) -> None:
+        """See that all others of the tree answer.
+
+        :raises Unreachable: One does not.
+        """
+        for alias in tree.clusters:
+            if alias in declared.away and alias not in (self.cluster, *self.gone):
+                problem = declared.away[alias]
+                raise Unreachable(
+                    f"{problem.message}; whether it copies to {self.cluster} is not known",
+                    cluster=alias,
+                    hint=f"{problem.hint} If it is gone for good as well: --gone {alias}.",
                 )
 
     async def examine(self, declared: Declared, tree: Tree) -> TreeLoss:

@@ -267,6 +267,7 @@ class TreeChanges:
         ahead, choices = _ahead(declared, now, to_leave(now, declared.chosen([now]), cluster, gone=gone))
         found = removed(ahead, choices, cluster, spent=spent, unheard=gone)
         leaver.check(declared, now)
+        leaver.require_others(declared, now)
         require_clusters(declared, {*now.clusters} - {cluster, *gone})
         loss = await leaver.examine(declared, now)
         if not dry_run:
