@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final, Literal, TypedDict
 
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
@@ -21,7 +21,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
@@ -31,6 +31,31 @@ SWITCH_ROLE: Final = "switch"
 _TRIES: Final = 3
 Choose = Callable[[TargetChoice | None], TargetChoice | None]
 """What becomes of the choice there is; `None` for no change."""
+
+
+class LeafDoubtJson(TypedDict):
+    """A leaf that may lack what it was to get."""
+
+    leaf: str
+    state: Literal["RECONCILING", "IN_DOUBT"]
+    records_max: int
+
+
+class DistributorTargetJson(TypedDict):
+    """To which leaf of its subtree a distributor copies."""
+
+    distributor: str
+    cluster: str
+    level: int
+    subtree: list[str]
+    target: str | None
+    wanted: str | None
+    by_itself: str
+    former: list[str]
+    forced: bool
+    in_doubt: list[LeafDoubtJson]
+    since: str | None
+    problem: ProblemJson | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +105,7 @@ class DistributorTarget:
         """Whether it goes over to another leaf."""
         return self.wanted != self.target
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DistributorTargetJson:
         """Plain values under stable names."""
         return {
             "distributor": self.distributor.name,
