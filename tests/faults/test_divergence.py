@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +19,7 @@ from isthmus.wire.client import Client
 from tests.faults.witness import until_told
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
+from tests.integration.lane.mapping import Maps
 from tests.integration.lane.mirror import Mirror, Running
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
@@ -73,10 +74,10 @@ class Source:
 
 
 @asynccontextmanager
-async def caught_up_with(source: Source, mirror: Mirror, last: Given) -> AsyncIterator[Running]:
+async def caught_up_with(source: Source, mirror: Mirror, last: Given, **lane: Any) -> AsyncIterator[Running]:
     """An engine that has copied everything, `last` at the end, of which the follower has half."""
     topics.create(mirror.target, source.name)
-    async with mirror.running(source.name) as running:
+    async with mirror.running(source.name, **lane) as running:
         key = LaneKey(TargetTopic(source.name), 0)
         await source.grow(source.records(KEPT))
         await running.until(lambda reports: reports[key].position == KEPT)
@@ -175,6 +176,32 @@ def test_unclean_election_after_which_nothing_is_known(
             problem = running.reports[key].problem
             assert problem is not None
             assert "unclean leader election" in problem.message
+
+    asyncio.run(scenario())
+
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+@pytest.mark.parametrize("is_clean", [pytest.param(True, id="clean"), pytest.param(False, id="crashed")])
+def test_unclean_election_does_not_let_a_mapped_lane_go_on_later(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random, is_clean: bool
+) -> None:
+    """Not when the source has grown past its place, however often it is started: the ledger has the leader epoch of its
+    place, or what came later is compared.
+    """
+    source, maps = Source(mirror3.source, topic("unclean"), chance), Maps()
+    key, mapped = LaneKey(TargetTopic(source.name), 0), {"engine": {"maps": maps}, "is_mapped": True}
+
+    async def scenario() -> None:
+        async with caught_up_with(source, mirror3, source.records(1)[0], **mapped) as running:
+            if is_clean:
+                maps.save(running.engine)
+        await source.lose()
+        for grown in (1, COPIED, 1):
+            await source.grow(source.records(grown))
+            async with mirror3.running(source.name, **mapped) as running:
+                await until_told(running, key, LaneState.DIVERGED, "source")
+                maps.save(running.engine)
 
     asyncio.run(scenario())
 

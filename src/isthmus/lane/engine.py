@@ -24,6 +24,7 @@ from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
 from isthmus.lane.hearing import Hearing
 from isthmus.lane.identity.detour import Detour
+from isthmus.lane.leaving import come_to_rest, transits_of
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
@@ -84,7 +85,7 @@ class Engine:
         self._granted = Granted(is_given=writable)
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
-        self._abandoned, self._expiration_ms = abandoned, expiration_ms
+        self._abandoned, self._expiration_ms, self._settle_s = abandoned, expiration_ms, settle_s
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
@@ -197,6 +198,11 @@ class Engine:
         """Whether nothing that ran under the lane's key before writes any more."""
         return not any(each.is_writing for each in self._former.get(run.lane.key, ()))
 
+    async def at_rest(self, keys: Iterable[LaneKey]) -> None:
+        """Return once nothing of these lanes, which were removed, is on its way any more."""
+        wanted = frozenset(keys)
+        await come_to_rest([run for run in self._all() if run.lane.key in wanted and run.is_over], self._settle_s)
+
     def inherit(self, run: LaneRun) -> None:
         """Take over what those left that ran under the lane's key before: nothing of them is on its way by now."""
         for each in self._former.pop(run.lane.key, ()):
@@ -223,13 +229,7 @@ class Engine:
 
     def transits(self) -> dict[LaneKey, Transit]:
         """Where what was copied of mapped lanes went, of those that have begun."""
-        transits: dict[LaneKey, Transit] = {}
-        for key, run in self._runs.items():
-            if run.transit is not None:
-                if run.phase.is_placed:
-                    run.transit.passed(run.read_epoch)
-                transits[key] = run.transit
-        return transits
+        return transits_of(self._runs)
 
     @property
     def is_clean(self) -> bool:

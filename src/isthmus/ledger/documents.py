@@ -165,8 +165,9 @@ class LeaseDocument(DocumentOfLink):
     """The controller's word on a slot, whose tasks follow one another as `generation` 1, 2, 3 ...
 
     `generation` is the newest that was started and `revision` grows with every change. `lanes` are what the tasks of
-    the slot shall run from now on. Tasks up to `revoked_through` shall end. Tasks up to `ended_through` are known to
-    have ended; `is_clean` says that they left no request on its way to the target.
+    the slot shall run from now on, `parting` those that were taken from it and that a task may be writing still. Tasks
+    up to `revoked_through` shall end. Tasks up to `ended_through` are known to have ended; `is_clean` says that they
+    left no request on its way to the target.
     """
 
     KIND: ClassVar[str] = "lease"
@@ -176,6 +177,7 @@ class LeaseDocument(DocumentOfLink):
     generation: int
     revision: int
     lanes: tuple[Lane, ...]
+    parting: tuple[LaneKey, ...] = ()
     revoked_through: int = 0
     ended_through: int = 0
     is_clean: bool = True
@@ -190,6 +192,7 @@ class LeaseDocument(DocumentOfLink):
 class TaskDocument(DocumentOfLink):
     """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
     says that it, and so every task of the slot before it, will never write again, and by `marks` how it left the lanes.
+    By `revision` it says that it writes no more what the slot had lost by that one of the controller's words.
     """
 
     KIND: ClassVar[str] = "task"
@@ -200,6 +203,7 @@ class TaskDocument(DocumentOfLink):
     ended_through: int
     is_clean: bool
     marks: tuple[LaneMark, ...] = ()
+    revision: int = -1
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -19,7 +19,9 @@ class LeaseGroup:
     `lanes` are what the slot shall run. `held` has the leases that are not known to be over, mostly one and two at a
     hand-over, and the lanes each may be writing, `begun` those that each began with. Leases up to `ended_through` are
     over; `is_clean` says that the last one that wrote left nothing on its way, `marks` how it left the lanes.
-    `is_untold` says that the ledger does not know of a change yet.
+    `is_untold` says that the ledger does not know of a change yet. `taken` has the lanes that were taken from the slot
+    while leases held them, each with the revision that says so, and `let_go` the revision up to which a lease writes
+    nothing any more of what was taken.
     """
 
     link: str
@@ -30,6 +32,8 @@ class LeaseGroup:
     lanes: dict[LaneKey, Lane] = field(default_factory=dict)
     held: dict[int, set[LaneKey]] = field(default_factory=dict)
     begun: dict[int, frozenset[LaneKey]] = field(default_factory=dict)
+    taken: dict[LaneKey, int] = field(default_factory=dict)
+    let_go: dict[int, int] = field(default_factory=dict)
     generation: int = 0
     revision: int = 0
     revoked_through: int = 0
@@ -52,6 +56,18 @@ class LeaseGroup:
         self.begun[self.generation] = frozenset(self.lanes)
         return self.generation
 
+    def parting(self, also: Iterable[Lane] = ()) -> tuple[LaneKey, ...]:
+        """The lanes that are not the slot's any more, `also` aside, and that a lease of it may be writing still."""
+        kept = {*self.lanes, *(lane.key for lane in also)}
+        found = {
+            key
+            for generation, held in self.held.items()
+            for key in held - kept
+            # What moves to another slot is its lease's until the end.
+            if key not in self.taken or self.taken[key] > self.let_go.get(generation, -1)
+        }
+        return tuple(sorted(found))
+
     def document(self, also: Iterable[Lane] = (), limits: Limits | None = None) -> LeaseDocument:
         """What the ledger shall say of the slot; `also` are lanes that only the present lease keeps, till its end, and
         `limits` are what a lease may take.
@@ -63,6 +79,7 @@ class LeaseGroup:
             generation=self.generation,
             revision=self.revision,
             lanes=(*self.lanes.values(), *also),
+            parting=self.parting(also),
             revoked_through=self.revoked_through,
             ended_through=self.ended_through,
             is_clean=self.is_clean,
@@ -76,13 +93,15 @@ class LeaseGroup:
 
     def put(self, key: LaneKey, lane: Lane | None) -> None:
         """Run the lane from now on as it is given, or no more; its leases may hold it until they are over."""
+        self.retell()
         if lane is None:
             self.lanes.pop(key, None)
+            self.taken[key] = self.revision
         else:
             self.lanes[key] = lane
+            self.taken.pop(key, None)
             for held in self.held.values():
                 held.add(key)
-        self.retell()
         self.stirred.set()
 
 
@@ -128,11 +147,26 @@ class Distribution:
         group.begin()
         return lanes
 
+    def let_go(self, group: LeaseGroup, generation: int, revision: int) -> None:
+        """A lease writes nothing any more of what had been taken from it by then."""
+        if generation in group.held and revision > group.let_go.get(generation, -1):
+            group.let_go[generation] = revision
+            self._retell(group)
+
+    def _retell(self, group: LeaseGroup) -> None:
+        """Less is on its way than the ledger knows of: its lease has nothing to hear."""
+        group.is_untold = True
+        self.changed.set()
+
     def ended(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
         """A lease will never write again. `is_clean` is None when it never did."""
         held = group.held.pop(generation, None)
         if held is None:
             return
+        group.let_go.pop(generation, None)
+        group.taken = {key: revision for key, revision in group.taken.items() if group.holds(key)}
+        if group.held and not held <= group.lanes.keys():
+            self._retell(group)
         begun = group.begun.pop(generation)
         if is_clean is not None:
             group.is_clean = is_clean

@@ -318,6 +318,8 @@ class LeaseScheduler:
                     self._hear_progress(document)
                 elif document.has_ended:
                     self._hear_end(document)
+                else:
+                    self._distribution.let_go(self._groups[slot], document.generation, document.revision)
 
     def _lease(self, slot: int, generation: int) -> Ticket | None:
         running = self._running[self._groups[slot]]

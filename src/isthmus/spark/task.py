@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import gc
-import resource
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -27,12 +24,13 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
-from isthmus.model.lane import LaneMark, LaneReport, Milestone
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.allowance import SourceWord, follow
 from isthmus.spark.lease import LeaseSpec, shared
 from isthmus.spark.maps import LedgerMaps
+from isthmus.spark.memory import memory_bytes, tune_memory
 from isthmus.spark.telling import Milestones, Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
 from isthmus.wire.client import Client
@@ -42,11 +40,6 @@ PROGRESS_S: Final = 1.0
 _FULL_EVERY: Final = 8
 """Of so many looks one is told whole, also where nothing moved: no healthy lane goes unheard for ten seconds."""
 _TICK_S: Final = 0.2
-_GARBAGE_OBJECTS: Final = 20_000
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_KEPT_BYTES: Final = 32 << 20
-"""As much as glibc allows for the second of these (mallopt(3))."""
 _RELEASE_TERM_S: Final = 2.0
 
 
@@ -64,7 +57,7 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
         for spec in specs:
             yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
     else:
-        _tune_memory()
+        tune_memory()
         yield from asyncio.run(_run_all(specs))
 
 
@@ -79,25 +72,6 @@ async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
     return receipts
 
 
-def _tune_memory() -> None:
-    """Have Python and libc do less about memory, once a worker.
-
-    The garbage collector goes through the modules and through what is merely on its way: some 3 % of the time, and
-    almost 30 ms at once. What makes cycles (tasks, errors) is little. And libc hands back what a large batch has left,
-    so that the next one's has to be zeroed again, page by page: a fifth of the time with batches of 260 KiB.
-    """
-    if gc.get_freeze_count():
-        return
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE_OBJECTS)
-    # Other libcs than glibc have no such function.
-    with contextlib.suppress(AttributeError, OSError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-
-
 class LeaseTask:
     """One lease while it runs."""
 
@@ -110,6 +84,8 @@ class LeaseTask:
         self._has_ended = asyncio.Event()
         self._must_announce = asyncio.Event()
         self._must_announce.set()
+        self._has_lost = asyncio.Event()
+        self._heard_of = self._let_go_of = -1
         self._failure: BaseException | None = None
         self._ledger_error: ClusterError | None = None
 
@@ -189,6 +165,7 @@ class LeaseTask:
         yield self._follow()
         yield self._follow_source()
         yield self._announce()
+        yield self._let_go()
         yield self._tick()
         yield self._report()
         yield self._map()
@@ -279,6 +256,22 @@ class LeaseTask:
                 self._must_announce.set()
                 await asyncio.sleep(RETRY_S)
 
+    async def _let_go(self) -> None:
+        """Say of lanes that were taken from the slot that nothing of theirs is on its way any more."""
+        while True:
+            await self._has_lost.wait()
+            self._has_lost.clear()
+            revision, parting = self._tenure.revision, self._tenure.parting
+            try:
+                if self._has_written:
+                    await self._engine.at_rest(parting)
+                    await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)
+                self._let_go_of = revision
+                await self._writer.append([self._said(min(self._tenure.ended_through, self._spec.generation - 1))])
+            except ClusterError:
+                self._has_lost.set()
+                await asyncio.sleep(RETRY_S)
+
     async def _release(self) -> bool:
         """Say that this lease will never write again. If that fails the receipt says it to the driver."""
         # Whoever comes next finds out by itself what could not be written down.
@@ -301,8 +294,9 @@ class LeaseTask:
             controller=spec.controller,
             generation=spec.generation,
             ended_through=ended_through,
-            is_clean=self._engine.is_clean if self._has_written else self._tenure.is_clean,
+            is_clean=self._engine.is_clean if ended_through == spec.generation else self._tenure.is_clean,
             marks=marks,
+            revision=self._let_go_of,
         )
 
     def _marks(self) -> tuple[LaneMark, ...]:
@@ -338,9 +332,13 @@ class LeaseTask:
             engine.room.limit(shared(tenure.limits, self._spec.company))
 
     def _take_lanes(self) -> None:
-        if self._lanes == self._tenure.lanes:
-            return
-        wanted = self._tenure.lanes
+        if self._lanes != self._tenure.lanes:
+            self._change_lanes(self._tenure.lanes)
+        if self._tenure.parting and self._tenure.revision > self._heard_of:
+            self._heard_of = self._tenure.revision
+            self._has_lost.set()
+
+    def _change_lanes(self, wanted: Mapping[LaneKey, Lane]) -> None:
         parted = [key for key, lane in self._lanes.items() if wanted.get(key) != lane]
         self._engine.remove(parted)
         self._telling.parted(parted)
@@ -392,8 +390,3 @@ class LeaseTask:
             memory_bytes=memory_bytes(),
             beat=self._tenure.beat,
         )
-
-
-def memory_bytes() -> int:
-    """The most memory this process ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

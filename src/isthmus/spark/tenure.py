@@ -30,6 +30,7 @@ class Tenure:
     `now` is when it began.
 
     `beat` is the newest of its controller's that was heard, `limits` are those that the ledger had for the whole task.
+    `parting` are the lanes that were taken from the slot by its `revision`, and that it may be writing still.
     """
 
     def __init__(self, spec: LeaseSpec, now: float) -> None:
@@ -40,7 +41,8 @@ class Tenure:
         self.is_clean = spec.is_clean
         self.marks = spec.marks
         self.milestones = spec.milestones
-        self._revision = spec.revision
+        self.parting: tuple[LaneKey, ...] = ()
+        self.revision = spec.revision
         self._deadline = now + spec.term_s
         self._ending: Ending | None = None
         self._announced_at: int | None = None
@@ -102,9 +104,10 @@ class Tenure:
         self._end_through(document.ended_through, is_clean=document.is_clean)
         if document.revoked_through >= self.spec.generation:
             self._end(Ending.REVOKED)
-        elif document.revision > self._revision:
-            self._revision = document.revision
+        elif document.revision > self.revision:
+            self.revision = document.revision
             self.lanes = {lane.key: lane for lane in document.lanes}
+            self.parting = document.parting
             self.limits = document.limits
 
     def _end_through(self, generation: int, *, is_clean: bool) -> None:

@@ -42,11 +42,12 @@ Namer = Callable[[str], str]
 LIVE: Final = {"limits.bytes_per_s": 50_000_000, "mm2.checkpoints": True, "mm2.checkpoints_interval_s": 0.2}
 
 
-async def leases_of(west: LocalCluster, link: str) -> dict[int, int]:
-    """The newest lease of each slot, as the ledger has it."""
+async def leases_of(west: LocalCluster, link: str) -> dict[int, tuple[int, int]]:
+    """The controller and the newest lease of each slot, as the ledger has it."""
     async with Client(west.cluster()) as client:
         documents = (await read_documents(client)).values()
-    return {d.slot: d.generation for d in documents if isinstance(d, LeaseDocument) and d.link == link}
+    found = (d for d in documents if isinstance(d, LeaseDocument) and d.link == link)
+    return {d.slot: (d.controller, d.generation) for d in found}
 
 
 def selecting(link: Link, *names: str) -> Link:

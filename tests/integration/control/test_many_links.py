@@ -153,7 +153,7 @@ async def is_at(west: LocalCluster, name: str, records_there: int) -> bool:
 
 async def has_leased(west: LocalCluster, link: str, generation: int) -> bool:
     """Whether the link is at least at that lease."""
-    return max((await leases_of(west, link)).values(), default=0) >= generation
+    return max((number for _, number in (await leases_of(west, link)).values()), default=0) >= generation
 
 
 def test_a_process_may_run_the_links_into_one_cluster(

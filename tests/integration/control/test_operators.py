@@ -110,7 +110,6 @@ def test_an_empty_namespace_and_a_follower_made_writable(
             assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
             await asyncio.to_thread(operated.link(name).promoter([each]).detach)
             await run.until(lambda: not run.links[0].topics)
-            # Without the namespace the link is started anew.
             await stands(run, PairState.FOLLOWING)
             assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
             await asyncio.to_thread(follower.update, remote, reserved=False)

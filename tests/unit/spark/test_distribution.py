@@ -209,6 +209,49 @@ def test_a_document_says_what_a_slot_shall_run() -> None:
     assert group.document().ended_through == 1
 
 
+def test_what_was_taken_from_a_slot_is_parting_until_every_lease_let_go_of_it() -> None:
+    """By its word on what it had lost by then, or by its end; then the ledger is told without another revision."""
+    lanes = distribution(groups=1)
+    (group,), (first, second) = lanes.groups, (lane(0), lane(1))
+    lanes.assign([first, second])
+    group.begin()
+    group.begin()
+    lanes.assign([second])
+    assert (group.document().lanes, group.document().parting) == ((second,), (first.key,))
+    taken = group.revision
+    group.retell()
+    lanes.let_go(group, 1, taken - 1)
+    lanes.let_go(group, 2, taken)
+    assert group.document().parting == (first.key,), "the lease before may write it"
+    group.is_untold = False
+    lanes.changed.clear()
+    lanes.let_go(group, 1, taken)
+    assert (group.document().parting, group.revision) == ((), taken + 1)
+    assert group.is_untold
+    assert lanes.changed.is_set()
+    # What comes back and goes again is to be let go of again.
+    lanes.assign([first, second])
+    assert group.document().parting == ()
+    lanes.assign([second])
+    assert group.document().parting == (first.key,)
+    for generation in (1, 2):
+        lanes.ended(group, generation, is_clean=True)
+    assert group.document().parting == ()
+    assert group.taken == {}
+
+
+def test_what_moves_to_another_slot_is_its_leases_till_the_end() -> None:
+    """Whatever that one let go of meanwhile: the move was not known to it."""
+    group = LeaseGroup(link="l", slot=0, controller=1)
+    group.put(lane(0).key, lane(0))
+    group.begin()
+    del group.lanes[lane(0).key]
+    lanes = Distribution([group], lambda _: 0.0)
+    assert group.document([lane(0)]).parting == ()
+    lanes.let_go(group, 1, group.revision)
+    assert group.document().parting == (lane(0).key,)
+
+
 def test_changes_are_told() -> None:
     """Whoever waits for something to run, or to tell, is woken."""
     lanes = distribution(groups=2)

@@ -62,7 +62,11 @@ class GroupCarrier:
     async def run(self) -> None:
         """Carry groups until cancelled."""
         while True:
-            self._changed.clear()
+            if self._changed.is_set():
+                with contextlib.suppress(IsthmusError):
+                    await self.remember()
+                self._loop, self._pass = self._loop_of(self._link), None
+                self._changed.clear()
             running = None if self._loop is None else asyncio.create_task(self._loop.run())
             try:
                 await self._changed.wait()
@@ -70,9 +74,6 @@ class GroupCarrier:
                 if running is not None:
                     running.cancel()
                     await asyncio.gather(running, return_exceptions=True)
-            with contextlib.suppress(IsthmusError):
-                await self.remember()
-            self._loop, self._pass = self._loop_of(self._link), None
 
     async def remember(self) -> None:
         """Write down what changed.

@@ -158,6 +158,11 @@ class Claims:
         """The link has not run for a while, in which others may have begun with what it wrote."""
         self._held = {key: claim for key, claim in self._held.items() if key[0] != link}
 
+    def keep(self, link: str, is_wanted: Callable[[Claim], bool]) -> None:
+        """The link does not want any more what is not wanted now, whether it had begun with that or not."""
+        for topic in [topic for (name, topic), claim in self._own.items() if name == link and not is_wanted(claim)]:
+            self.release(link, topic)
+
     def release_all(self, link: str) -> None:
         """The link runs no more."""
         for topic in [topic for name, topic in self._own if name == link]:

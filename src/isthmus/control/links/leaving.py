@@ -203,14 +203,14 @@ def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bo
 
 
 def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> frozenset[LaneKey]:
-    """The lanes into these topics that a task of the link may still write."""
+    """The lanes into these topics that a task of the link may still write, be it that it has to let go of them."""
     leases = (each for each in known.documents.values() if isinstance(each, LeaseDocument))
     return frozenset(
-        lane.key
+        key
         for lease in leases
         if not has_ended(lease, known.documents)
-        for lane in lease.lanes
-        if is_meant(lane.key.topic)
+        for key in (*(lane.key for lane in lease.lanes), *lease.parting)
+        if is_meant(key.topic)
     )
 
 

@@ -30,7 +30,7 @@ _OWN: Final = (
 )
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 _NAMED: Final = ("topics", "groups")
-"""What namespaces are attached of, and keep their names while others are attached."""
+"""What namespaces are attached of, and keep their names while others are attached or detached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ def change_of(running: Link, written: Link) -> LinkChange:
     topics = {name: getattr(written.topics, name) for name in _TOPICS}
     groups = {name: getattr(written.groups, name) for name in _GROUPS}
     own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
-    attached = [kind for kind in _NAMED if _is_attached(getattr(running, kind).naming, getattr(written, kind).naming)]
+    renamed = [kind for kind in _NAMED if _is_renamed(getattr(running, kind).naming, getattr(written, kind).naming)]
     for kind, settings in (("topics", topics), ("groups", groups)):
-        if kind in attached:
+        if kind in renamed:
             settings["naming"] = getattr(written, kind).naming
     link = replace(running, topics=replace(running.topics, **topics), groups=replace(running.groups, **groups), **own)
     followed = [
-        *(f"{kind}.naming" for kind in attached),
+        *(f"{kind}.naming" for kind in renamed),
         *(f"topics.{name}" for name in _TOPICS if getattr(running.topics, name) != topics[name]),
         *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
         *(name for name in _OWN if getattr(running, name) != own[name]),
@@ -82,13 +82,27 @@ def change_of(running: Link, written: Link) -> LinkChange:
     return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
 
 
-def _is_attached(running: Naming, written: Naming) -> bool:
-    """Whether namespaces come to those that follow already, each of which stays. Where one goes the link is started
-    anew: only the end of its leases says that nothing writes there any more.
-    """
+def without_detached(running: Link, written: Link) -> Link:
+    """A running link as it is without the namespaces that are not written of it any more."""
+    topics, groups = (_kept(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
+    if (topics, groups) == (running.topics.naming, running.groups.naming):
+        return running
+    return replace(
+        running, topics=replace(running.topics, naming=topics), groups=replace(running.groups, naming=groups)
+    )
+
+
+def _kept(running: Naming, written: Naming) -> Naming:
+    if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
+        return running
+    return NamespaceNaming(tuple(each for each in running.maps if each in written.maps))
+
+
+def _is_renamed(running: Naming, written: Naming) -> bool:
+    """Whether namespaces come or go, while names within those that stay are as they were."""
     if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
         return False
-    return set(running.maps) < set(written.maps)
+    return set(running.maps) != set(written.maps)
 
 
 def _setting(link: Link, path: tuple[str, str]) -> object:

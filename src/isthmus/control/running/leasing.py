@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from isthmus.cluster.offsets import log_ranges
@@ -14,6 +14,7 @@ from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.workers import Workers
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Limits
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import RunProgress
@@ -49,6 +50,10 @@ class LeasedLanes:
         """Have leases run what is to run by now."""
         if self._scheduler is not None:
             self._scheduler.assign(self.runnable())
+
+    def forget(self, topics: Container[TargetTopic]) -> None:
+        """Tell only of lanes into these topics from now on."""
+        self._known = {key: report for key, report in self._heard().items() if key.topic in topics}
 
     def limit(self, limits: Limits) -> None:
         """What the link may take from now on."""

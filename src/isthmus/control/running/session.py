@@ -127,15 +127,17 @@ class Session:
         self._away: Problem | None = None
         self._has_begun = False
         self._stirred = asyncio.Event()
+        self._parting = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
 
     # What it does
 
     def follow(self, link: Link) -> None:
-        """Go on with other settings: without a new lease, and soon."""
+        """Go on with other settings: without a new lease, and soon; without what was detached at once."""
         self._settings.follow(link)
         self._stirred.set()
+        self._parting.set()
 
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""
@@ -149,31 +151,55 @@ class Session:
         """
         follow = asyncio.create_task(self._open.ledger.run())
         leases = asyncio.create_task(self._lanes.run(workers))
-        watch = asyncio.create_task(self._watch())
-        # Not waited for: what happens to them never ends the copying.
-        groups = asyncio.create_task(self._groups.run())
-        loops = asyncio.create_task(self._loops.run())
+        beside = asyncio.create_task(self._keep_alike())
         halt = asyncio.create_task(self._stopping.wait())
         try:
-            done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((follow, leases, beside, halt), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 await task
         finally:
-            tasks = (halt, groups, loops, watch, leases, follow)
+            tasks = (halt, beside, leases, follow)
             try:
                 await self._end(*tasks)
             finally:
                 # An end that takes too long is given up: nothing may go on with clients that are closed.
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await _cancelled(*tasks)
+
+    async def _keep_alike(self) -> None:
+        """Do everything beside the copying. Where a namespace is detached all of it ends and begins again without that:
+        only then are its lanes taken from their leases, so that whoever waits for their end waits for everything.
+        """
+        while True:
+            watch = asyncio.create_task(self._watch())
+            # Not waited for: what happens to them never ends the copying.
+            groups = asyncio.create_task(self._groups.run())
+            loops = asyncio.create_task(self._loops.run())
+            parting = asyncio.create_task(self._parted())
+            try:
+                done, _ = await asyncio.wait((watch, parting), return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
+            finally:
+                await _ended(parting, groups, loops, watch)
+            # It may have been renewed once more before it was ended.
+            self._settings.part()
+            self._follow_now(self._settings.link)
+            self._lanes.assign()
+            self._lanes.forget({topic.topic for topic in self._topics.plan.topics} if self._topics.plan else ())
+
+    async def _parted(self) -> None:
+        """Wait until a namespace was detached."""
+        while True:
+            await self._parting.wait()
+            self._parting.clear()
+            if self._settings.part() is not None:
+                return
 
     async def _end(self, *tasks: asyncio.Task[Any]) -> None:
         """End the tasks one after another, the one that follows the ledger last: leases need it to say farewell."""
         *before, follow = tasks
         for task in before:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _cancelled(task)
         if not follow.done():
             for farewell in (self._groups.remember, self._write_reports, self._record.ended):
                 with contextlib.suppress(IsthmusError, TimeoutError):
@@ -217,8 +243,11 @@ class Session:
         link = await self._settings.renew()
         if link is not None:
             self._lanes.limit(link.limits)
-            for part in (self._topics, self._groups, self._loops):
-                part.follow(link)
+            self._follow_now(link)
+
+    def _follow_now(self, link: Link) -> None:
+        for part in (self._topics, self._groups, self._loops):
+            part.follow(link)
 
     async def _write_reports(self) -> None:
         """Tell what is refused or has ended and why, and what was never copied."""
@@ -342,3 +371,18 @@ class Session:
             documents=link.ledger.documents,
             remember=link.ledger.write,
         )
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    """End tasks one after another; where that takes too long, all at once."""
+    try:
+        for task in tasks:
+            await _cancelled(task)
+    finally:
+        await _cancelled(*tasks)
+
+
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from isthmus.control.links.filtering import operated
+from isthmus.control.running.following import without_detached
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
 
@@ -30,6 +31,16 @@ class LinkSettings:
         """Other settings are written."""
         self._written = link
         self.reread()
+
+    def part(self) -> Link | None:
+        """The settings that are in force without namespaces that are not written any more, `None` if all of them are.
+        Whoever takes less need not hear what others write, and may not wait for it: a cluster may be gone for good.
+        """
+        link = without_detached(self.link, self._written)
+        if link is self.link:
+            return None
+        self.link = link
+        return link
 
     def reread(self) -> None:
         """Have a look at what an operator has it select and go by."""

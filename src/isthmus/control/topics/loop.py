@@ -129,10 +129,11 @@ class TopicLoop:
     def follow(self, link: Link) -> None:
         """Go on with other settings: what is not selected any more is dropped, all else is planned anew."""
         self._link = link
+        self.namespaces = tuple(each for each in self.namespaces if each in link.namespaces)
         for name, topic in list(self._topics.items()):
             if link.topics.target_of(topic.source_topic) != name:
-                self._claims.release(link.name, name)
                 del self._topics[name]
+        self._claims.keep(link.name, lambda each: link.topics.target_of(each.source_topic) == each.target_topic)
         kept = {name: own for name, own in self._names.sources.items() if name in self._topics}
         self._names = NamedTopics(sources=kept)
         self._shapes.clear()
@@ -269,6 +270,8 @@ class TopicLoop:
         for name in due:
             self._looked_at[name] = time.monotonic()
         await self._write_down(topics.values())
+        # What was let go of meanwhile does not come back.
+        topics = {name: each for name, each in topics.items() if self._link.topics.target_of(each.source_topic) == name}
         self._topics.update(topics)
         for name, topic in topics.items():
             if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):

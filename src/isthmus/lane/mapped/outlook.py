@@ -33,9 +33,12 @@ def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
 
 def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
     """The source has not any more what was copied."""
+    what = f"records up to offset {cursor.source_offset} or behind were copied"
+    if source.stable_end >= cursor.source_offset:
+        what = f"not all that was copied from offset {cursor.source_offset} on is there any more"
     return Problem(
-        f"the source ends at {source.stable_end}, and records up to offset {cursor.source_offset} or behind were "
-        "copied: it lost them (unclean leader election), or the topic was refilled",
+        f"the source ends at {source.stable_end}, and {what}: it lost records (unclean leader election), or the topic "
+        "was refilled",
         kept_at_target(lane),
     )
 

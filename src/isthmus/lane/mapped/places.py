@@ -20,7 +20,7 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.outlook import deleted, lost, missed, way_out
-from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of, ours
+from isthmus.lane.mapped.recount import Arrived, Held, Recount, are_alike, compared_anew, counted_anew, ordinal_of, ours
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of
@@ -85,6 +85,16 @@ class _Found:
     arrived: list[Arrived] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     is_lost: bool = False
+
+    @property
+    def held(self) -> list[Held]:
+        """The records themselves."""
+        return [
+            Held(arrived.ordinal + record.offset - arrived.target_begin, record)
+            for arrived, batch in zip(self.arrived, self.batches, strict=True)
+            for record in records_of(batch)
+            if record.offset >= arrived.target_begin
+        ]
 
 
 class Places:
@@ -227,10 +237,11 @@ class Places:
         return None
 
     def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
-        """The source ends before what was copied: a new leader may not know better yet."""
+        """The source has not what was copied: a new leader may not know better yet."""
         search.doubts += 1
         if search.doubts < self._doubt.looks:
-            run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {limit.stable_end}, before what was copied")
+            why = f"the source ends at {limit.stable_end}, and has not all that was copied"
+            run.fail(LaneState.SOURCE_UNAVAILABLE, why)
             return self._doubt.pause_s
         self._searches.pop(run, None)
         problem = lost(run.lane, cursor, limit)
@@ -316,33 +327,36 @@ class Places:
     # The source's log
 
     async def _recount(self, run: LaneRun, cursor: Cursor, found: _Found, limit: Bounds) -> Recount | None:
-        """How far the lane is; `None` if the source has fewer records than were copied of it."""
+        """How far the lane is; `None` if the source has fewer records than were copied of it, or others."""
         if found.ordinal_end == cursor.ordinal:
             return Recount(cursor, [])
         deleted = max(limit.start - cursor.source_offset, 0)
         if deleted or run.lane.is_compacted:
-            held = [
-                Held(arrived.ordinal + record.offset - arrived.target_begin, record)
-                for arrived, batch in zip(found.arrived, found.batches, strict=True)
-                for record in records_of(batch)
-                if record.offset >= arrived.target_begin
-            ]
             source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
-            recount = compared_anew(cursor, held, source, deleted=deleted)
+            recount = compared_anew(cursor, found.held, source, deleted=deleted)
             return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
-        read = Transit(cursor)
+        read, epoch = Transit(cursor), -1
         span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
                 for batch, is_aborted in stored:
                     piece = Piece(batch, False, is_aborted)
                     lane = run.lane
+                    if read.read_ordinal < found.ordinal_end:
+                        epoch = max(epoch, batch.leader_epoch)
                     read.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
             return None
-        return counted_anew(read, _without_gaps(found, cursor.ordinal))
+        recount = counted_anew(read, _without_gaps(found, cursor.ordinal))
+        if epoch <= cursor.source_epoch:
+            return recount
+        # The source has had another leader since, which may have lost what was copied and have others in its place.
+        source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
+        if not are_alike(found.held, source, cursor.ordinal):
+            return None
+        return recount._replace(cursor=replace(recount.cursor, source_epoch=epoch))
 
     async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Record]:
         """The first `count` committed records of the source from the cursor on, or as many as there are."""

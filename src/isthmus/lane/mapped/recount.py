@@ -114,6 +114,13 @@ def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Record]
     )
 
 
+def are_alike(held: Iterable[Held], source: Sequence[Record], ordinal: int) -> bool:
+    """Whether the target holds what the source has now from `ordinal` on; a target may give times of its own."""
+    return all(
+        one.record[2:] == source[one.ordinal - ordinal][2:] for one in held if one.ordinal < ordinal + len(source)
+    )
+
+
 def _deleted_of(held: Sequence[Held], source: Sequence[Record], deleted: int) -> int:
     """How many of the first held records the source has deleted, if what is left follows there without a gap.
 

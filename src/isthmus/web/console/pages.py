@@ -1,4 +1,4 @@
-"""The pages that look and change nothing. None asks a cluster but those of plans and groups."""
+"""The pages that look and change nothing. None asks a cluster but those of plans, groups and what was said."""
 
 from __future__ import annotations
 
@@ -116,6 +116,13 @@ def _slow_pages(router: APIRouter, looks: Looks) -> None:
         async with looks.desk.fabric(link) as fabric:
             plans = await fabric.groups.plan(link=link)
         return page("groups_part.html", caller=caller, name=link, plans=plans, shown_max=_ROWS_MAX)
+
+    @router.get("/links/{link}/overruled")
+    async def overruled_part(link: str, caller: Viewer) -> Response:
+        async with looks.desk.fabric(link) as fabric:
+            is_declared = link in (fabric.configuration.declared or ())
+            declared = await fabric.declarations.describe(link) if is_declared else None
+        return page("overruled_part.html", caller=caller, declared=declared)
 
     @router.get("/links/{link}/plan")
     async def plan_page(link: str, caller: Viewer, part: bool = False) -> Response:

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from isthmus.control.answers import TopicPlan
+from isthmus.model.declaration import said_name
 from isthmus.model.elapsed import ago
 from isthmus.model.pauses import told_of
 from isthmus.model.progress import LinkProgress
@@ -121,6 +122,7 @@ _pages.filters.update(
     tone=_tone, short=_short, lag=_lag, actions=_actions, urgent=_urgent, known=lambda n: None if n < 0 else n
 )
 _pages.filters["told_of"] = told_of
+_pages.filters["said_name"] = said_name
 _pages.filters["shortened"] = lambda text: text if len(text) <= _RESULT_MAX else text[:_RESULT_MAX] + "\n…"
 _pages.filters["json"] = lambda value: json.dumps(value, indent=2, default=str)
 

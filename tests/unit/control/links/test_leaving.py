@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from isthmus.control.links.gates import is_beyond, require_copies, require_within
-from isthmus.control.links.leaving import left_of
+from isthmus.control.links.leaving import left_of, writing_lanes
 from isthmus.control.links.memory import LinkMemory
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import Document, EndedPartition, LinkDocument, TopicDocument
+from isthmus.ledger.documents import Document, EndedPartition, LeaseDocument, LinkDocument, TaskDocument, TopicDocument
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
@@ -142,3 +142,14 @@ def test_a_follower_that_has_more_than_its_source_is_no_copy() -> None:
         require_within("orders", [left], SHORTER)
     require_within("orders", [left], {("a-1", 0): LogRange(0, 20, 20)})
     assert not is_beyond(replace(left, target_end=17))
+
+
+def test_a_lane_that_was_taken_from_its_lease_is_written_until_that_let_go_of_it() -> None:
+    """As one that it has; of a lease that has ended neither is."""
+    gone = LaneKey(TargetTopic("gone"), 0)
+    lease = LeaseDocument(link="orders", slot=0, controller=1, generation=2, revision=3, lanes=(), parting=(gone,))
+    assert writing_lanes(memory(lease), lambda topic: topic == "gone") == {gone}
+    assert writing_lanes(memory(lease), lambda topic: topic == "other") == frozenset()
+    assert writing_lanes(memory(replace(lease, parting=())), lambda _: True) == frozenset()
+    ended = TaskDocument(link="orders", slot=0, controller=1, generation=2, ended_through=2, is_clean=True)
+    assert writing_lanes(memory(lease, ended), lambda _: True) == frozenset()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.running.following import change_of
+from isthmus.control.running.following import change_of, without_detached
 from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
@@ -81,17 +81,26 @@ def attaching(*texts: str, kind: NamespaceKind = "topic") -> Link:
 
 
 @pytest.mark.parametrize("kind", ["topic", "group"])
-def test_namespaces_come_while_a_link_runs_and_go_with_a_new_start(kind: NamespaceKind) -> None:
-    """Those that follow already keep their names when others are attached; one that is detached takes a new start."""
+def test_namespaces_come_and_go_while_a_link_runs(kind: NamespaceKind) -> None:
+    """Those that stay keep their names when others are attached or detached; other ways of naming take a new start."""
     none, one, both = attaching(kind=kind), attaching("a-", kind=kind), attaching("a-", "b-:c-", kind=kind)
     setting = f"{kind}s.naming"
     for before, after in ((none, one), (one, both), (none, both)):
         change = change_of(before, after)
         assert (change.link, change.followed, change.waiting) == (after, (setting,), ())
         change = change_of(after, before)
-        assert (change.link, change.followed, change.waiting) == (after, (), (setting,))
-    assert change_of(both, attaching("a-", "d-", kind=kind)).waiting == (setting,)
+        assert (change.link, change.followed, change.waiting) == (before, (setting,), ())
+    assert change_of(both, attaching("a-", "d-", kind=kind)).followed == (setting,)
     assert change_of(LINK, one).waiting == (setting,)
+
+
+@pytest.mark.parametrize("kind", ["topic", "group"])
+def test_what_goes_is_told_apart_from_what_comes(kind: NamespaceKind) -> None:
+    """A link without what was detached has nothing yet of what is attached; one that loses nothing stays as it is."""
+    both, other = attaching("a-", "b-:c-", kind=kind), attaching("d-", "a-", "b-:x-", kind=kind)
+    assert without_detached(both, other) == attaching("a-", kind=kind)
+    assert without_detached(both, attaching("b-:c-", "a-", "d-", kind=kind)) is both
+    assert without_detached(LINK, other) is LINK
 
 
 def test_a_start_so_long_ago_is_no_news() -> None:

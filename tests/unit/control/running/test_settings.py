@@ -16,6 +16,7 @@ from isthmus.errors import Unreachable
 from isthmus.ledger.documents import Document, FiltersDocument, SettingsDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits, Link
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
@@ -54,6 +55,28 @@ def test_others_come_into_force_once_what_links_of_others_write_is_known() -> No
 
     asyncio.run(scenario())
     assert asked == [SECOND, SECOND, THIRD]
+
+
+def test_what_is_detached_goes_at_once() -> None:
+    """Whether or not it can be found out what others write of what is attached; that comes when it can."""
+    first, second, third = map(NamespaceMap.parse, ("a-", "b-", "c-"))
+
+    def attaching(*maps: NamespaceMap) -> Link:
+        return replace(FIRST, topics=replace(FIRST.topics, naming=NamespaceNaming(maps)))
+
+    async def respect(_: Link) -> None:
+        raise Unreachable("gone")
+
+    async def scenario() -> None:
+        found = LinkSettings(attaching(first, second), cast(Any, SimpleNamespace(documents={})), respect)
+        assert found.part() is None
+        found.follow(attaching(second, third))
+        assert found.part() == found.link == attaching(second)
+        assert found.part() is None
+        with pytest.raises(Unreachable):
+            await found.renew()
+
+    asyncio.run(scenario())
 
 
 def test_an_operator_s_filters_count_over_what_is_written() -> None:

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from isthmus.cluster.reading import OffsetRange, StoredBatch
 from isthmus.errors import Unreachable
 from isthmus.lane.mapped.places import Known, Places
@@ -40,9 +42,11 @@ LANE = Lane(
 )
 
 
-def batch(offset: int, count: int, *, producer_id: int = -1, sequence: int = -1) -> Batch:
-    found = encode([Record(offset + n, 1000, None, b"%d" % n, []) for n in range(count)], 0)
-    return found._replace(producer_id=producer_id, base_sequence=sequence)
+def batch(
+    offset: int, count: int, *, producer_id: int = -1, sequence: int = -1, first: int = 0, epoch: int = -1
+) -> Batch:
+    found = encode([Record(offset + n, 1000, None, b"%d" % (first + n), []) for n in range(count)], 0)
+    return found._replace(producer_id=producer_id, base_sequence=sequence, leader_epoch=epoch)
 
 
 class Log:
@@ -343,3 +347,36 @@ def test_a_source_that_ends_before_what_was_copied_is_doubted_first() -> None:
             assert scene.run.state is state
 
     with_scene(work, Cursor(5, 5, 15))
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "first", "place"),
+    [
+        pytest.param(3, 3, 900, (7, 7, 3), id="it leads still, and lost nothing"),
+        pytest.param(3, 6, 5, (7, 7, 6), id="another leader has them too"),
+        pytest.param(-1, 6, 5, (7, 7, 6), id="of the one before nothing is known"),
+        pytest.param(3, 6, 900, None, id="another leader has others"),
+        pytest.param(-1, 6, 900, None, id="others, and nothing is known of the one before"),
+    ],
+)
+def test_what_nobody_wrote_down_is_held_against_a_source_with_another_leader(
+    known: int, epoch: int, first: int, place: tuple[int, int, int] | None
+) -> None:
+    """Before its epoch counts as that of what was copied: who lost that in between, and grew again, is found out."""
+
+    async def work(scene: Scene) -> None:
+        scene.source.batches = [batch(0, 50, epoch=epoch)]
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1)]
+        scene.target.batches += [batch(15, 2, producer_id=OURS, sequence=5, first=first)]
+        if place is not None:
+            assert await scene.look(17) is None
+            assert scene.run.transit is not None
+            assert (*scene.place, scene.run.transit.cursor.source_epoch) == place
+            return
+        for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE, LaneState.DIVERGED):
+            await scene.look(17)
+            assert scene.run.state is state
+        assert scene.run.problem is not None
+        assert "not all that was copied from offset 5 on is there any more" in scene.run.problem.message
+
+    with_scene(work, Cursor(5, 5, 15, known))

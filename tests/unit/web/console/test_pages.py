@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,17 +10,20 @@ from typing import Any
 
 import pytest
 
+from isthmus.control.answers import DeclaredLink
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
 from isthmus.control.links.authorship import Said
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import RequestRefused
 from isthmus.model.carrying import Standing
+from isthmus.model.declaration import Declaration
 from isthmus.model.group import Committed
 from isthmus.model.lane import LaneState
 from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pause, PausedTask, Pauses
 from isthmus.model.problem import Problem
+from isthmus.model.registers import Register, Statement
 from isthmus.model.state import LinkState
 from isthmus.model.tree import Tree, node_of
 from isthmus.web.auditing import record
@@ -152,7 +156,19 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
         "plan_part.html": {"name": HOSTILE, "plan": plan},
         "tree.html": {"tree": tree, "known": {}},
         "held_part.html": {"said": [said], "away": {HOSTILE: problem}},
+        "overruled_part.html": {"declared": apart(HOSTILE, HOSTILE)},
     }
+
+
+def apart(by: str, cluster: str) -> DeclaredLink:
+    """A link of which its two sides said different things before they knew of each other; a third one is away."""
+    statement = Statement(name=f"settings/{by}", value=json.dumps(by), version=1, at_ms=0, by=by, where="e")
+    holds = Register(name=statement.name, value='"stop"', version=1, at_ms=60_000, by=f"not {by}", where="w")
+    return DeclaredLink(
+        declaration=Declaration(name=by, registers=()),
+        away={cluster: Problem(by)},
+        overruled={cluster: ((statement, holds),)},
+    )
 
 
 @pytest.mark.parametrize("template", _hostile_pages())
@@ -210,6 +226,20 @@ def test_a_link_says_who_paused_what(tokens: Path) -> None:
 
     assert "all of it is paused since 1970-01-01T00:00:00Z by anna@host" in shown
     assert "task configs is paused since 1970-01-01T00:00:00Z<" in shown
+
+
+def test_what_was_said_and_does_not_hold_is_told(tokens: Path) -> None:
+    """By whom, when and at which cluster, with what holds instead; of a link of the file nothing is said."""
+    said = bytes(page("overruled_part.html", caller=ANYBODY, declared=apart("ada@host", "east")).body).decode()
+    told = " ".join(seen_in(said).split())
+    assert "At east, 1970-01-01 00:00:00 UTC: ada@host set ada@host to &#34;ada@host&#34; ." in told
+    assert "What holds: &#34;stop&#34; of not ada@host, 1970-01-01 00:01:00 UTC." in told
+    assert "east does not answer" in told
+
+    browser = Browser(tokens)
+    asked = [has["hx-get"] for _, has in marks(browser.text("/links/east-west")) if has.get("id") == "said"]
+    assert asked == ["/links/east-west/overruled"]
+    assert browser.text("/links/east-west/overruled").strip() == ""
 
 
 def test_what_is_not_there_is_told_on_a_page(tokens: Path) -> None:

@@ -1,0 +1,36 @@
+"""What lanes leave to their next owner, and when nothing of theirs is on its way any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from isthmus.lane.mapped.transit import Transit
+from isthmus.lane.run import LaneRun
+from isthmus.model.lane import LaneKey
+
+_LOOK_S: Final = 0.005
+
+
+def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
+    """Where what was copied of mapped lanes went, of those that have begun."""
+    transits: dict[LaneKey, Transit] = {}
+    for key, run in runs.items():
+        if run.transit is not None:
+            if run.phase.is_placed:
+                run.transit.passed(run.read_epoch)
+            transits[key] = run.transit
+    return transits
+
+
+async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:
+    """Return once nothing of lanes that are over is on its way any more. What nobody heard the answer to has arrived
+    by the time that a next owner would settle, or never does.
+    """
+    while any(run.is_writing for run in runs):
+        await asyncio.sleep(_LOOK_S)
+    lost = [run.writer.held_until for run in runs if run.writer.abandoned]
+    if lost:
+        await asyncio.sleep(max(max(lost) - time.monotonic(), 0.0) + settle_s)
