@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from isthmus.control.links.status import StatusReader
     from isthmus.control.links.switching import DistributorTarget, DistributorTargetJson
     from isthmus.control.links.trees import trees_named
-    from isthmus.control.links.waiting import Waiting
+    from isthmus.control.links.waiting import MetJson, Waiting
     from isthmus.control.pool import ClusterPool
     from isthmus.control.recovery.links import LinkRecoverer
     from isthmus.control.recovery.replaying import QuarantinedPartitionJson, QuarantineFilter, ReplayedPartitionJson
@@ -88,6 +88,7 @@ _HOMES: Final = {
     "DistributorTarget": "isthmus.control.links.switching",
     "DistributorTargetJson": "isthmus.control.links.switching",
     "trees_named": "isthmus.control.links.trees",
+    "MetJson": "isthmus.control.links.waiting",
     "Waiting": "isthmus.control.links.waiting",
     "ClusterPool": "isthmus.control.pool",
     "LinkRecoverer": "isthmus.control.recovery.links",
@@ -138,6 +139,7 @@ __all__ = [
     "LinkTakeover",
     "LiveSettings",
     "LiveSettingsJson",
+    "MetJson",
     "NamespaceReport",
     "NamespaceReportJson",
     "OnRegistryChange",

@@ -157,9 +157,11 @@ class AttachBody(MapsBody):
 
     @property
     def closing(self) -> Keeping | None:
-        """As the fabric takes it."""
-        kept = Keeping(principals=tuple(self.keep), has_super_user=self.super_user)
-        return kept if self.enforce else None
+        """As the fabric takes it.
+
+        :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+        """
+        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
 
 class EndBody(Body):
@@ -373,6 +375,11 @@ class NamespaceChangeBody(Body):
     enforce: Annotated[bool | None, Field(description="Have access rules keep others out, or take them back.")] = None
     keep: _Keep = Field(default_factory=list)
     super_user: _SuperUser = False
+
+    @property
+    def closing(self) -> Keeping | None:
+        """As that of namespaces which are to follow."""
+        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
     @property
     def is_empty(self) -> bool:

@@ -133,11 +133,13 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
 async def _updated(
     namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, *, dry_run: bool
 ) -> NamespaceReport:
-    report = None
+    closing, report = body.closing, None
     if body.reserved is not None or body.async_only is not None:
         report = await namespaces.update(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
-    if body.enforce:
-        report = await namespaces.enforce(asked, keep=body.keep, super_user=body.super_user, dry_run=dry_run)
+    if closing is not None:
+        report = await namespaces.enforce(
+            asked, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
+        )
     elif body.enforce is False:
         report = await namespaces.relax(asked, dry_run=dry_run)
     assert report is not None  # noqa: S101 - the body is not empty

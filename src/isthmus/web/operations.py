@@ -13,7 +13,14 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypedDict
 
-from isthmus.control.answers import GroupDrillJson, Reassignment, ReplayedPartitionJson, SchemasPlanJson, now_ms
+from isthmus.control.answers import (
+    GroupDrillJson,
+    MetJson,
+    Reassignment,
+    ReplayedPartitionJson,
+    SchemasPlanJson,
+    now_ms,
+)
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.instant import written_instant
 from isthmus.model.promotion import PromotionJson
@@ -48,15 +55,9 @@ class StepJson(TypedDict):
     step: str
 
 
-class WaitedJson(TypedDict):
+class WaitedJson(MetJson):
     """How it stood when waiting ended."""
 
-    name: str
-    link: str
-    topic: str | None
-    met: bool
-    unmet: list[str]
-    elapsed_seconds: float
     state: str | None
     lag_records: int | None
 

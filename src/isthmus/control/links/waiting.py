@@ -22,8 +22,8 @@ from isthmus.model.progressforms import LinkStatusJson, TopicStatusJson
 LOOK_S: Final = 1.0
 
 
-class WaitingJson(TypedDict):
-    """Whether what was waited for is so, and how the link or the topic stands."""
+class MetJson(TypedDict):
+    """Whether what was waited for is so."""
 
     name: str
     link: str
@@ -31,6 +31,11 @@ class WaitingJson(TypedDict):
     met: bool
     unmet: list[str]
     elapsed_seconds: float
+
+
+class WaitingJson(MetJson):
+    """Whether what was waited for is so, and how the link or the topic stands."""
+
     status: LinkStatusJson | TopicStatusJson | None
 
 
