@@ -153,7 +153,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
-                found = await fabric.filter(link, filters, known=known, dry_run=dry_run, by=caller.author)
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
                 after = found.as_dict(chosen)
                 difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
                 difference["dry_run"] = dry_run
