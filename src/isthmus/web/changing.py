@@ -205,7 +205,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
-                found = await fabric.filter(link, filters, known=known, dry_run=dry_run, by=caller.author)
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
                 after = found.as_dict(chosen)
                 was = dict(before)
                 difference.update({name: [was[name], now] for name, now in after.items() if now != was[name]})
