@@ -219,6 +219,13 @@ def add(
 def remove(
     name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that leaves.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="It is gone for good and is not asked: what only it had is lost.")
+    ] = False,
+    gone: Annotated[
+        list[str] | None,
+        typer.Option("--gone", metavar="CLUSTER", help="With --force: this one is gone as well. Repeat it for others."),
+    ] = None,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
     path: ConfigOption = None,
@@ -230,11 +237,20 @@ def remove(
     Whoever copies to it and has another leaf goes over to that one; and all that was produced on it has to be
     everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
     holds stays there.
+
+    With --force it does not wait for the cluster, which is gone for good. It tells what is lost with it before it asks
+    you. Whoever copied to it leaves it and sends to another leaf what it may not have got, which may come twice. It is
+    refused while the cluster answers. If it was cut off, or exits with 5, call it again.
     """
     changes = Fabric(configured(path)).tree_changes
+    if force and not (yes or dry_run):
+        told = changes.remove(name, cluster, force=True, gone=gone or (), dry_run=True)
+        _tell_lost(told)
     if not (yes or dry_run):
-        confirm(cluster, f"have it leave the tree {name}")
-    found = changes.remove(name, cluster, dry_run=dry_run)
+        confirm(cluster, f"have it leave the tree {name}{' for good' if force else ''}")
+    found = changes.remove(name, cluster, force=force, gone=gone or (), dry_run=dry_run)
+    if output.is_table and (yes or dry_run):
+        _tell_lost(found)
     _show_change(found, output, dry_run=dry_run)
 
 
@@ -261,6 +277,13 @@ def move(
         confirm(cluster, f"have it leave the tree {name}, and come back beside {beside}")
     found = changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
     _show_change(found, output, dry_run=dry_run)
+
+
+def _tell_lost(found: Reshaping) -> None:
+    """What goes with a cluster that leaves by force."""
+    if found.loss is not None:
+        for sentence in found.loss.sentences(found.cluster, found.after.name):
+            console.print(Text(printable(sentence)))
 
 
 def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> None:

@@ -171,11 +171,18 @@ class LogReader:
 
         :raises ClusterError: As `read`.
         """
+        found = await self.first_batches(span, 1)
+        return found[0] if found else None
+
+    async def first_batches(self, span: OffsetRange, bytes_max: int) -> list[Batch]:
+        """The first batches of the range, as many as fit into an answer and at least one, whose base may lie before it;
+        none when there is none.
+
+        :raises ClusterError: As `read`.
+        """
         # However little is asked for, the broker sends the first batch whole (KIP-74).
-        found = await self._fetch(span, span.offset_begin, 1)
-        if found and found[0].batch.base_offset < span.offset_end:
-            return found[0].batch
-        return None
+        found = await self._fetch(span, span.offset_begin, bytes_max)
+        return [each.batch for each in found if each.batch.base_offset < span.offset_end]
 
     async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
         """The batches of one answer, at least one; none when the log ends before the range does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiokafka.record.memory_records import MemoryRecords
@@ -23,14 +23,21 @@ _AT_ONCE: Final = 32
 _BACK_MAX: Final = 1_000
 """A record is looked for so far before a position."""
 _NO_TIMESTAMP: Final = -1
+_ANSWER_BYTES: Final = 16_384
+See = Callable[[PartitionKey, int, int], None]
+"""Is shown that a record of a partition, at an offset, has a timestamp (ms)."""
 
 
 async def record_timestamps(
-    client: Client, positions: Mapping[PartitionKey, int], ranges: Mapping[PartitionKey, LogRange]
+    client: Client,
+    positions: Mapping[PartitionKey, int],
+    ranges: Mapping[PartitionKey, LogRange],
+    see: See = lambda _key, _offset, _time_ms: None,
 ) -> dict[PartitionKey, int]:
     """The timestamp (ms) of the first record at or behind each position, or of the last before it where it is the end.
 
-    Partitions that hold no record, or records without timestamps, are left out. A fetch for each partition.
+    Partitions that hold no record, or records without timestamps, are left out. A fetch for each partition. Whatever
+    comes with it is shown to `see`, the newest of each batch at its end.
 
     :raises ClusterError: A partition cannot be read.
     """
@@ -39,32 +46,36 @@ async def record_timestamps(
 
     async def find(key: PartitionKey) -> int:
         async with free:
-            return await _timestamp(reader, key, positions[key], ranges[key])
+            return await _timestamp(reader, key, positions[key], ranges[key], see)
 
     keys = [key for key in positions if key in ranges]
     found = dict(zip(keys, await asyncio.gather(*map(find, keys)), strict=True))
     return {key: timestamp for key, timestamp in found.items() if timestamp != _NO_TIMESTAMP}
 
 
-async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange) -> int:
+async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange, see: See) -> int:
     position = min(max(position, log.start), log.stable_end)
     back = 0
     # Where nothing but control records follows, the last record lies mostly right before them.
-    while (found := await _from(reader, key, position, max(position - back, log.start), log)) == _NO_TIMESTAMP:
+    while (found := await _from(reader, key, position, max(position - back, log.start), log, see)) == _NO_TIMESTAMP:
         if back >= min(position - log.start, _BACK_MAX):
             return await _before(reader, key, log)
         back = 2 * back or 1
     return found
 
 
-async def _from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange) -> int:
+async def _from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange, see: See) -> int:
     """The timestamp of the first record at or behind a position, or of the last before it from `begin` on."""
     latest = _NO_TIMESTAMP
     # Control batches hold no record: what lies behind them is asked for next.
     while begin < log.stable_end:
-        batch = await reader.first_batch(OffsetRange(*key, begin, log.stable_end))
-        if batch is None:
+        batches = await reader.first_batches(OffsetRange(*key, begin, log.stable_end), _ANSWER_BYTES)
+        if not batches:
             break
+        for each in batches:
+            if not each.is_control and each.max_timestamp >= 0:
+                see(key, each.offset_end - 1, each.max_timestamp)
+        batch = batches[0]
         for offset, timestamp in [] if batch.is_control else _stamps(batch, key):
             if offset >= position:
                 return timestamp

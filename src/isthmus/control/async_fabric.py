@@ -225,7 +225,7 @@ class AsyncFabric:
         return await read_filters(chosen, self._pool.client(chosen.target))
 
     async def filter(
-        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False, by: str = ""
+        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
     ) -> Filters:
         """Have the link select something else from now on, whether it runs or not; see `write_filters`.
 
@@ -235,7 +235,7 @@ class AsyncFabric:
         """
         chosen, ledger = self.configuration.link(link), self.configuration.ledger
         target = self._pool.client(chosen.target)
-        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run, by=by)
+        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""

@@ -31,6 +31,8 @@ class Standing(enum.StrEnum):
     """The group has members at the target: it goes on from its own position."""
     AHEAD_AT_TARGET = "AHEAD_AT_TARGET"
     """The target's position is ahead, and was not put there by this link, or the source was not moved back."""
+    CLOCKS_DIFFER = "CLOCKS_DIFFER"
+    """In a tree: times of records tell less than they should, so the target's position is held back, or left alone."""
     MOVED_AT_TARGET = "MOVED_AT_TARGET"
     """Somebody else moved the target's position, and the source's has not changed since."""
     BY_OTHERS = "BY_OTHERS"

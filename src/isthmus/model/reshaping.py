@@ -12,15 +12,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.model.plain import plain
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, TreeNode, TreeSettings, leaves_of, node_of
-from isthmus.model.treeforms import NumberedJson, ReshapingJson, TreeNodeJson
+from isthmus.model.treeforms import NumberedJson, TreeNodeJson
+from isthmus.model.treeloss import ReshapingJson, TreeLoss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshaping:
     """What becomes of a tree. `begun` and `ended` are distributors that there were not, or will not be any more, and
-    `pins` what has to be chosen for others before: by name. `spent` are levels that no new node may have.
+    `pins` what has to be chosen for others before: by name. `spent` are levels that no new node may have. `loss` is
+    what goes with a cluster that leaves by force, as it is gone.
     """
 
     before: Tree
@@ -30,6 +33,7 @@ class Reshaping:
     ended: tuple[Distributor, ...]
     pins: Mapping[str, TargetChoice]
     spent: frozenset[int]
+    loss: TreeLoss | None = None
 
     def as_dict(self) -> ReshapingJson:
         """Plain values under stable names."""
@@ -41,18 +45,21 @@ class Reshaping:
             "begun": [each.as_dict() for each in self.begun],
             "ended": [each.as_dict() for each in self.ended],
             "kept_at_their_targets": {name: choice.target for name, choice in sorted(self.pins.items())},
+            "lost": plain(self.loss),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeShape:
     """The clusters of a tree that has become another one than that of the file, as text; `bases` are those from which
-    it came, `spent` the levels that no new node may have. `serial` grows with every change.
+    it came, `spent` the levels that no new node may have, and `gone` the clusters that left by force. `serial` grows
+    with every change.
     """
 
     clusters: str
     bases: tuple[str, ...]
     spent: tuple[int, ...] = ()
+    gone: tuple[str, ...] = ()
     serial: int = 1
 
     @property
@@ -126,8 +133,16 @@ def added(
     return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset(spent))
 
 
-def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, spent: Collection[int] = ()) -> Reshaping:
-    """The tree without a cluster. Levels stay as they are; that of the node that loses it is spent.
+def removed(
+    tree: Tree,
+    choices: Mapping[str, TargetChoice],
+    cluster: str,
+    *,
+    spent: Collection[int] = (),
+    unheard: Collection[str] = (),
+) -> Reshaping:
+    """The tree without a cluster. Levels stay as they are; that of the node that loses it is spent. Distributors of
+    clusters that are `unheard`, as they are gone as well, need not stay where they copied to.
 
     :raises ConfigError: It is not in the tree.
     :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
@@ -142,7 +157,8 @@ def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, sp
         )
     # Wherever else it is in use: messages that have it are where the node was, and what has left is told by it.
     gone = _parent(tree.root, cluster).level
-    return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset([*spent, gone]))
+    after = replace(tree, root=root, switched={})
+    return _reshaping(tree, after, choices, cluster, spent=frozenset([*spent, gone]), unheard=unheard)
 
 
 def moved(
@@ -168,12 +184,14 @@ def moved(
 def become(found: Reshaping, shape: TreeShape | None) -> TreeShape:
     """The shape of a tree after a change, `shape` being the one before, `None` for none but that of the file."""
     before, after = text_of(found.before.root), text_of(found.after.root)
-    bases = () if shape is None else shape.bases
+    bases, known = ((), ()) if shape is None else (shape.bases, shape.gone)
+    left = () if found.loss is None else (found.cluster,)
     return TreeShape(
         clusters=after,
         # The one before is the last, also where the tree had that shape earlier.
         bases=(*(base for base in bases if base not in (before, after)), before),
         spent=tuple(sorted(found.spent)),
+        gone=tuple(sorted({*known, *left} - {*found.after.clusters})),
         serial=1 if shape is None else shape.serial + 1,
     )
 
@@ -250,35 +268,6 @@ def text_of(node: TreeNode) -> str:
     return json.dumps(written(node), separators=(",", ":"))
 
 
-def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[tuple[Distributor, str], ...]:
-    """The distributors that have to go over to another leaf before a cluster leaves the tree, and to which: to one that
-    is not in doubt, if there is any.
-    """
-    found = []
-    for each in tree.distributors:
-        choice = choices.get(each.name)
-        known = choice if choice is not None and choice.is_of(each.leaves) else None
-        target = each.target if known is None else known.target
-        others = [leaf for leaf in each.leaves if leaf != cluster]
-        certain = [leaf for leaf in others if known is None or known.doubt(leaf) is None]
-        if target == cluster and others and each.cluster != cluster:
-            found.append((each, (certain or others)[0]))
-    return tuple(found)
-
-
-def uncertain(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[str, str] | None:
-    """A leaf that lacks something, and which distributor sent it, as long as a cluster may not leave for that: others
-    get through it what it lacks; or it alone has what another one lacks; or somebody would go over to that one.
-    """
-    going = {*to_go_over(tree, choices, cluster)}
-    for each in tree.distributors:
-        choice = choices.get(each.name)
-        for doubt in () if choice is None else choice.doubts:
-            if cluster in (doubt.leaf, each.cluster) or (each, doubt.leaf) in going:
-                return doubt.leaf, each.name
-    return None
-
-
 def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:
     """A level for a new node between two others."""
     free = [level for level in range(below + 1, above) if level not in spent]
@@ -294,7 +283,13 @@ def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -
 
 
 def _reshaping(
-    before: Tree, after: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, spent: frozenset[int]
+    before: Tree,
+    after: Tree,
+    choices: Mapping[str, TargetChoice],
+    cluster: str,
+    *,
+    spent: frozenset[int],
+    unheard: Collection[str] = (),
 ) -> Reshaping:
     old = {each.name: each for each in before.distributors}
     new = {each.name: each for each in after.distributors}
@@ -309,7 +304,7 @@ def _reshaping(
             )
     pins = {}
     for name in sorted(old.keys() & new.keys()):
-        pin = _pin(old[name], new[name], choices.get(name))
+        pin = None if old[name].cluster in unheard else _pin(old[name], new[name], choices.get(name))
         if pin is not None:
             pins[name] = pin
     return Reshaping(before=before, after=after, cluster=cluster, begun=begun, ended=ended, pins=pins, spent=spent)

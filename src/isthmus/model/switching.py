@@ -181,11 +181,22 @@ class TargetChoice:
         """It, once a leaf that was left by force gets what it lacks; "" for none."""
         return replace(self, finishes=leaf, serial=self.serial + 1)
 
+    def without_doubt(self, leaf: str) -> TargetChoice:
+        """It, once nobody waits any more for a leaf to get what it lacks."""
+        return replace(self, doubts=tuple(each for each in self.doubts if each.leaf != leaf), serial=self.serial + 1)
+
     def reconciled(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
         """It, once that leaf has got what it can get now: it stays in doubt of the partitions that it is `lacking`."""
         left = {(each.topic, each.partition) for each in lacking}
         doubts = (each.within(left) if each.leaf == self.finishes else each for each in self.doubts)
         return replace(self, doubts=tuple(each for each in doubts if each.lanes), finishes="", serial=self.serial + 1)
+
+
+def choice_of(target: str, leaves: Collection[str], known: TargetChoice | None) -> TargetChoice:
+    """What is chosen for a distributor that copies to `target` by itself: that, if nothing `known` is of its leaves."""
+    if known is not None and known.is_of(leaves):
+        return known
+    return TargetChoice(target=target, wanted=target, serial=0 if known is None else known.serial)
 
 
 class Onward(NamedTuple):

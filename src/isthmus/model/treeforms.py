@@ -55,15 +55,3 @@ class TreeSettingsJson(TreeJson):
     flags: Literal["producer-id", "header"]
     switch_after_s: float | None
     on_data_gap: Literal["stop", "continue"]
-
-
-class ReshapingJson(TypedDict):
-    """What becomes of a tree that gets a cluster more or less."""
-
-    tree: str
-    cluster: str
-    before: TreeNodeJson
-    after: TreeNodeJson
-    begun: list[DistributorJson]
-    ended: list[DistributorJson]
-    kept_at_their_targets: dict[str, str]

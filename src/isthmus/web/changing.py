@@ -14,7 +14,7 @@ from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
 from isthmus.model.pauses import PauseJson, Pauses
 from isthmus.model.reshaping import Reshaping
-from isthmus.model.treeforms import ReshapingJson
+from isthmus.model.treeloss import ReshapingJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
@@ -26,6 +26,16 @@ from isthmus.web.roles import Admin, Operator, Viewer
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
 _Task = Annotated[str | None, Query(description="Only this task of the link, named as in `loops` of its status.")]
+_Force = Annotated[
+    bool,
+    Query(
+        description="It is gone for good, and is not asked: what only it had is lost, and `lost` says what. 409 if it "
+        "answers."
+    ),
+]
+_Gone = Annotated[
+    tuple[str, ...], Query(description="With `force`, other clusters of the tree that are gone as well.", max_length=64)
+]
 _Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
@@ -195,7 +205,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
-                found = await fabric.filter(link, filters, known=known, dry_run=dry_run, by=caller.author)
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
                 after = found.as_dict(chosen)
                 was = dict(before)
                 difference.update({name: [was[name], now] for name, now in after.items() if now != was[name]})
@@ -322,12 +332,21 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         summary="Have a cluster leave a tree that runs; 409 as long as something would be lost by it",
     )
     async def remove_cluster(
-        tree: str, cluster: str, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
+        tree: str,
+        cluster: str,
+        caller: Admin,
+        force: _Force = False,
+        gone: _Gone = (),
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
     ) -> ReshapingJson:
-        with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}) as difference:
+        said: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
+        with audited(caller, "remove from tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
-                remove = fabric.tree_changes.remove
-                return _told(await remove((await desk.tree(tree)).tree.name, cluster, dry_run=dry_run), difference)
+                remove, name = fabric.tree_changes.remove, (await desk.tree(tree)).tree.name
+                change = await remove(name, cluster, force=force, gone=gone, dry_run=dry_run)
+                difference["lost"] = change.as_dict()["lost"]
+                return _told(change, difference)
 
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",

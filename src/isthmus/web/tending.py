@@ -64,7 +64,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
                     await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
                     after = before if dry_run else limits_of((await desk.having(link)).link(link))
                 else:
-                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run, by=caller.author)
+                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run)
                     after = before if dry_run else limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(after)
         return wanted if dry_run else after
@@ -81,7 +81,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
                 found = await one.change_settings(
-                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run, by=caller.author
+                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run
                 )
                 after = found.as_dict(chosen)
                 was, now = before["settings"], after["settings"]

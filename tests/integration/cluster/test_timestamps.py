@@ -9,6 +9,7 @@ import pytest
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.timestamps import record_timestamps
+from isthmus.control.groups.times import RecordTime, RecordTimes
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -46,3 +47,20 @@ def test_the_end_of_a_transactional_log_is_as_old_as_its_last_record(
     found = asyncio.run(scenario())
 
     assert found == {0: at(0), 5: at(101)} | dict.fromkeys(range(11, 16), at(203))
+
+
+def test_records_behind_a_position_show_that_clocks_differ(east: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Without being looked up themselves: what lies right behind it comes with it."""
+    name = topic("clocks")
+    topics.create(east, name)
+    for second in (0, 3_600, 10):
+        topics.produce(east, name, [topics.Given(None, b"v", [], at(second))])
+    key = (name, 0)
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            times = RecordTimes(client)
+            assert await times.of([(key, 3)]) == {(key, 3): RecordTime(at(10), 0, is_end=True)}
+            assert await times.of([(key, 0)]) == {(key, 0): RecordTime(at(0), 3_590_000, is_end=False)}
+
+    asyncio.run(scenario())

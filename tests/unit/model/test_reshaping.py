@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.model.departure import to_go_over, uncertain
 from isthmus.model.reshaping import (
     Reshaping,
     TreeShape,
@@ -21,12 +23,11 @@ from isthmus.model.reshaping import (
     removed,
     reshaped,
     text_of,
-    to_go_over,
-    uncertain,
     written,
 )
 from isthmus.model.switching import LeafDoubt, TargetChoice
 from isthmus.model.tree import Tree, TreeSettings, node_of
+from isthmus.model.treeloss import TreeLoss
 
 NONE: Mapping[str, TargetChoice] = {}
 
@@ -272,3 +273,24 @@ def test_of_two_changes_at_the_same_time_one_is_refused() -> None:
     assert check_follows("t", one, newer)
     with pytest.raises(PlanRefused, match="tree t was changed meanwhile"):
         check_follows("t", newer, one)
+
+
+def test_a_cluster_that_left_by_force_is_known_until_it_is_back() -> None:
+    """Its level is spent as that of any other. What other clusters that are gone had chosen cannot be known: what they
+    copied to the one that leaves keeps it in the tree no longer.
+    """
+    four = tree([["a", "b"], ["c", "d"]])
+    choices = {"t.b.2": TargetChoice(target="d", wanted="d")}
+    with pytest.raises(PlanRefused, match=r"t\.b\.2 copies to d"):
+        removed(four, choices, "d")
+    left = replace(removed(four, choices, "d", unheard=("b",)), loss=TreeLoss(unknown=("t.d.1",)))
+    assert left.spent == frozenset({1})
+    lost = left.as_dict()["lost"]
+    assert lost is not None
+    assert lost["unknown"] == ["t.d.1"]
+    shape = become(left, None)
+    assert (shape.gone, shape.spent) == (("d",), (1,))
+    again = become(removed(left.after, NONE, "c", spent=shape.spent), shape)
+    assert again.gone == ("d",), "whoever else leaves"
+    back = added(left.after, {}, "d", beside=None, spent=shape.spent, without_left=True)
+    assert become(back, shape).gone == ()

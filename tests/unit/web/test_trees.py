@@ -100,3 +100,14 @@ def test_what_cannot_be_declared_is_refused(tmp_path: Path) -> None:
         answer = asking[role].request(method, f"/v1/trees{path}", json=body or None)
 
         assert answer.status_code == status, (method, path, body, answer.text)
+
+
+def test_who_may_remove_a_cluster_that_is_gone(tmp_path: Path) -> None:
+    """An admin, and of a tree of more than two; others that are gone are given with force alone."""
+    asking = clients(tmp_path)
+    place = "/v1/trees/t/clusters/west"
+
+    assert asking[Role.OPERATOR].delete(f"{place}?force=true").status_code == 403
+    assert asking[Role.ADMIN].delete(f"{place}?gone=east").status_code == 400
+    answer = asking[Role.ADMIN].delete(f"{place}?force=true")
+    assert (answer.status_code, "without west only east would be left" in answer.text) == (409, True)

@@ -20,12 +20,13 @@ from isthmus.control.groups.observation import GroupView, observe_groups
 from isthmus.control.groups.plan import GroupPlan, PositionPlan, plan_groups, with_positions
 from isthmus.control.groups.positions import PositionMap
 from isthmus.control.groups.review import KnownCommits, is_denied, note_unstable, unreadable_groups, with_listings
-from isthmus.control.groups.times import RecordTimes
+from isthmus.control.groups.times import RecordTime, RecordTimes
 from isthmus.control.groups.translation import TargetPosition, Translation, offsets_or_ends, rounds
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
 from isthmus.ledger.documents import Document
 from isthmus.model.carrying import Standing
+from isthmus.model.clocks import read_until
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DistributorRole, Link
@@ -41,7 +42,6 @@ from isthmus.model.positions import (
     sent_entry,
     unflagged,
 )
-from isthmus.model.translation import timestamp_to_look_up
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -80,11 +80,14 @@ class _ByTime:
 
 @dataclass(slots=True)
 class _Due:
-    """What is made of the positions of one group: entries by partition, which are news, and why others are none."""
+    """What is made of the positions of one group: entries by partition, which are news, and why others are none. Times
+    of records say little of those that are `doubtful`.
+    """
 
     entries: dict[PartitionKey, PositionEntry] = field(default_factory=dict)
     news: set[PartitionKey] = field(default_factory=set)
     others: dict[PartitionKey, Standing] = field(default_factory=dict)
+    doubtful: set[PartitionKey] = field(default_factory=set)
 
 
 class DistributedReview:
@@ -106,6 +109,7 @@ class DistributedReview:
         self._here, self._there = PositionMap(source), PositionMap(target)
         self._authors = CommitAuthors(source, target, dict(role.inbound))
         self._times = RecordTimes(source)
+        self._margin_ms = int(link.groups.margin_s * _MS_PER_S)
         self._topics: Mapping[SourceTopic, TargetTopic] = {}
         self.maps = LinkMaps(link.name, documents)
         self.unstable: dict[str, float] = {}
@@ -231,7 +235,7 @@ class DistributedReview:
         due: _Due,
         committed: Committed | None,
         flags: Mapping[PositionKey, int],
-        stamps: Mapping[TargetPosition, int],
+        stamps: Mapping[TargetPosition, RecordTime],
     ) -> None:
         at = (key.topic, key.partition)
         seen: SeenCommit | None = None
@@ -239,14 +243,21 @@ class DistributedReview:
             if (at, committed.offset) not in stamps:
                 due.others[at] = Standing.UNAVAILABLE
                 return
-            # Who has a clock that is ahead does not make others skip what comes meanwhile.
-            record_ms = min(stamps[at, committed.offset], now_ms())
-            seen = SeenCommit(
-                timestamp_ms=timestamp_to_look_up(record_ms, int(self._link.groups.margin_s * _MS_PER_S)),
-                offset=committed.offset,
-                flags=flags.get(key, 0),
-                metadata=unflagged(committed.metadata)[0],
+            stamp = stamps[at, committed.offset]
+            read_ms = read_until(
+                stamp.ms, now_ms=now_ms(), margin_ms=self._margin_ms, late_ms=stamp.late_ms, is_end=stamp.is_end
             )
+            if read_ms is None or stamp.late_ms > self._margin_ms:
+                due.doubtful.add(at)
+            # Who has a clock that is ahead does not make others skip what comes meanwhile.
+            seen = None
+            if read_ms is not None:
+                seen = SeenCommit(
+                    timestamp_ms=read_ms,
+                    offset=committed.offset,
+                    flags=flags.get(key, 0),
+                    metadata=unflagged(committed.metadata)[0],
+                )
         name, level = self._link.name, self._role.level
         there = self._there.entries.get(key)
         entry = sent_entry(name, level, seen, self._here.entries.get(key), there)
@@ -256,7 +267,7 @@ class DistributedReview:
         elif there is not None and is_to_commit(there, name, level):
             due.entries[at] = there
         else:
-            due.others[at] = Standing.BY_OTHERS
+            due.others[at] = Standing.CLOCKS_DIFFER if at in due.doubtful else Standing.BY_OTHERS
 
     def _whole(self, plan: GroupPlan, due: _Due, known: Positions, raw: Positions) -> GroupPlan:
         """A plan with what the source has in place of times, and with the positions that are left alone."""
@@ -271,8 +282,10 @@ class DistributedReview:
         at = (position.topic, position.partition)
         entry = due.entries[at]
         has_flags = self._role.offset_flags == "metadata"
+        is_doubtful = at in due.doubtful and position.standing is Standing.IN_STEP
         return replace(
             position,
+            standing=Standing.CLOCKS_DIFFER if is_doubtful else position.standing,
             source=known.get(at, _ELSEWHERE),
             committed=raw.get(at),
             sent=entry,

@@ -70,6 +70,8 @@ def _level(link: Link, plan: GroupPlan) -> Level:
             return Level.ERROR
         case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED | Standing.OFFSETS_DIFFER:
             return Level.WARN
+        case Standing.CLOCKS_DIFFER:
+            return Level.WARN
         case Standing.NOT_MIRRORED if not any(
             link.topics.matches(SourceTopic(position.topic)) for position in plan.positions
         ):

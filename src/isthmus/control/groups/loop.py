@@ -39,6 +39,7 @@ _AGAIN_S: Final = {
     Standing.OFFSETS_DIFFER: 2.0,
     Standing.MIRROR_ENDED: 2.0,
     Standing.NAMES_MEET: 2.0,
+    Standing.CLOCKS_DIFFER: 2.0,
 }
 """How often groups are looked at that change without a commit at the source."""
 

@@ -234,6 +234,7 @@ _ATTENTION: Final = (
     Standing.DUE,
     Standing.CATCHING_UP,
     Standing.WAITING_FOR_MAP,
+    Standing.CLOCKS_DIFFER,
     Standing.MOVED_AT_TARGET,
     Standing.AHEAD_AT_TARGET,
     Standing.ACTIVE_AT_TARGET,
@@ -260,6 +261,12 @@ _PROBLEMS: Final = {
     Standing.WAITING_FOR_MAP: Problem(
         "the ledger does not tell yet where the records at the group's position went",
         "It is carried as soon as they are copied and that is written down; isthmus status tells how far the link is.",
+    ),
+    Standing.CLOCKS_DIFFER: Problem(
+        "records of a topic the group reads are older than ones before them by more than margin_s, or lie in the "
+        "future: its position at the target is held back",
+        "Have the hosts of producers keep their time by NTP. Where messages come late and not with wrong times, "
+        "margin_s of the tree is to be longer than that.",
     ),
     Standing.ACTIVE_AT_TARGET: Problem(
         "the group has members at the target: it goes on from its own position",

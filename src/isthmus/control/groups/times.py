@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.timestamps import record_timestamps
 from isthmus.control.groups.translation import RANGES_S, TargetPosition, rounds
+from isthmus.model.clocks import TimesSeen
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 _KNOWN_MAX: Final = 100_000
 
 
+class RecordTime(NamedTuple):
+    """The time (ms) of the record at a position, or of the last one before it where that `is_end`. By `late_ms` records
+    of the partition are older than ones before them, as far as was seen.
+    """
+
+    ms: int
+    late_ms: int
+    is_end: bool
+
+
 class RecordTimes:
-    """Times (ms) by partition and position."""
+    """Times by partition and position."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[TargetPosition, int] = {}
+        self._seen: dict[PartitionKey, TimesSeen] = {}
 
-    async def of(self, wanted: Collection[TargetPosition]) -> dict[TargetPosition, int]:
+    async def of(self, wanted: Collection[TargetPosition]) -> dict[TargetPosition, RecordTime]:
         """The time of the record at each position, or of the last one before it where it is the end; 0 where there is
         no record at all. Those of partitions that do not answer are left out.
 
         :raises ClusterError: The cluster as a whole did not answer, or a partition cannot be read.
         """
-        found = {at: self._known[at] for at in wanted if at in self._known}
+        found = {at: (self._known[at], False) for at in wanted if at in self._known}
         for positions in rounds(set(wanted) - found.keys()):
             logs = (await log_ranges(self._client, positions, timeout_s=RANGES_S)).values
-            stamps = await record_timestamps(self._client, positions, logs)
+            stamps = await record_timestamps(self._client, positions, logs, self._see)
             for key, position in positions.items():
                 if key in logs:
-                    found[key, position] = stamps.get(key, 0)
+                    is_end = position >= logs[key].stable_end
+                    found[key, position] = (stamps.get(key, 0), is_end)
                     # What stands at the end gets a record of its own later.
-                    if key in stamps and position < logs[key].stable_end:
+                    if key in stamps and not is_end:
                         self._known[key, position] = stamps[key]
         if len(self._known) > _KNOWN_MAX:
-            self._known = dict(found)
-        return found
+            self._known = {at: ms for at, (ms, is_end) in found.items() if not is_end}
+        return {at: RecordTime(ms, self.late_ms(at[0]), is_end) for at, (ms, is_end) in found.items()}
+
+    def late_ms(self, key: PartitionKey) -> int:
+        """By how much records of a partition are older than ones before them, as far as was seen lately."""
+        seen = self._seen.get(key)
+        return 0 if seen is None else seen.late_ms(time.monotonic())
+
+    def _see(self, key: PartitionKey, offset: int, time_ms: int) -> None:
+        self._seen.setdefault(key, TimesSeen()).see(offset, time_ms, time.monotonic())

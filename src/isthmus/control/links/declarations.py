@@ -136,6 +136,7 @@ class Declarations:
         attached. What was said and does not hold is warned of.
         """
         declared.tell_overruled()
+        declared.tell_returned()
         known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
         for declaration in known:
             for alias in declared.behind(declaration):

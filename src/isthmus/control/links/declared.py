@@ -22,7 +22,7 @@ from isthmus.model.problem import Problem, ProblemJson, cluster_error, problem_o
 from isthmus.model.registers import Register, Registers, Statement, StatementJson, overruled
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
-from isthmus.model.tree import TreeNode, TreeSettings
+from isthmus.model.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.treedeclaration import TreeDeclaration, TreeDeclarationJson
 
 _log = logging.getLogger(__name__)
@@ -121,6 +121,17 @@ class Declared:
                         f"{holds.as_news}, apart from it"
                     )
 
+    def tell_returned(self) -> None:
+        """Warn, once, of clusters that left a tree as they were gone for good, and answer."""
+        for name, shape in self.shapes.items():
+            for alias in shape.gone:
+                if self.is_there(alias):
+                    _told(
+                        f"{alias} answers again, which has left tree {name} by force: what is produced there goes "
+                        f"nowhere, and nothing new comes there. It comes back by isthmus tree add {name} {alias}, once "
+                        "its topics of the tree are deleted; what was never copied from it has to be read there before"
+                    )
+
     def _versions(self, declaration: Declaration | TreeDeclaration) -> Mapping[tuple[str, str], Registers]:
         return self.tree_versions if isinstance(declaration, TreeDeclaration) else self.versions
 
@@ -201,7 +212,7 @@ class Declared:
         if not configuration.trees:
             return configuration
         trees = tuple(self._tree(settings, configuration) for settings in configuration.trees)
-        known = self.chosen(trees)
+        known = self.chosen(settings.tree for settings in trees)
         others = (link for link in configuration.links if not link.tree)
         links = (*others, *tree_links(trees, configuration.clusters, known))
         return replace(configuration, trees=tuple(switched(each, known) for each in trees), links=links)
@@ -215,9 +226,9 @@ class Declared:
             _told(why_not)
         return found
 
-    def chosen(self, trees: Iterable[TreeSettings]) -> dict[str, TargetChoice]:
+    def chosen(self, trees: Iterable[Tree]) -> dict[str, TargetChoice]:
         """The leaves that were chosen for the distributors of trees, by the clusters that they read."""
-        each = [one for settings in trees for one in settings.tree.distributors]
+        each = [one for tree in trees for one in tree.distributors]
         return {
             one.name: self.choices[one.cluster, one.name] for one in each if (one.cluster, one.name) in self.choices
         }

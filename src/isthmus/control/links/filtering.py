@@ -201,11 +201,10 @@ async def write_filters(
     *,
     known: Filters | None = None,
     dry_run: bool = False,
-    by: str = "",
 ) -> Filters:
     """Have the link select what these say, and else what it selected; its controller follows within a second, without
     a new lease. Filters that say nothing have it select again what the file says. `known` is what an operator had said
-    of it when whoever says this looked, by default now; `by` is who says so, the user of this process unless given.
+    of it when whoever says this looked, by default now.
 
     :raises ConfigError: A pattern is broken.
     :raises PlanRefused: Somebody changed them since.
@@ -214,7 +213,7 @@ async def write_filters(
     filters.check()
     known = await read_filters(link, target) if known is None else known
     is_reset = filters.is_as_written
-    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=by or operator())
+    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=operator())
 
     async def change() -> LedgerChange:
         held = await read_filters(link, target)

@@ -117,11 +117,10 @@ async def write_settings(
     reset: bool = False,
     known: LiveSettings | None = None,
     dry_run: bool = False,
-    by: str = "",
 ) -> LiveSettings:
     """Have the link go by these settings, and for those to `unset` by the file again, with `reset` for all that was
     set before; its controller follows within a second, without a new lease. `known` is what an operator had set when
-    whoever sets this looked, by default now; `by` is who says so, the user of this process unless it is given.
+    whoever sets this looked, by default now.
 
     :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
     :raises PlanRefused: Somebody changed them since.
@@ -137,7 +136,7 @@ async def write_settings(
     if said == known.said:
         found = known
     elif said:
-        found = LiveSettings(said=said, since_ms=now_ms(), by=by or operator())
+        found = LiveSettings(said=said, since_ms=now_ms(), by=operator())
     found.of(link)
 
     async def change() -> LedgerChange:

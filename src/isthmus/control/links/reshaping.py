@@ -8,28 +8,23 @@ that they have. Each step may be done twice: a call that was cut off is made aga
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared
+from isthmus.control.links.draining import check_drained
 from isthmus.control.links.forgetting import forget_link
+from isthmus.control.links.gone import PATIENCE_S, GoneCluster
 from isthmus.control.links.memory import now_ms
-from isthmus.control.links.switching import forget_choice, lacking, wished, write_choice
+from isthmus.control.links.switching import forget_choice, wished, write_choice
 from isthmus.control.links.trees import trees_named
 from isthmus.control.topics.names import find_topics
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import TreeDocument
 from isthmus.model.configuration import Configuration
-from isthmus.model.copyflags import level_of
-from isthmus.model.log import LogRange
+from isthmus.model.departure import to_go_over, to_leave, uncertain
 from isthmus.model.reshaping import (
     Reshaping,
     TreeShape,
@@ -40,25 +35,25 @@ from isthmus.model.reshaping import (
     last_with,
     moved,
     removed,
-    to_go_over,
-    uncertain,
 )
 from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
-
-_DRAIN_S: Final = 20.0
-"""How long is waited for what was on its way when the cluster was looked at."""
-_LOOK_S: Final = 0.5
+from isthmus.spark.tenure import REVOCATION_S
 
 
 class TreeChanges:
-    """What can be changed of the trees of one configuration while they run. With `dry_run` nothing is written."""
+    """What can be changed of the trees of one configuration while they run. With `dry_run` nothing is written.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Whoever is to leave a cluster that is gone has nothing on its way there any more after `revocation_s`; one call
+    waits `patience_s` for it.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *, revocation_s: float = REVOCATION_S, patience_s: float = PATIENCE_S
+    ) -> None:
         self._configuration = configuration
+        self._waits = {"revocation_s": revocation_s, "patience_s": patience_s}
 
     async def add(
         self,
@@ -87,7 +82,7 @@ class TreeChanges:
             def change(before: Tree) -> Reshaping:
                 return added(
                     before,
-                    _choices(declared, before),
+                    declared.chosen([before]),
                     cluster,
                     beside=beside,
                     among=among,
@@ -109,25 +104,39 @@ class TreeChanges:
                 await self._write(declarations, found, shape)
         return found
 
-    async def remove(self, tree: str, cluster: str, *, dry_run: bool = False) -> Reshaping:
+    async def remove(
+        self, tree: str, cluster: str, *, force: bool = False, gone: Collection[str] = (), dry_run: bool = False
+    ) -> Reshaping:
         """Have a cluster leave a tree, once nobody copies to it who could copy to another leaf, and all that was
         produced there is everywhere. Whoever still has to go over to another leaf is asked to.
 
-        :raises ConfigError: There is no such tree, or the cluster is not in it.
-        :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
+        With `force` it is not asked: it is gone for good. What goes with it is the `loss` of what is returned. Clusters
+        of the tree that are `gone` as well are not asked either, and leave by a call of their own.
+
+        :raises ConfigError: There is no such tree, or the cluster is not in it; or `gone` stands without `force`.
+        :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew; with
+            `force`, it answers, or it is not known how far somebody went who copied to it.
         :raises GateNotMet: It cannot leave yet; the same call later goes on.
-        :raises ClusterError: A cluster of the tree does not answer.
+        :raises ClusterError: A cluster of the tree does not answer, of those that are not gone.
         """
+        if gone and not force:
+            raise ConfigError("clusters that answer leave one by one", hint="Give --force with --gone.")
         async with looked(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
             spent = shape.spent if shape else ()
-            if cluster not in now.clusters:
-                done = done_before(
-                    now, shape, lambda before: removed(before, _choices(declared, before), cluster, spent=spent)
-                )
-                if done is not None:
-                    return await self._finish(declarations, declared, *done, dry_run=dry_run)
-            going, ahead, choices = _ahead(declared, now, cluster)
+
+            def change(before: Tree) -> Reshaping:
+                return removed(before, declared.chosen([before]), cluster, spent=spent, unheard=gone)
+
+            leaver = None
+            if force:
+                leaver = GoneCluster(declarations, cluster, gone, self._configuration.ledger, **self._waits)
+            if cluster not in now.clusters and (done := done_before(now, shape, change)) is not None:
+                return await self._finish(declarations, declared, *done, leaver=leaver, dry_run=dry_run)
+            if leaver is not None:
+                return await self._remove_gone(declarations, declared, tree, leaver, dry_run=dry_run)
+            going = to_go_over(now, declared.chosen([now]), cluster)
+            ahead, choices = _ahead(declared, now, going)
             found = removed(ahead, choices, cluster, spent=spent)
             if not dry_run:
                 await self._let_go(declarations, declared, found, going, shape)
@@ -150,13 +159,14 @@ class TreeChanges:
             now, shape = self._now(declared, tree)
 
             def change(before: Tree) -> Reshaping:
-                choices = _choices(declared, before)
+                choices = declared.chosen([before])
                 return added(before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
 
             if cluster in now.clusters:
                 if (done := done_before(now, shape, change)) is not None:
                     return await self._finish(declarations, declared, *done, dry_run=dry_run)
-                going, ahead, choices = _ahead(declared, now, cluster)
+                going = to_go_over(now, declared.chosen([now]), cluster)
+                ahead, choices = _ahead(declared, now, going)
                 found = moved(ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
                 if dry_run:
                     return found
@@ -201,7 +211,7 @@ class TreeChanges:
                 f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
                 hint="isthmus tree targets shows how far they are. Then call this again.",
             )
-        await self._check_drained(declarations, declared, now, cluster)
+        await check_drained(declarations, now, cluster, self._topics(declared, now.name))
         # That took a while.
         _check_certain(await declarations.look(), now, cluster)
         await self._write(declarations, found, shape)
@@ -247,80 +257,73 @@ class TreeChanges:
         """The topics of a tree, as its distributors select them."""
         return next(link.topics for link in declared.over(self._configuration).links if link.tree == name)
 
+    async def _remove_gone(
+        self, declarations: Declarations, declared: Declared, tree: str, leaver: GoneCluster, *, dry_run: bool
+    ) -> Reshaping:
+        """Have a cluster leave that is gone, once what is lost is known and everybody has left it."""
+        cluster, gone = leaver.cluster, leaver.gone
+        now, shape = self._now(declared, tree)
+        spent = shape.spent if shape else ()
+        ahead, choices = _ahead(declared, now, to_leave(now, declared.chosen([now]), cluster, gone=gone))
+        found = removed(ahead, choices, cluster, spent=spent, unheard=gone)
+        leaver.check(declared, now)
+        require_clusters(declared, {*now.clusters} - {cluster, *gone})
+        loss = await leaver.examine(declared, now)
+        if not dry_run:
+            declared = await leaver.leave(declared, now)
+            found = removed(now, declared.chosen([now]), cluster, spent=spent, unheard=gone)
+            await self._write(declarations, replace(found, loss=loss), shape, silent=(cluster, *gone))
+            await leaver.bar(declared, found.before, found.after)
+        return replace(found, loss=loss)
+
     async def _finish(
-        self, declarations: Declarations, declared: Declared, found: Reshaping, shape: TreeShape, *, dry_run: bool
+        self,
+        declarations: Declarations,
+        declared: Declared,
+        found: Reshaping,
+        shape: TreeShape,
+        *,
+        leaver: GoneCluster | None = None,
+        dry_run: bool,
     ) -> Reshaping:
         """Have all clusters know of a change that was made already, as far as a call came that was cut off."""
         if not dry_run:
-            require_clusters(declared, {*found.before.clusters, *found.after.clusters})
-            await _tell(declarations, found, shape)
+            silent = () if leaver is None else (leaver.cluster, *leaver.gone)
+            silent = tuple(alias for alias in silent if not declared.is_there(alias))
+            require_clusters(declared, {*found.before.clusters, *found.after.clusters} - {*silent})
+            await _tell(declarations, found, shape, silent)
+            if leaver is not None:
+                await leaver.bar(declared, found.before, found.after)
         return found
 
-    async def _write(self, declarations: Declarations, found: Reshaping, shape: TreeShape | None) -> None:
+    async def _write(
+        self,
+        declarations: Declarations,
+        found: Reshaping,
+        shape: TreeShape | None,
+        *,
+        silent: Collection[str] = (),
+    ) -> None:
         for each in found.begun:
             # A number may be used again that a part had which has left.
             await forget_choice(declarations.client(each.cluster), each.name)
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
             await write_choice(declarations.client(source), name, partial(pinned, name, pin))
-        await _tell(declarations, found, become(found, shape))
-
-    async def _check_drained(self, declarations: Declarations, declared: Declared, tree: Tree, cluster: str) -> None:
-        """See that all that was produced on a cluster is everywhere, and that nobody produces there any more.
-
-        :raises GateNotMet: It is not.
-        :raises ClusterError: A cluster does not answer, or a partition there has no leader.
-        """
-        source = declarations.client(cluster)
-        selected = self._topics(declared, tree.name)
-        topics = sorted((await find_topics(source, selected)).there.values())
-        described = (await source.metadata(topics)).topics if topics else {}
-        keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
-        logs = (await log_ranges(source, keys)).all()
-        deadline = time.monotonic() + _DRAIN_S
-        for each in (one for one in tree.distributors if one.cluster == cluster):
-            target = declarations.client(each.target)
-            while reason := await lacking(target, each.name, cluster, logs):
-                if time.monotonic() > deadline:
-                    raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
-                await asyncio.sleep(_LOOK_S)
-        await _check_quiet(source, logs)
+        await _tell(declarations, found, become(found, shape), silent)
 
 
-async def _tell(declarations: Declarations, found: Reshaping, shape: TreeShape) -> None:
+async def _tell(declarations: Declarations, found: Reshaping, shape: TreeShape, silent: Collection[str] = ()) -> None:
     """Have all clusters of a tree, and one that leaves it, know what it has become: in the same order whoever does, so
-    that of two changes at the same time one is refused.
+    that of two changes at the same time one is refused. Those that are `silent` hear of it from whoever runs the tree,
+    once they are back.
 
     :raises PlanRefused: Somebody else changed the tree meanwhile.
     """
     document = TreeDocument(tree=found.after.name, shape=shape, since_ms=now_ms())
     for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
-        await declarations.write_tree(alias, document)
-
-
-async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) -> None:
-    """See that only distributors have written since.
-
-    :raises GateNotMet: Somebody else has.
-    :raises ClusterError: The cluster does not answer, or a partition has no leader.
-    """
-    after = (await log_ranges(source, list(before))).all()
-    reader = LogReader(source, isolation=READ_COMMITTED)
-    for key, log in after.items():
-        span = OffsetRange(*key, before[key].end, log.stable_end)
-        if log.stable_end < log.end:
-            raise GateNotMet(
-                f"a transaction is open in {key[0]}-{key[1]} of {source.cluster.alias}", hint="Let its producer end it."
-            )
-        if span.is_empty:
-            continue
-        async with aclosing(reader.read(span)) as answers:
-            async for stored in answers:
-                if any(not one.batch.is_control and not level_of(one.batch.producer_id) for one in stored):
-                    raise GateNotMet(
-                        f"somebody still produces to {key[0]}-{key[1]} of {source.cluster.alias}",
-                        hint="Stop the producers there first: what they write afterwards stays there.",
-                    )
+        if alias not in silent:
+            await declarations.write_tree(alias, document)
 
 
 def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
@@ -328,7 +331,7 @@ def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
 
     :raises GateNotMet: A leaf is in doubt.
     """
-    found = uncertain(tree, _choices(declared, tree), cluster)
+    found = uncertain(tree, declared.chosen([tree]), cluster)
     if found is not None:
         raise GateNotMet(
             f"{found[0]} is IN_DOUBT: it may lack what {found[1]} sent to it",
@@ -352,22 +355,12 @@ def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoi
 
 
 def _ahead(
-    declared: Declared, now: Tree, cluster: str
-) -> tuple[tuple[tuple[Distributor, str], ...], Tree, dict[str, TargetChoice]]:
-    """Who has to go over to another leaf before a cluster leaves; and the tree and what is chosen, once they have."""
-    choices = _choices(declared, now)
-    going = to_go_over(now, choices, cluster)
+    declared: Declared, now: Tree, going: Sequence[tuple[Distributor, str]]
+) -> tuple[Tree, dict[str, TargetChoice]]:
+    """The tree and what is chosen, once these have gone over to another leaf."""
     targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
     chosen = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
-    return going, replace(now, switched={**now.switched, **targets}), {**choices, **chosen}
-
-
-def _choices(declared: Declared, tree: Tree) -> dict[str, TargetChoice]:
-    return {
-        each.name: declared.choices[each.cluster, each.name]
-        for each in tree.distributors
-        if (each.cluster, each.name) in declared.choices
-    }
+    return replace(now, switched={**now.switched, **targets}), {**declared.chosen([now]), **chosen}
 
 
 def require_clusters(declared: Declared, aliases: Collection[str]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypedDict
 
+from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
-from isthmus.errors import Fenced, PlanRefused
+from isthmus.errors import BrokerRefused, Fenced, PlanRefused
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
@@ -22,13 +24,15 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind
+from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind, choice_of
 from isthmus.model.tree import Distributor
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 SWITCH_ROLE: Final = "switch"
 _TRIES: Final = 3
+_log = logging.getLogger(__name__)
 Choose = Callable[[TargetChoice | None], TargetChoice | None]
 """What becomes of the choice there is; `None` for no change."""
 
@@ -197,6 +201,30 @@ async def forget_choice(source: Client, link: str) -> None:
         await append_once(source, map(Deletion, keys), replication_factor=None)
 
 
+def changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of a choice, if it is still the one that was known."""
+    return wanted if now is not None and now.serial == known.serial else None
+
+
+async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None:
+    """Have a distributor begin at the leaf that it was forced to, now that nothing of it reaches the present one: what
+    it sends ends `REVOCATION_S` after that was written (`spark.tenure`).
+
+    :raises ClusterError: The source does not answer.
+    """
+    allowed = await read_allowances(source, each.name, choice.target)
+    if allowed is None:
+        _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
+        return
+    found = await log_ranges(source, [(lane.topic, lane.partition) for lane in allowed])
+    for error in found.errors.values():
+        if not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION):
+            raise error
+    ends = {key: log.stable_end for key, log in found.values.items()}
+    await write_choice(source, each.name, partial(changed, choice, choice.left(allowed, ends)))
+    _log.warning("%s: copies to %s now", each.name, choice.wanted)
+
+
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
     """See that a leaf lacks nothing that a distributor sent to it: as its target it would begin behind that, and never
     get it.
@@ -224,9 +252,7 @@ def wished(
     :raises PlanRefused: That leaf is in doubt.
     """
     check_certain(distributor, leaf, known)
-    if known is None or not known.is_of(distributor.leaves):
-        by_itself = distributor.target
-        known = TargetChoice(target=by_itself, wanted=by_itself, serial=0 if known is None else known.serial)
+    known = choice_of(distributor.target, distributor.leaves, known)
     is_so = leaf == known.wanted and (not known.is_under_way or known.is_forced or not is_forced)
     return None if is_so else known.asked(leaf, is_forced=is_forced, is_resent=is_resent)
 

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.switching import Choose, read_allowances, wished, write_choice
-from isthmus.errors import BrokerRefused, IsthmusError
+from isthmus.control.links.switching import Choose, changed, leave, read_allowances, wished, write_choice
+from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor
 from isthmus.spark.tenure import REVOCATION_S
-from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 BACK_S: Final = 5.0
@@ -98,7 +96,7 @@ class TargetKeeper:
         if choice is not None and choice.finishes:
             self._since["tried", each.name, choice.finishes] = now
             is_gone = self._held_s(now, "away", choice.finishes) >= GONE_S
-            return partial(_changed, choice, choice.going_back("")) if is_gone else None
+            return partial(changed, choice, choice.going_back("")) if is_gone else None
         if choice is not None and choice.is_under_way:
             return None
         for leaf in each.leaves:
@@ -106,7 +104,7 @@ class TargetKeeper:
                 self._since.pop(("tried", each.name, leaf), None)
         for doubt in () if choice is None else choice.doubts:
             if choice is not None and doubt.leaf in each.leaves and self._is_back(now, each.name, doubt.leaf):
-                return partial(_changed, choice, choice.going_back(doubt.leaf))
+                return partial(changed, choice, choice.going_back(doubt.leaf))
         target = each.target if choice is None else choice.target
         if after_s is None or self._held_s(now, "away", target) < after_s:
             return None
@@ -122,31 +120,8 @@ class TargetKeeper:
         return there_s >= BACK_S and not 0 <= tried_s < min(there_s, AGAIN_S)
 
 
-def _changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of a choice, if it is still the one that was known."""
-    return wanted if now is not None and now.serial == known.serial else None
-
-
 def _forced(each: Distributor, leaf: str, known: TargetChoice | None, now: TargetChoice | None) -> TargetChoice | None:
     """That another leaf is wanted without asking the present one, if that is still the one that was known."""
     present = now if now is not None and now.is_of(each.leaves) else None
     is_same = (present and present.serial) == (known and known.serial)
     return wished(each, leaf, now, is_forced=True) if is_same else None
-
-
-async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None:
-    """Have a distributor begin at the leaf that it was forced to, now that nothing of it reaches the present one.
-
-    :raises ClusterError: The source does not answer.
-    """
-    allowed = await read_allowances(source, each.name, choice.target)
-    if allowed is None:
-        _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
-        return
-    found = await log_ranges(source, [(lane.topic, lane.partition) for lane in allowed])
-    for error in found.errors.values():
-        if not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION):
-            raise error
-    ends = {key: log.stable_end for key, log in found.values.items()}
-    await write_choice(source, each.name, partial(_changed, choice, choice.left(allowed, ends)))
-    _log.warning("%s: copies to %s now", each.name, choice.wanted)

@@ -16,6 +16,7 @@ from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
+from isthmus.model.problem import Problem
 from isthmus.model.reshaping import TreeShape, added, become, removed, text_of
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 
@@ -93,3 +94,17 @@ def test_a_cluster_that_did_not_hear_of_a_change_is_told() -> None:
     assert not is_behind(newest, None, "e")
     left = removed(GROWN.after, GROWN.pins, "d")
     assert is_behind(TreeDocument(tree="t", shape=become(left, SHAPE), since_ms=7), newest, "d")
+
+
+def test_a_cluster_that_left_by_force_and_answers_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, by whoever runs the tree: what is produced there goes nowhere. As long as it is away nobody says so."""
+    shapes = {"t": replace(SHAPE, gone=("e-of-test",))}
+    Declared(shapes=shapes, ids={"e-of-test": "id"}, away={"e-of-test": Problem("it is away")}).tell_returned()
+    assert not caplog.records
+    for _ in range(2):
+        Declared(shapes=shapes, ids={"e-of-test": "id"}).tell_returned()
+    assert [record.getMessage() for record in caplog.records if "answers again" in record.getMessage()][1:] == []
+    assert "e-of-test answers again, which has left tree t by force" in caplog.text
+    assert decoded("tree/t", encoded(TreeDocument(tree="t", shape=shapes["t"], since_ms=5))) == TreeDocument(
+        tree="t", shape=shapes["t"], since_ms=5
+    )

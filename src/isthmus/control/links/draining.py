@@ -1,0 +1,73 @@
+"""That all that was produced on a cluster of a tree is everywhere, before it leaves the tree."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.switching import lacking
+from isthmus.control.topics.names import find_topics
+from isthmus.errors import GateNotMet
+from isthmus.model.copyflags import level_of
+from isthmus.model.log import LogRange
+from isthmus.model.selection import TopicSettings
+from isthmus.model.tree import Tree
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
+
+_DRAIN_S: Final = 20.0
+"""How long is waited for what was on its way when the cluster was looked at."""
+_LOOK_S: Final = 0.5
+
+
+async def check_drained(declarations: Declarations, tree: Tree, cluster: str, selected: TopicSettings) -> None:
+    """See that all that was produced on a cluster, in the topics of its tree that are `selected`, is everywhere, and
+    that nobody produces there any more.
+
+    :raises GateNotMet: It is not.
+    :raises ClusterError: A cluster does not answer, or a partition there has no leader.
+    """
+    source = declarations.client(cluster)
+    topics = sorted((await find_topics(source, selected)).there.values())
+    described = (await source.metadata(topics)).topics if topics else {}
+    keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
+    logs = (await log_ranges(source, keys)).all()
+    deadline = time.monotonic() + _DRAIN_S
+    for each in (one for one in tree.distributors if one.cluster == cluster):
+        target = declarations.client(each.target)
+        while reason := await lacking(target, each.name, cluster, logs):
+            if time.monotonic() > deadline:
+                raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
+            await asyncio.sleep(_LOOK_S)
+    await _check_quiet(source, logs)
+
+
+async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) -> None:
+    """See that only distributors have written since.
+
+    :raises GateNotMet: Somebody else has.
+    :raises ClusterError: The cluster does not answer, or a partition has no leader.
+    """
+    after = (await log_ranges(source, list(before))).all()
+    reader = LogReader(source, isolation=READ_COMMITTED)
+    for key, log in after.items():
+        span = OffsetRange(*key, before[key].end, log.stable_end)
+        if log.stable_end < log.end:
+            raise GateNotMet(
+                f"a transaction is open in {key[0]}-{key[1]} of {source.cluster.alias}", hint="Let its producer end it."
+            )
+        if span.is_empty:
+            continue
+        async with aclosing(reader.read(span)) as answers:
+            async for stored in answers:
+                if any(not one.batch.is_control and not level_of(one.batch.producer_id) for one in stored):
+                    raise GateNotMet(
+                        f"somebody still produces to {key[0]}-{key[1]} of {source.cluster.alias}",
+                        hint="Stop the producers there first: what they write afterwards stays there.",
+                    )

@@ -1,0 +1,196 @@
+"""A cluster of a tree is gone for good: whoever copied to it leaves it by force, what is lost is told before that, and
+should it come back nothing of it comes into the tree unnoticed.
+
+Each step may be done twice: a call that was cut off is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from functools import partial
+from typing import Final
+
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declared import Declared
+from isthmus.control.links.ending import end_leases
+from isthmus.control.links.hearing import is_run
+from isthmus.control.links.host import operator
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.switching import leave, read_allowances, write_choice
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
+from isthmus.ledger.documents import LeaseDocument, PauseDocument
+from isthmus.ledger.log import append_once
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.departure import to_leave, undoubted, without
+from isthmus.model.lane import LaneState
+from isthmus.model.switching import choice_of
+from isthmus.model.tree import Distributor, Tree
+from isthmus.model.treeloss import TreeLoss, loss_of
+from isthmus.wire.client import Client
+
+PATIENCE_S: Final = 60.0
+"""How long is waited until everybody has left the cluster, in one call."""
+_LOOK_S: Final = 0.5
+
+
+class GoneCluster:
+    """One cluster of a tree that is gone for good; `gone` are others of the tree that are as well. Whoever copied to it
+    has nothing on its way there any more `revocation_s` after it was told to leave; one call waits `patience_s` for it.
+    """
+
+    def __init__(
+        self,
+        declarations: Declarations,
+        cluster: str,
+        gone: Collection[str],
+        ledger: LedgerSettings,
+        *,
+        revocation_s: float,
+        patience_s: float,
+    ) -> None:
+        self._declarations = declarations
+        self.cluster = cluster
+        self.gone = frozenset(gone) - {cluster}
+        self._ledger = ledger
+        self._revocation_s = revocation_s
+        self._patience_s = patience_s
+
+    def check(self, declared: Declared, tree: Tree) -> None:
+        """See that it does not answer, and neither do the others that are gone.
+
+        :raises ConfigError: One is not in the tree.
+        :raises PlanRefused: One answers.
+        """
+        for alias in (self.cluster, *sorted(self.gone)):
+            if alias not in tree.clusters:
+                raise ConfigError(
+                    f"tree {tree.name} has no cluster {alias}", hint=f"It has {', '.join(tree.clusters)}."
+                )
+            problem = declared.away.get(alias)
+            if problem is None and declared.is_there(alias):
+                raise PlanRefused(
+                    f"{alias} answers",
+                    hint=f"isthmus tree remove {tree.name} {alias} without --force loses nothing."
+                    if alias == self.cluster
+                    else f"Leave it out of what is gone (--gone): {alias} stays in the tree.",
+                )
+            if problem is None or problem.code != Unreachable.error_code:
+                told = f": {problem.message}" if problem else ""
+                raise PlanRefused(
+                    f"whether {alias} is gone cannot be told{told}",
+                    hint=(problem.hint if problem else "") or f"Write {alias} into the file as it was.",
+                )
+
+    async def examine(self, declared: Declared, tree: Tree) -> TreeLoss:
+        """What is lost with it, if it leaves now.
+
+        :raises PlanRefused: Somebody copies from it, so that it is there; or it is not known how far somebody went who
+            copied to it.
+        :raises GateNotMet: The only leaf to go over to is in doubt, and gets what it lacks by itself.
+        :raises ClusterError: A ledger cannot be read.
+        """
+        choices, entrances = declared.chosen([tree]), []
+        for each, leaf in to_leave(tree, choices, self.cluster, gone=self.gone):
+            known = choice_of(each.target, each.leaves, choices.get(each.name))
+            if known.target != self.cluster:
+                continue
+            entrances.append(each.name)
+            if await read_allowances(self._client(each.cluster), each.name, self.cluster) is None:
+                raise PlanRefused(
+                    f"{each.name} has never said at {each.cluster} how far it goes with {self.cluster}",
+                    hint=f"If nothing was ever copied to {self.cluster}, write the tree without it.",
+                )
+            if leaf not in self.gone and known.doubt(leaf) is not None:
+                raise GateNotMet(
+                    f"{leaf} is IN_DOUBT: it may lack what {each.name} sent to it, and there is no other leaf to go to",
+                    hint="It gets that by itself while isthmus run runs. Then call this again.",
+                )
+        reports = {}
+        for each in self._own(tree):
+            reports[each.name] = {leaf: (await self._seen(declared, each, leaf)).last_known for leaf in each.leaves}
+        doubts = {
+            (each.name, each.cluster): doubt
+            for each in tree.distributors
+            if (choice := choices.get(each.name)) is not None and (doubt := choice.doubt(self.cluster)) is not None
+        }
+        return loss_of(reports, doubts, entrances)
+
+    async def _seen(self, declared: Declared, each: Distributor, leaf: str) -> LinkMemory:
+        """What a leaf's ledger remembers of a distributor of the cluster; nothing where it does not answer."""
+        if not declared.is_there(leaf):
+            return LinkMemory(each.name)
+        client = self._client(leaf)
+        known = await recollect(each.name, client)
+        if any(one.state is LaneState.ACTIVE for one in known.reports.values()) and await is_run(each.name, client):
+            raise PlanRefused(
+                f"{self.cluster} does not answer here, and whoever runs {each.name} copies from it to {leaf}",
+                hint=f"If it is gone all the same, ask again in a minute: isthmus status shows {each.name}.",
+            )
+        return known
+
+    async def leave(self, declared: Declared, tree: Tree) -> Declared:
+        """Have whoever copies to it go over to another leaf; what the clusters say then.
+
+        :raises GateNotMet: Somebody else chooses other leaves all the time.
+        :raises ClusterError: A cluster that is not gone does not answer any more.
+        """
+        since: dict[tuple[str, int], float] = {}
+        deadline = time.monotonic() + self._patience_s
+        while going := to_leave(tree, declared.chosen([tree]), self.cluster, gone=self.gone):
+            for each, leaf in going:
+                source, choice = self._client(each.cluster), declared.choices.get((each.cluster, each.name))
+                change = partial(without, each, leaf, self.cluster)
+                if change(choice) is not None:
+                    written = await write_choice(
+                        source, each.name, change, replication_factor=self._ledger.replication_factor
+                    )
+                    choice = None if written is None else written.choice
+                # Whoever runs the distributor does so as well.
+                if choice is not None and choice.is_forced and choice.target == self.cluster:
+                    told = since.setdefault((each.name, choice.serial), time.monotonic())
+                    if time.monotonic() - told >= self._revocation_s:
+                        await leave(source, each, choice)
+            if time.monotonic() > deadline:
+                raise GateNotMet(
+                    f"these have not left {self.cluster} yet: {', '.join(each.name for each, _ in going)}",
+                    hint="isthmus tree targets shows how far they are. Then call this again.",
+                )
+            await asyncio.sleep(_LOOK_S)
+            declared = await self._declarations.look()
+            self.check(declared, tree)
+        return declared
+
+    async def bar(self, declared: Declared, before: Tree, after: Tree) -> None:
+        """Have nobody wait for it any more, and nothing of it come into the tree should it come back: its distributors
+        are paused at all clusters to which they might copy, and what ran them there has ended.
+
+        :raises ClusterError: A ledger cannot be read or written.
+        """
+        for each in after.distributors:
+            choice = declared.choices.get((each.cluster, each.name))
+            if undoubted(self.cluster, choice) is not None and declared.is_there(each.cluster):
+                await write_choice(self._client(each.cluster), each.name, partial(undoubted, self.cluster))
+        await asyncio.gather(
+            *(
+                self._end(each.name, self._client(leaf))
+                for each in self._own(before)
+                for leaf in each.leaves
+                if declared.is_there(leaf)
+            )
+        )
+
+    async def _end(self, link: str, target: Client) -> None:
+        known = await recollect(link, target)
+        if not any(pause is None for pause in known.paused.parts):
+            pause = PauseDocument(link=link, since_ms=now_ms(), by=operator())
+            await append_once(target, [pause], replication_factor=self._ledger.replication_factor)
+        if any(isinstance(one, LeaseDocument) for one in known.documents.values()) and not await is_run(link, target):
+            await end_leases(link, target)
+
+    def _own(self, tree: Tree) -> list[Distributor]:
+        return [each for each in tree.distributors if each.cluster == self.cluster]
+
+    def _client(self, alias: str) -> Client:
+        return self._declarations.client(alias)
