@@ -94,11 +94,12 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
         verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
+        closing = body.closing if isinstance(body, AttachBody) else None
         with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
             async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
                 if isinstance(body, AttachBody):
-                    after = await links.attach(link, body.maps, enforce=body.closing, dry_run=dry_run)
+                    after = await links.attach(link, body.maps, enforce=closing, dry_run=dry_run)
                 else:
                     after = await links.reattach(link, body.maps, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))

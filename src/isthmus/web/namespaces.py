@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from isthmus.control.answers import AsyncNamespaces, NamespaceReport, NamespaceReportJson
+from isthmus.control.answers import AsyncNamespaces, Keeping, NamespaceReport, NamespaceReportJson
 from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.registers import Registers, difference
@@ -103,10 +103,10 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         if body.is_empty:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
-        wanted = {**plain(body), "dry_run": dry_run}
+        wanted, closing = {**plain(body), "dry_run": dry_run}, body.closing
         with audited(caller, "update namespace", target, wanted) as told:
             async with known(cluster, asked, if_match) as (namespaces, before):
-                report = await _updated(namespaces, asked, body, dry_run=dry_run)
+                report = await _updated(namespaces, asked, body, closing, dry_run=dry_run)
                 told.update(difference(before, report.registers))
                 return _answer(report, response)
 
@@ -131,9 +131,9 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
 
 
 async def _updated(
-    namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, *, dry_run: bool
+    namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, closing: Keeping | None, *, dry_run: bool
 ) -> NamespaceReport:
-    closing, report = body.closing, None
+    report = None
     if body.reserved is not None or body.async_only is not None:
         report = await namespaces.update(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
     if closing is not None:
