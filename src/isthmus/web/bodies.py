@@ -12,6 +12,7 @@ from isthmus.model.assignment import Assignment
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.recovery import RecoveryWay, SetAside
+from isthmus.web.desk import LimitsJson
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -223,6 +224,11 @@ class LimitsBody(Body):
 
     bytes_per_s: Bytes | None = None
     bytes_in_flight: Bytes | None = None
+
+    @property
+    def limits(self) -> LimitsJson:
+        """As they are answered."""
+        return {"bytes_per_s": self.bytes_per_s, "bytes_in_flight": self.bytes_in_flight}
 
 
 class SettingsBody(Body):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from isthmus.config.declared import check_not_both
 from isthmus.config.live import check_settable, in_plain_values, with_settings
@@ -20,6 +20,28 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
+
+
+class SaidByJson(TypedDict):
+    """Who changed something, and since when."""
+
+    since: str | None
+    by: str | None
+
+
+class LiveSettingsJson(SaidByJson):
+    """The settings of a link that can change while it runs. `written` is what the file has of the `changed` ones."""
+
+    link: str
+    settings: dict[str, Any]
+    changed: list[str]
+    written: dict[str, Any]
+
+
+class SaidSettingsJson(SaidByJson):
+    """What an operator has set of a link in place of the file."""
+
+    changed: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +62,7 @@ class LiveSettings:
         """
         return with_settings(link, self.said)
 
-    def as_dict(self, link: Link) -> dict[str, Any]:
+    def as_dict(self, link: Link) -> LiveSettingsJson:
         """Plain values under stable names: what is in force, what the file says where that is something else, and who
         changed it. `link` is as the file has it.
         """
@@ -53,12 +75,12 @@ class LiveSettings:
             **self._authorship,
         }
 
-    def said_as_dict(self) -> dict[str, Any] | None:
+    def said_as_dict(self) -> SaidSettingsJson | None:
         """Plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
         return {"changed": dict(self.said), **self._authorship} if self.said else None
 
     @property
-    def _authorship(self) -> dict[str, str | None]:
+    def _authorship(self) -> SaidByJson:
         return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
 
 
