@@ -22,7 +22,7 @@ from isthmus.config import fields, keys, network, schema
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
-from isthmus.metrics.catalogue import METRICS, MetricScope
+from isthmus.metrics.catalogue import METRICS, OF_A_RUN, MetricScope
 from isthmus.model.checks import CHECKS
 from isthmus.model.configuration import Configuration
 from isthmus.web.app import create_app
@@ -239,6 +239,8 @@ def metrics_page(text: str) -> str:
             if metric.scope is scope:
                 labels = ", ".join(f"`{label}`" for label in metric.labels)
                 lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    lines.append("\n### Known to runs only\n\n`isthmus serve` leaves these out:\n")
+    lines += [f"- `{metric.name}`" for metric in METRICS if metric.name in OF_A_RUN]
     return before + "\n".join(lines) + "\n\n" + end + after
 
 

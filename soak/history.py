@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 Event = dict[str, Any]
@@ -28,9 +27,7 @@ class History:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._output.close()
 

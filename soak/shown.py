@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
@@ -39,9 +38,7 @@ class Shown:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def begin(self) -> None:

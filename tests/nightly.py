@@ -13,6 +13,8 @@ from typing import Final
 import pytest
 
 LIST: Final = Path(__file__).with_name("nightly.txt")
+unmatched: Final[set[tuple[str, str]]] = set()
+"""The lines that name no test of a file that was collected here, `tests/unit/test_nightly.py` tells of them."""
 
 
 def named() -> Iterator[tuple[str, str]]:
@@ -32,10 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what the list names, before it is decided by marks which tests are run."""
-    nightly = set(named())
+    nightly, paths, found = set(named()), set[str](), set[tuple[str, str]]()
     for item in items:
         path = item.path.relative_to(LIST.parent).as_posix()
-        if {(path, item.name), (path, item.name.partition("[")[0])} & nightly:
+        paths.add(path)
+        names = {(path, item.name), (path, item.name.partition("[")[0])} & nightly
+        found |= names
+        if names:
             item.add_marker(pytest.mark.nightly)
+    if not any("::" in argument for argument in config.args):
+        # Else of some files one test was collected, and not the others.
+        unmatched.update(line for line in nightly - found if line[0] in paths)

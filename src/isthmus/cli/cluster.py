@@ -295,7 +295,7 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
 
 
 def show_last_known(known: LastKnown, output: OutputFormat) -> None:
-    fields = known.as_dict()
+    fields: Row = known.as_dict()
     if not output.is_table:
         render(fields, output, names=[known.cluster.alias])
         return
@@ -340,7 +340,7 @@ def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
-    whole = report.as_dict()
+    whole: Row = report.as_dict()
     general = ("cluster", "cluster_id", "mode", "controller", "topics", "partitions")
     counts = (Column("topics", Cells.NUMBER), Column("partitions", Cells.NUMBER))
     render({key: whole[key] for key in general}, output, columns=counts)

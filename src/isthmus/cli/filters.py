@@ -56,7 +56,7 @@ def filters(
         found = fabric.filters(name)
         if reset or not given.is_as_written:
             found = fabric.filter(name, Filters() if reset else given, known=found, dry_run=dry_run)
-        return found.as_dict(fabric.configuration.link(name))
+        return dict(found.as_dict(fabric.configuration.link(name)))
 
     def show(fields: dict[str, Any]) -> None:
         if not output.is_table:

@@ -13,7 +13,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
 from isthmus.cli.saying import notes_of, show_said, tell, text_of
@@ -50,13 +50,6 @@ _Enforce = Annotated[
     bool,
     typer.Option("--enforce", help="Have access rules keep all others out of what follows, groups too."),
 ]
-_Keep = Annotated[
-    list[str] | None,
-    typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
-]
-_SuperUser = Annotated[
-    bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
-]
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
@@ -92,8 +85,8 @@ def create(
         bool, typer.Option("--no-validate", help="Declare it though the clusters may not be ready for it.")
     ] = False,
     enforce: _Enforce = False,
-    keep: _Keep = None,
-    super_user: _SuperUser = False,
+    keep: KeepOption = None,
+    super_user: SuperUserOption = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -105,7 +98,7 @@ def create(
     each other. Namespaces that follow become reserved, and with --enforce closed by access rules, as by
     `isthmus namespace update --enforce`.
     """
-    closing = _closing(keep, enforce=enforce, super_user=super_user)
+    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
     if file is not None:
         if source or target or chosen or mode or settings:
@@ -197,8 +190,8 @@ def attach(
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
     enforce: _Enforce = False,
-    keep: _Keep = None,
-    super_user: _SuperUser = False,
+    keep: KeepOption = None,
+    super_user: SuperUserOption = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -208,7 +201,7 @@ def attach(
 
     With --enforce access rules keep all others out of them, as by `isthmus namespace update --enforce`.
     """
-    closing = _closing(keep, enforce=enforce, super_user=super_user)
+    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
     if not chosen:
         raise ConfigError("no namespace is named", hint="Give --map, --map-exact, --group-map or --principal-map.")
@@ -252,18 +245,6 @@ def delete(
         links.describe(one)
         confirm(one, "delete the link")
     _each(name, lambda one: links.delete(one, on_step=tell_step, dry_run=dry_run), output, dry_run=dry_run)
-
-
-def _closing(keep: Sequence[str] | None, *, enforce: bool, super_user: bool) -> Keeping | None:
-    """Who may go on writing where access rules keep others out; `None` where none do.
-
-    :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
-    """
-    if enforce:
-        return Keeping(principals=tuple(keep or ()), has_super_user=super_user)
-    if keep or super_user:
-        raise ConfigError("--keep and --super-user say whom rules leave in", hint="Give --enforce too.")
-    return None
 
 
 def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: OutputFormat, *, dry_run: bool) -> None:

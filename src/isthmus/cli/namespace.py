@@ -13,10 +13,10 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import aborted
-from isthmus.control.answers import NamespaceReport
+from isthmus.control.answers import Keeping, NamespaceReport
 from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.errors import ConfigError
 from isthmus.model.instant import written_instant
@@ -118,13 +118,8 @@ def update(
         bool | None,
         typer.Option("--enforce/--no-enforce", help="Have access rules keep others out, or take these rules back."),
     ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
-    ] = None,
-    super_user: Annotated[
-        bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
-    ] = False,
+    keep: KeepOption = None,
+    super_user: SuperUserOption = False,
     yes: YesOption = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
@@ -138,13 +133,16 @@ def update(
     """
     if reserved is None and async_only is None and enforce is None:
         raise ConfigError("nothing is to be changed", hint="Give --reserved, --enforce or --async-only.")
+    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
     namespace, namespaces = Namespace.of(prefix, kind.value, is_exact=exact), _of(cluster, path)
     if (enforce is not None or reserved is False) and not (yes or dry_run):
         confirm(str(namespace), "release it" if reserved is False else "change who may write there")
     if reserved is not None or async_only is not None:
         found = namespaces.update(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
-    if enforce:
-        found = namespaces.enforce(namespace, keep=keep or (), super_user=super_user, dry_run=dry_run)
+    if closing is not None:
+        found = namespaces.enforce(
+            namespace, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
+        )
     elif enforce is False:
         found = namespaces.relax(namespace, dry_run=dry_run)
     _show(found, output, dry_run=dry_run)

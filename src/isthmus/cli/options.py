@@ -60,4 +60,11 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
+]
+SuperUserOption = Annotated[
+    bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
+]
 DeclaringDryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]

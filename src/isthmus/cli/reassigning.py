@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -179,7 +179,7 @@ def _show(found: Sequence[Reassignment], output: OutputFormat) -> None:
         _tell("nothing moves")
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **{key: ", ".join(map(str, row[key])) for key in ("before", "after")}}
 
 

@@ -92,7 +92,7 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
         "lag_seconds",
         "records_per_second",
     )
-    fields = item.as_dict()
+    fields: Row = item.as_dict()
     row = {name: fields[name] for name in columns if name in fields}
     if row.get("hops") is None:
         # Names do not say it, which is not the same as that it is unknown.

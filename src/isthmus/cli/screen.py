@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import ClassVar, Final, Protocol, Self
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(self, *_: Any) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def read(self) -> Sequence[LinkProgress]:
         """All links as they stand."""

@@ -48,7 +48,7 @@ def settings(
         found = one.settings()
         if values or unset or reset:
             found = one.change_settings(values, unset=unset or (), reset=reset, known=found, dry_run=dry_run)
-        return found.as_dict(fabric.configuration.link(name))
+        return dict(found.as_dict(fabric.configuration.link(name)))
 
     def show(fields: dict[str, Any]) -> None:
         if not output.is_table:

@@ -333,10 +333,10 @@ def _copied(configuration: Configuration, trees: Collection[str]) -> dict[str, i
 
 def _shown(settings: TreeSettings, copied: Mapping[str, int] | None) -> dict[str, Any]:
     shown = settings.as_dict()
-    if copied is not None:
-        for each in shown["distributors"]:
-            each["copied_records"] = copied.get(each["name"])
-    return shown
+    if copied is None:
+        return dict(shown)
+    counted = [{**each, "copied_records": copied.get(each["name"])} for each in shown["distributors"]]
+    return {**shown, "distributors": counted}
 
 
 def _draw(tree: Tree, copied: Mapping[str, int] | None) -> None:

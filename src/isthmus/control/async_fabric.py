@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.control.application import SparkApplication
@@ -96,12 +95,7 @@ class AsyncFabric:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -231,7 +225,7 @@ class AsyncFabric:
         return await read_filters(chosen, self._pool.client(chosen.target))
 
     async def filter(
-        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False, by: str = ""
+        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
     ) -> Filters:
         """Have the link select something else from now on, whether it runs or not; see `write_filters`.
 
@@ -241,7 +235,7 @@ class AsyncFabric:
         """
         chosen, ledger = self.configuration.link(link), self.configuration.ledger
         target = self._pool.client(chosen.target)
-        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run, by=by)
+        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""

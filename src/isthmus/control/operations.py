@@ -140,7 +140,6 @@ class AsyncLinkOperations:
         reset: bool = False,
         known: LiveSettings | None = None,
         dry_run: bool = False,
-        by: str = "",
     ) -> LiveSettings:
         """Have the link go by other limits, or another `mm2`, whether it runs or not. See `write_settings`.
 
@@ -166,7 +165,6 @@ class AsyncLinkOperations:
                 reset=reset,
                 known=known,
                 dry_run=dry_run,
-                by=by,
             )
 
     async def wait(

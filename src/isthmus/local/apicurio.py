@@ -7,7 +7,6 @@ import shutil
 import tarfile
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from isthmus.config.locked import exclusive
@@ -68,9 +67,7 @@ class ApicurioServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

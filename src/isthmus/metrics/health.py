@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from isthmus import __version__
 from isthmus.metrics.observation import Observation
-from isthmus.model.problem import problem_dict
+from isthmus.model.loop import LoopState
+from isthmus.model.problem import ProblemJson, problem_dict
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 
@@ -17,12 +18,36 @@ STUCK_S: Final = 60.0
 _READY: Final = (LinkState.ACTIVE, LinkState.PAUSED)
 
 
+class LinkHealthJson(TypedDict):
+    """How a link does that a run runs."""
+
+    link: str
+    source: str
+    target: str
+    state: Annotated[str, LinkState]
+    lag_records: int | None
+    topics: int
+    topics_in_trouble: int
+    tasks: dict[str, Annotated[str, LoopState]]
+    problem: ProblemJson | None
+
+
+class HealthJson(TypedDict):
+    """How a process does: `reasons` are there where it does not do well, links where a run tells of them."""
+
+    status: Literal["ok", "unavailable", "healthy", "starting", "unhealthy"]
+    message: NotRequired[str]
+    reasons: NotRequired[list[str]]
+    version: NotRequired[str]
+    links: NotRequired[list[LinkHealthJson]]
+
+
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
     """An answer to one question, and what to say."""
 
     status: HTTPStatus
-    body: dict[str, Any]
+    body: HealthJson
 
 
 def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
@@ -44,6 +69,7 @@ def readyz(seen: Observation | None) -> HealthAnswer:
 def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
     """Both in one, with how each link stands; `status` and `message` as workers of Kafka Connect say it (KIP-1017)."""
     alive, ready = livez(seen, now, begun_at), readyz(seen)
+    word: Literal["healthy", "starting", "unhealthy"]
     if alive.status is not HTTPStatus.OK:
         status, word, message = HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy", alive.body["reasons"][0]
     elif ready.status is not HTTPStatus.OK:
@@ -54,7 +80,12 @@ def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswe
     else:
         status, word, message = HTTPStatus.OK, "healthy", "All links run."
     links = () if seen is None else seen.links
-    body = {"status": word, "message": message, "version": __version__, "links": [_link(link) for link in links]}
+    body: HealthJson = {
+        "status": word,
+        "message": message,
+        "version": __version__,
+        "links": [_link(link) for link in links],
+    }
     return HealthAnswer(status, body)
 
 
@@ -67,7 +98,7 @@ def _reason(link: LinkProgress) -> str:
     return f"link {link.link} is {link.state}{why}"
 
 
-def _link(link: LinkProgress) -> dict[str, Any]:
+def _link(link: LinkProgress) -> LinkHealthJson:
     return {
         "link": link.link,
         "source": link.source,

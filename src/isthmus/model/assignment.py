@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from isthmus.errors import ConfigError
 from isthmus.model.partitions import PartitionState
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 
 
 class Assignment(NamedTuple):
@@ -18,9 +18,19 @@ class Assignment(NamedTuple):
     partition: int
     replicas: tuple[int, ...]
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """As Kafka's own tool writes it."""
         return plain_fields(self)
+
+
+class MoveJson(TypedDict):
+    """A partition that is to get other replicas; `copies` of it are new."""
+
+    topic: str
+    partition: int
+    before: list[int]
+    after: list[int]
+    copies: int
 
 
 class Move(NamedTuple):
@@ -36,7 +46,7 @@ class Move(NamedTuple):
         """The brokers that have to fetch all of it."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> MoveJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 
 SHOWN_SETTINGS: Final = (
     "auto.leader.rebalance.enable",
@@ -27,7 +27,7 @@ class BrokerSetting(NamedTuple):
     value: str
     brokers: tuple[int, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

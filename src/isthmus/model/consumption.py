@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
-from isthmus.model.group import GroupDescription, GroupMember
-from isthmus.model.plain import plain, plain_fields
+from isthmus.model.group import GroupDescription, GroupMember, GroupState, GroupType
+from isthmus.model.plain import OwnFields, plain, plain_fields
+
+
+class PositionJson(TypedDict):
+    """A committed position of a group; what is unknown is null."""
+
+    topic: str
+    partition: int
+    committed: int
+    log_start: int | None
+    high_watermark: int | None
+    lag_seconds: float | None
+    member: str | None
+    problem: str | None
+    lag_records: int | None
 
 
 class Position(NamedTuple):
@@ -33,9 +47,54 @@ class Position(NamedTuple):
             return None
         return max(self.high_watermark - max(self.committed, self.log_start or 0), 0)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> PositionJson:
         """Plain values under stable names."""
-        return {**self._asdict(), "lag_records": self.lag_records}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "committed": self.committed,
+            "log_start": self.log_start,
+            "high_watermark": self.high_watermark,
+            "lag_seconds": self.lag_seconds,
+            "member": self.member,
+            "problem": self.problem,
+            "lag_records": self.lag_records,
+        }
+
+
+class AssignedJson(TypedDict):
+    """A partition that a member reads."""
+
+    topic: str
+    partition: int
+
+
+class GroupMemberJson(TypedDict):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack: str | None
+    assignment: list[AssignedJson]
+
+
+class GroupReportJson(TypedDict):
+    """A group of a cluster; null for what its coordinator did not tell."""
+
+    group: str
+    type: Annotated[str, GroupType] | None
+    state: Annotated[str, GroupState] | None
+    protocol_type: str | None
+    protocol: str | None
+    members: list[GroupMemberJson]
+    coordinator: int | None
+    offsets_partition: int | None
+    lag_records: int
+    lag_seconds: float | None
+    problem: str | None
+    positions: list[PositionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +117,12 @@ class GroupReport:
         return max((p.lag_seconds for p in self.positions if p.lag_seconds is not None), default=None)
 
     def summary(self) -> dict[str, object]:
-        """One line under stable names."""
+        """One line under stable names: members are counted, positions left out."""
+        members = None if self.description is None else len(self.description.members)
+        return {**{key: value for key, value in self.as_dict().items() if key != "positions"}, "members": members}
+
+    def as_dict(self) -> GroupReportJson:
+        """Plain values under stable names."""
         told = self.description
         return {
             "group": self.group,
@@ -66,20 +130,12 @@ class GroupReport:
             "state": None if told is None else str(told.state),
             "protocol_type": None if told is None else told.protocol_type,
             "protocol": None if told is None else told.protocol,
-            "members": None if told is None else len(told.members),
+            "members": [] if told is None else [_member(member) for member in told.members],
             "coordinator": None if told is None else told.coordinator,
             "offsets_partition": None if told is None else told.offsets_partition,
             "lag_records": self.lag_records,
             "lag_seconds": self.lag_seconds,
             "problem": self.problem,
-        }
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain values under stable names."""
-        members = () if self.description is None else self.description.members
-        return {
-            **self.summary(),
-            "members": [_member(member) for member in members],
             "positions": plain(self.positions),
         }
 
@@ -92,12 +148,12 @@ class GroupsReport:
     groups: tuple[GroupReport, ...]
     not_told: Mapping[str, str] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 
 
-def _member(member: GroupMember) -> dict[str, object]:
+def _member(member: GroupMember) -> GroupMemberJson:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypedDict
 
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.registers import ATTACHED, MODE, SETTINGS, Declarable
@@ -29,6 +29,36 @@ class End:
 
     cluster_id: str
     alias: str
+
+
+class NamedClusterJson(TypedDict):
+    """A cluster, and what it is called."""
+
+    cluster_id: str
+    alias: str
+
+
+class AttachedJson(TypedDict):
+    """Two namespaces of which one follows the other."""
+
+    kind: NamespaceKind
+    source: str
+    target: str
+    exact: bool
+
+
+class DeclarationJson(TypedDict):
+    """A link as it was declared."""
+
+    link: str
+    source: NamedClusterJson
+    target: NamedClusterJson
+    mode: str
+    deleted: bool
+    attached: list[AttachedJson]
+    detached: list[AttachedJson]
+    settings: dict[str, Any]
+    semantics: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +110,12 @@ class Declaration(Declarable):
         found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
         return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DeclarationJson:
         """Plain values under stable names."""
-        ends = {
-            side: {"cluster_id": end.cluster_id, "alias": end.alias}
-            for side, end in (("source", self.source), ("target", self.target))
-        }
         return {
             "link": self.name,
-            **ends,
+            "source": {"cluster_id": self.source.cluster_id, "alias": self.source.alias},
+            "target": {"cluster_id": self.target.cluster_id, "alias": self.target.alias},
             "mode": self.mode,
             "deleted": self.is_deleted,
             "attached": [map_dict(each) for each in self.maps],
@@ -98,7 +125,7 @@ class Declaration(Declarable):
         }
 
 
-def map_dict(each: NamespaceMap) -> dict[str, Any]:
+def map_dict(each: NamespaceMap) -> AttachedJson:
     """A map as plain values."""
     return {"kind": each.kind, "source": str(each.source), "target": str(each.target), "exact": each.source.is_exact}
 

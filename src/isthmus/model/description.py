@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from isthmus.model.brokersettings import BrokerSetting
-from isthmus.model.findings import Finding
+from isthmus.model.findings import Finding, FindingJson
 from isthmus.model.partitions import BrokerLoad, PartitionState
-from isthmus.model.plain import plain, plain_fields
+from isthmus.model.plain import OwnFields, plain, plain_fields
 from isthmus.model.transactions import OpenTransaction
 
 
@@ -53,7 +53,7 @@ class QuorumReplica(NamedTuple):
     lag_ms: int | None
     endpoints: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 
@@ -68,7 +68,7 @@ class Quorum:
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 
@@ -80,6 +80,38 @@ class Feature(NamedTuple):
     level: int
     supported_min: int
     supported_max: int
+
+
+class BrokerJson(TypedDict):
+    """A broker, and what it bears."""
+
+    node_id: int
+    endpoint: str
+    rack: str | None
+    version: str | None
+    is_controller: bool
+    is_fenced: bool
+    replicas: int
+    leaders: int
+    preferred_leaders: int
+
+
+class ClusterReportJson(TypedDict):
+    """A cluster: brokers, quorum, open transactions, findings. `not_told` says why something is missing."""
+
+    cluster: str
+    cluster_id: str
+    mode: Annotated[str, MetadataMode]
+    controller: int | None
+    topics: int
+    partitions: int
+    brokers: list[BrokerJson]
+    quorum: Annotated[dict[str, Any], Quorum] | None
+    settings: list[Annotated[dict[str, Any], BrokerSetting]]
+    features: list[Annotated[dict[str, Any], Feature]]
+    transactions: list[Annotated[dict[str, Any], OpenTransaction]]
+    findings: list[FindingJson]
+    not_told: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +136,7 @@ class ClusterReport:
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> ClusterReportJson:
         """Plain values under stable names; partitions only as numbers, since there may be many."""
         return {
             "cluster": self.cluster,
@@ -122,7 +154,7 @@ class ClusterReport:
             "not_told": dict(self.not_told),
         }
 
-    def broker_rows(self) -> list[dict[str, object]]:
+    def broker_rows(self) -> list[BrokerJson]:
         """The brokers with what they bear, under stable names."""
         loads = {load.node_id: load for load in self.loads}
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 from isthmus.model.partitions import NO_LEADER, PartitionState
 
@@ -23,6 +23,17 @@ class ElectionOutcome(enum.StrEnum):
     """The controller refused; `detail` says why."""
 
 
+class ElectionJson(TypedDict):
+    """An election of a preferred leader."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    preferred: int
+    outcome: Annotated[str, ElectionOutcome]
+    detail: str
+
+
 class Election(NamedTuple):
     """One partition's election. `leader` is the one before it, -1 for none."""
 
@@ -38,10 +49,16 @@ class Election(NamedTuple):
         """Whether another replica than the preferred one goes on leading."""
         return self.outcome in (ElectionOutcome.NOT_POSSIBLE, ElectionOutcome.FAILED)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> ElectionJson:
         """Plain values under stable names."""
-        leader = None if self.leader == NO_LEADER else self.leader
-        return {**self._asdict(), "leader": leader, "outcome": str(self.outcome)}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "leader": None if self.leader == NO_LEADER else self.leader,
+            "preferred": self.preferred,
+            "outcome": str(self.outcome),
+            "detail": self.detail,
+        }
 
 
 def planned(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
 from isthmus.model.checks import CHECKS
-from isthmus.model.plain import plain_fields
 
 
 class Level(enum.StrEnum):
@@ -17,6 +17,17 @@ class Level(enum.StrEnum):
     """It works, but not as well as it could, or not in every case."""
     ERROR = "error"
     """Something that is asked for cannot work."""
+
+
+class FindingJson(TypedDict):
+    """One finding; `code` is null where all is well."""
+
+    code: str | None
+    level: Annotated[str, Level]
+    subject: str
+    check: str
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,13 @@ class Finding:
         """What names the check for good, and in docs/errors.md; `None` where all is well."""
         return None if self.level is Level.OK else CHECKS[self.check].code
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> FindingJson:
         """Plain values under stable names."""
-        return {"code": self.code, **plain_fields(self)}
+        return {
+            "code": self.code,
+            "level": str(self.level),
+            "subject": self.subject,
+            "check": self.check,
+            "message": self.message,
+            "hint": self.hint,
+        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypedDict
 
 from isthmus.errors import ConfigError
 from isthmus.model.access import EVERYTHING, MEANS, PermissionType, Rule, RulePattern
@@ -64,6 +64,22 @@ class Grants:
     notes: tuple[str, ...] = ()
 
 
+class GrantJson(TypedDict):
+    """An access rule that a link needs."""
+
+    side: Annotated[str, Side]
+    cluster: str
+    principal: str
+    host: str
+    resource: Annotated[str, Resource]
+    name: str
+    pattern: Annotated[str, RulePattern]
+    operation: str
+    permission: Annotated[str, PermissionType]
+    needed_to: str
+    is_required: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedSide:
     """One end of a link, the principal that it is there, what that has to be granted, and what is to be known of it."""
@@ -74,11 +90,11 @@ class GrantedSide:
     grants: Sequence[Grant]
     notes: tuple[str, ...] = ()
 
-    def as_rows(self) -> list[dict[str, object]]:
+    def as_rows(self) -> list[GrantJson]:
         """Plain values under stable names, a row for each rule."""
         return [self._row(grant) for grant in self.grants]
 
-    def _row(self, grant: Grant) -> dict[str, object]:
+    def _row(self, grant: Grant) -> GrantJson:
         rule = grant.rule
         return {
             "side": str(self.side),

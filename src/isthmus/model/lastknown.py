@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from isthmus.model.access import EVERYBODY, EVERYTHING, Rule
 from isthmus.model.instant import written_instant
@@ -64,6 +64,23 @@ class KnownSetting(NamedTuple):
     value: str
 
 
+class KnownLogJson(TypedDict):
+    """Where the log of a partition began and ended; null where that was not told."""
+
+    partition: int
+    log_start: int | None
+    log_end: int | None
+
+
+class KnownTopicJson(TypedDict):
+    """A topic as it is remembered elsewhere."""
+
+    topic: str
+    replicas: int
+    partitions: list[KnownLogJson]
+    configs: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
     """A topic of a link's namespaces."""
@@ -73,7 +90,7 @@ class KnownTopic:
     logs: tuple[KnownLog, ...]
     settings: tuple[KnownSetting, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> KnownTopicJson:
         """Plain values under stable names; what is unknown is null."""
         return {
             "topic": self.name,
@@ -136,6 +153,18 @@ class Untold(NamedTuple):
     why: str
 
 
+class KnownNamesJson(TypedDict):
+    """What is remembered of the namespaces of a link. `not_told` says why something is missing."""
+
+    link: str
+    seen_at: str
+    topics: list[KnownTopicJson]
+    groups: list[Annotated[dict[str, Any], KnownGroup]]
+    rules: list[Annotated[dict[str, Any], KnownRule]]
+    left_out: int
+    not_told: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNames:
     """What a cluster had of the namespaces of `link`, as its controller saw it at `seen_ms`. `left_out` counts what
@@ -152,7 +181,7 @@ class KnownNames:
     left_out: int = 0
     untold: tuple[Untold, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> KnownNamesJson:
         """Plain values under stable names."""
         return {
             "link": self.link,
@@ -172,6 +201,24 @@ class Memories(NamedTuple):
     names: Sequence[KnownNames] = ()
 
 
+class LastKnownJson(TypedDict):
+    """A cluster as others remember it."""
+
+    cluster: str
+    cluster_id: str
+    versions: list[str]
+    brokers: int
+    nodes: list[Annotated[dict[str, Any], KnownBroker]]
+    topics: int
+    features: dict[str, int]
+    seen_by: str
+    seen_at: str
+    age_seconds: float
+    kept_by: str
+    away: list[str]
+    namespaces: list[KnownNamesJson]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastKnown:
     """A memory of a cluster, kept by another one, and its age (s). `away` are those that did not answer.
@@ -185,7 +232,7 @@ class LastKnown:
     away: tuple[str, ...] = ()
     names: tuple[KnownNames, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> LastKnownJson:
         """Plain values under stable names."""
         known = self.cluster
         return {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
-from isthmus.model.plain import plain, plain_fields
-from isthmus.model.problem import Problem
+from isthmus.model.plain import OwnFields, plain, plain_fields
+from isthmus.model.problem import Problem, ProblemJson
 
 DATA_TASK: Final = "data"
 TOPICS_TASK: Final = "topics"
@@ -33,6 +33,15 @@ class LoopState(enum.StrEnum):
     """The ledger cannot be read, or the controller has not said yet."""
 
 
+class LoopStatusJson(TypedDict):
+    """How a task of a link stands."""
+
+    loop: str
+    state: Annotated[str, LoopState]
+    age_seconds: float
+    problem: ProblemJson | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopProgress:
     """One loop of a link as it stood `age_s` seconds ago, with its last error."""
@@ -48,7 +57,7 @@ class LoopProgress:
             return self
         return LoopProgress(loop=self.loop, state=LoopState.PAUSED, age_s=self.age_s)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> LoopStatusJson:
         """Plain values under stable names."""
         return {
             "loop": self.loop,
@@ -73,6 +82,6 @@ class Change:
     after: str | None
     problem: Problem | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)

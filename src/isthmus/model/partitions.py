@@ -6,7 +6,7 @@ import enum
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypedDict
 
 NO_LEADER: Final = -1
 
@@ -24,6 +24,27 @@ class Condition(enum.StrEnum):
     """`min.insync.replicas` asks for more replicas than there are."""
     NOT_PREFERRED = "leader-not-preferred"
     """Another replica than the first one leads."""
+
+
+class PartitionStateJson(TypedDict):
+    """A partition of a cluster; what is unknown is null."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    preferred_leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    min_insync_replicas: int | None
+    log_start: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    unclean_leader_election: bool | None
+    behind: dict[str, int]
+    adding: list[int]
+    removing: list[int]
+    conditions: list[Annotated[str, Condition]]
 
 
 class PartitionState(NamedTuple):
@@ -84,7 +105,7 @@ class PartitionState(NamedTuple):
             found.append(Condition.NOT_PREFERRED)
         return tuple(found)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> PartitionStateJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,

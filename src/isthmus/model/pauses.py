@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self, TypedDict
 
 from isthmus.model.instant import written_instant
 from isthmus.model.loop import DATA_TASK
@@ -27,6 +27,16 @@ PausedPart = TargetTopic | Namespace | PausedTask | None
 """What one pause is about; `None` for the whole link."""
 
 
+class PauseJson(TypedDict):
+    """Something that is paused: the one of the first three that is not null, else the whole link."""
+
+    topic: str | None
+    namespace: str | None
+    task: str | None
+    since: str
+    by: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """One pause: since when (ms since 1970) and by whom, "" where an older release wrote it."""
@@ -42,7 +52,7 @@ class Pause:
         by = f" by {self.by}" if self.by else ""
         return f"{what.get(type(self.part), f'topic {self.part}')} is paused since {written_instant(self.since_ms)}{by}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PauseJson:
         """Plain values under stable names: the one of the first three that is not null is paused, else all of it."""
         part = self.part
         return {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from isthmus.model.problem import Problem, problem_dict
+
+OwnFields = Annotated[dict[str, Any], "the fields of the value"]
+"""What an `as_dict` returns that has all fields under their own names: whoever describes answers looks at these."""
 
 
 def plain(value: object) -> Any:
@@ -29,7 +32,7 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-def plain_fields(value: Any) -> dict[str, Any]:
+def plain_fields(value: Any) -> OwnFields:
     """All fields of a dataclass or a named tuple under their own names, in their order: for an `as_dict` that says no
     more than that.
     """

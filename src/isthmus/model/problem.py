@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from isthmus.errors import (
     AuthenticationFailed,
@@ -17,6 +17,14 @@ from isthmus.errors import (
 _OF_CLUSTERS: Final = {
     each.error_code: each for each in (Unreachable, AuthenticationFailed, NotAuthorized, UnsupportedByBroker)
 }
+
+
+class ProblemJson(TypedDict):
+    """Why something is not as it should be; `code` is null where that comes from no error."""
+
+    message: str
+    hint: str
+    code: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,6 @@ def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterErr
     return _OF_CLUSTERS.get(problem.code, ClusterError)(message, cluster=cluster, hint=problem.hint)
 
 
-def problem_dict(problem: Problem) -> dict[str, str | None]:
+def problem_dict(problem: Problem) -> ProblemJson:
     """A problem as plain values; its code is null where it comes from no error."""
     return {"message": problem.message, "hint": problem.hint, "code": problem.code or None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
@@ -16,6 +15,14 @@ from isthmus.model.pair import PairState, pair_state
 from isthmus.model.pauses import Pause
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
+from isthmus.model.progressforms import (
+    ControllerStatusJson,
+    GroupStatusJson,
+    LinkStatusJson,
+    MapPlaceJson,
+    PartitionStatusJson,
+    TopicStatusJson,
+)
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.semantics import SEMANTICS_LOOP
 from isthmus.model.state import ControllerState, LinkState
@@ -80,8 +87,15 @@ class PartitionProgress:
         ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
         return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0), 0.0)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PartitionStatusJson:
         """Plain values under stable names; what is unknown is null."""
+        place: MapPlaceJson = {}
+        if self.copied_end is not None:
+            place = {
+                "copied_end": _known(self.copied_end),
+                "copied_records": self.copied_records,
+                "copy_flags_replaced": self.flags_replaced,
+            }
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -91,9 +105,7 @@ class PartitionProgress:
             "source_end_age_seconds": round(self.source_age_s, 1) if self.source_end >= 0 else None,
             "target_end": _known(self.target_end),
             "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
-            **({} if self.copied_end is None else {"copied_end": _known(self.copied_end)}),
-            **({} if self.copied_end is None else {"copied_records": self.copied_records}),
-            **({} if self.copied_end is None else {"copy_flags_replaced": self.flags_replaced}),
+            **place,
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
@@ -162,7 +174,7 @@ class TopicProgress:
         """How long ago (s) the oldest of what is known of it was seen."""
         return max(self.state_age_s, *(partition.age_s for partition in self.partitions), 0.0)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TopicStatusJson:
         """Plain values under stable names; what is unknown is null."""
         rates = [p.records_per_s for p in self.partitions if p.records_per_s is not None]
         return {
@@ -200,7 +212,7 @@ class GroupProgress:
     behind_records: int | None = None
     problem: Problem | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> GroupStatusJson:
         """Plain values under stable names."""
         return {
             "group": self.group,
@@ -225,7 +237,7 @@ class ControllerProgress:
     version: str = ""
     described: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ControllerStatusJson:
         """Plain values under stable names; what is unknown is null."""
         return {
             "state": str(self.state),
@@ -308,7 +320,7 @@ class LinkProgress:
         is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
         return is_in_trouble or any(topic.is_unfinished for topic in self.topics)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> LinkStatusJson:
         """Plain values under stable names."""
         return {
             "link": self.link,

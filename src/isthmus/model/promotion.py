@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
@@ -15,6 +15,19 @@ from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
+
+
+class LeftPartitionJson(TypedDict):
+    """A partition that follows no more; what is unknown is null."""
+
+    topic: str
+    partition: int | None
+    source_topic: str
+    state: Annotated[str, LaneState] | None
+    target_end: int | None
+    source_end: int | None
+    source_end_age_seconds: float | None
+    missing_records: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +49,7 @@ class LeftPartition:
     source_age_s: float | None = None
     missing_records: int = -1
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> LeftPartitionJson:
         """Plain values under stable names; what is unknown is null."""
         return {
             "topic": self.topic,
@@ -48,6 +61,20 @@ class LeftPartition:
             "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
             "missing_records": _known(self.missing_records),
         }
+
+
+class PromotionJson(TypedDict):
+    """What became of namespaces that are to be written to, or are to follow no more."""
+
+    link: str
+    verb: Verb
+    namespaces: list[str]
+    done: bool
+    missing_records: int
+    missing_seconds: float | None
+    groups: dict[str, str]
+    aborted: list[Annotated[dict[str, Any], OpenTransaction]]
+    partitions: list[LeftPartitionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +116,7 @@ class Promotion:
         ages = [each.source_age_s for each in self.partitions if each.source_age_s is not None]
         return max(ages, default=None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PromotionJson:
         """Plain values under stable names."""
         return {
             "link": self.link,

@@ -7,7 +7,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypedDict
 
 from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
 from isthmus.model.plain import plain
@@ -67,6 +67,19 @@ class HeldPosition(NamedTuple):
     at_source: int = -1
 
 
+class DivergedPartitionJson(TypedDict):
+    """Both logs of a partition: up to `last_shared` they hold the same."""
+
+    partition: int
+    source_begin: int
+    source_end: int
+    target_begin: int
+    target_end: int
+    last_shared: int
+    only_at_target: int
+    diverged: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergedPartition:
     """A partition at both sides. Up to `shared` both hold the same, as far as both still hold anything."""
@@ -98,7 +111,7 @@ class DivergedPartition:
         """Whether the target cannot go on from here as a copy."""
         return self.tail.begin < self.tail.end or 0 < self.target_end < self.source_begin
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DivergedPartitionJson:
         """Plain values under stable names."""
         return {
             "partition": self.partition,
@@ -112,6 +125,16 @@ class DivergedPartition:
         }
 
 
+class RestoredPositionJson(TypedDict):
+    """A position of a group after its topic was recovered."""
+
+    group: str
+    partition: int
+    before: int
+    after: int
+    reason: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPosition:
     """A group's position before and after; the `reason` is why it is another one."""
@@ -122,7 +145,7 @@ class RestoredPosition:
     after: int
     reason: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> RestoredPositionJson:
         """Plain values under stable names."""
         return {
             "group": self.group,
@@ -131,6 +154,19 @@ class RestoredPosition:
             "after": self.after,
             "reason": self.reason or None,
         }
+
+
+class TopicRecoveryJson(TypedDict):
+    """What became of a topic that is recovered."""
+
+    topic: str
+    source_topic: str
+    stage: Annotated[str, RecoveryStage] | None
+    way: Annotated[str, RecoveryWay]
+    quarantine: str | None
+    quarantined_records: int
+    partitions: list[DivergedPartitionJson]
+    groups: list[RestoredPositionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +185,7 @@ class TopicRecovery:
     quarantined: int = 0
     positions: tuple[RestoredPosition, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TopicRecoveryJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,
@@ -163,6 +199,14 @@ class TopicRecovery:
         }
 
 
+class RecoveryJson(TypedDict):
+    """What became of the topics of a link that are recovered."""
+
+    link: str
+    dry_run: bool
+    topics: list[TopicRecoveryJson]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
     """What became of the topics of a link; with `is_dry_run` nothing was changed."""
@@ -171,7 +215,7 @@ class Recovery:
     topics: tuple[TopicRecovery, ...] = ()
     is_dry_run: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> RecoveryJson:
         """Plain values under stable names."""
         return {
             "link": self.link,

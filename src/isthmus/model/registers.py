@@ -15,7 +15,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypedDict
 
 from isthmus.model.instant import written_instant
 
@@ -37,6 +37,17 @@ class LastSeen(NamedTuple):
 
     cluster: str
     version: int
+
+
+class StatementJson(TypedDict):
+    """What somebody said of something declared, when and at which cluster."""
+
+    name: str
+    value: Any
+    version: int
+    by: str
+    at: str
+    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +94,7 @@ class Statement:
         """The versions that its author had seen, by cluster."""
         return {_OF_OLDER_RELEASES: self.version - 1} if self.seen is None else dict(self.seen)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> StatementJson:
         """Plain values under stable names."""
         return {
             "name": self.name,

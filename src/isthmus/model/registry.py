@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from isthmus.model.findings import Finding, Level
 
@@ -32,6 +32,15 @@ class PartitionRegistration(NamedTuple):
     replicas: tuple[int, ...] = ()
 
 
+class BrokerRegistryJson(TypedDict):
+    """The registry of brokers and partitions; endpoints by broker."""
+
+    cluster_id: str | None
+    controller: int | None
+    brokers: dict[str, list[str]]
+    nodes: list[Annotated[dict[str, Any], RegistryNode]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
     """One look at the registry. `brokers` maps live brokers to their endpoints, as `host:port`.
@@ -46,7 +55,7 @@ class Registry:
     nodes: tuple[RegistryNode, ...] = ()
     is_whole: bool = True
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> BrokerRegistryJson:
         """Plain values under stable names."""
         return {
             "cluster_id": self.cluster_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from isthmus.model.access import EVERYBODY, EVERYTHING, PermissionType, Rule, RulePattern
 from isthmus.model.namespace import Namespace, NamespaceKind
@@ -23,6 +23,14 @@ _ALL: Final = "ALL"
 _RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
 
 
+class ReservationJson(TypedDict):
+    """Whether a namespace is closed to others by access rules, and which rules are still in the way."""
+
+    closed: bool
+    open: list[str]
+    for_everybody: list[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """What rules do for a namespace. `open` are those by which somebody may still write, `missing` the DENYs against
@@ -33,7 +41,7 @@ class Reservation:
     missing: tuple[Rule, ...] = ()
     everybody: tuple[Rule, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReservationJson:
         """Plain values under stable names."""
         return {
             "closed": not self.open,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.model.plain import plain
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, TreeNode, TreeSettings, leaves_of, node_of
-from isthmus.model.treeloss import TreeLoss
+from isthmus.model.treeforms import NumberedJson, TreeNodeJson
+from isthmus.model.treeloss import ReshapingJson, TreeLoss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Reshaping:
     spent: frozenset[int]
     loss: TreeLoss | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReshapingJson:
         """Plain values under stable names."""
         return {
             "tree": self.after.name,
@@ -78,13 +78,12 @@ class TreeShape:
         return self.root if text_of(root) in self.bases else root
 
 
-def written(node: TreeNode | str) -> Any:
+def written(node: TreeNode) -> TreeNodeJson:
     """A tree as it may be written into the file, with all its levels."""
-    if isinstance(node, str):
-        return node
-    parts = {"parts": list(node.parts)} if node.parts else {}
-    pair = {"pair": list(node.pair)} if node.pair else {}
-    return {"level": node.level, "clusters": [written(child) for child in node.children], **parts, **pair}
+    children = [each if isinstance(each, str) else written(each) for each in node.children]
+    parts: NumberedJson = {"parts": list(node.parts)} if node.parts else {}
+    pair: NumberedJson = {"pair": list(node.pair)} if node.pair else {}
+    return {"level": node.level, "clusters": children, **parts, **pair}
 
 
 def added(

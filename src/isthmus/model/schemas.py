@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemaforms import normal_form
@@ -88,6 +88,18 @@ VersionKey = tuple[str, int]
 """Subject and version."""
 
 
+class SchemaVersionJson(TypedDict):
+    """A version of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    type: str
+    references: list[str]
+    compatibility: str | None
+    is_deleted: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryContents:
     """All that a registry holds, at one moment.
@@ -110,7 +122,7 @@ class RegistryContents:
         """The versions of a subject in their order, deleted ones included."""
         return tuple(self.versions[key] for key in sorted(self.versions) if key[0] == subject)
 
-    def as_rows(self) -> list[dict[str, Any]]:
+    def as_rows(self) -> list[SchemaVersionJson]:
         """Plain values under stable names, a row for each version."""
         return [
             {

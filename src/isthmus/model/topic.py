@@ -6,7 +6,7 @@ import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from isthmus.model.instant import written_instant
 from isthmus.model.naming import SourceTopic
@@ -88,13 +88,20 @@ class LeftInTier(NamedTuple):
         return self.offset_begin >= self.offset_end
 
 
+class PartedJson(TypedDict):
+    """Who had a topic go on with mapped offsets, and since when."""
+
+    by: str | None
+    since: str
+
+
 class Parted(NamedTuple):
     """Who had a topic go on with mapped offsets after both sides had parted, and when (ms since the epoch)."""
 
     by: str
     at_ms: int
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> PartedJson:
         """Plain values under stable names."""
         return {"by": self.by or None, "since": written_instant(self.at_ms)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 
 _INDEX_AT: Final = 48
 _EPOCHS_BEGAN_S: Final = 1_577_836_800
@@ -103,6 +103,6 @@ class OpenTransaction(NamedTuple):
         """Who has it open, as well as that is known."""
         return self.transactional_id or f"producer {self.producer_id}"
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeGuard
+from typing import Final, Literal, TypeGuard
 
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, copied, is_to_copy, mask
@@ -19,6 +19,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.plain import plain
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicPattern
+from isthmus.model.treeforms import DistributorJson, TreeJson, TreeSettingsJson
 
 _CHILDREN_MIN: Final = 2
 
@@ -185,7 +186,7 @@ class Distributor:
         """The copy flags that keep it from copying."""
         return mask(self.level)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DistributorJson:
         """Plain values under stable names."""
         return {
             "name": self.name,
@@ -279,7 +280,7 @@ class Tree:
             f"{leaf} is no leaf that {cluster} can copy to at level {level}", hint=f"Choose one of {subtrees}."
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TreeJson:
         """Plain values under stable names."""
         return {
             "tree": self.name,
@@ -345,7 +346,7 @@ class TreeSettings:
             each.matches(topic) for each in self.exclude
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TreeSettingsJson:
         """Plain values under stable names."""
         return {
             **self.tree.as_dict(),

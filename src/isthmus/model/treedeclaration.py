@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypedDict
 
 from isthmus.errors import ConfigError
 from isthmus.model.registers import Declarable
@@ -13,6 +13,15 @@ from isthmus.model.tree import TreeNode, node_of
 CLUSTERS: Final = "clusters"
 MEMBERS: Final = "members"
 """By what the tree calls a cluster its id: distributors have these names everywhere."""
+
+
+class TreeDeclarationJson(TypedDict):
+    """A tree as it was declared, with its settings in the form of the file beside these."""
+
+    name: str
+    clusters: Any
+    cluster_ids: dict[str, str]
+    deleted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ class TreeDeclaration(Declarable):
         fixed = {"name": self.name, "clusters": self.value(CLUSTERS)}
         return {**fixed, **found, **fixed}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Annotated[dict[str, Any], TreeDeclarationJson, ...]:
         """Plain values under stable names: what a file of `isthmus tree create` may say, and that it is deleted."""
         return {**self.section, "cluster_ids": dict(self.members), "deleted": self.is_deleted}
 

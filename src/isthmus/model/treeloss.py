@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.model.switching import LeafDoubt
+from isthmus.model.treeforms import DistributorJson, TreeNodeJson
 from isthmus.model.wording import counted
 
 _EXAMPLES_MAX: Final = 5
@@ -77,9 +78,22 @@ class TreeLoss:
                 "twice."
             )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
+
+
+class ReshapingJson(TypedDict):
+    """What becomes of a tree that gets a cluster more or less."""
+
+    tree: str
+    cluster: str
+    before: TreeNodeJson
+    after: TreeNodeJson
+    begun: list[DistributorJson]
+    ended: list[DistributorJson]
+    kept_at_their_targets: dict[str, str]
+    lost: Annotated[dict[str, Any], TreeLoss] | None
 
 
 def loss_of(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from isthmus.errors import HostError, RegistryRefused, RegistryUnreachable
@@ -54,9 +53,7 @@ class RegistryClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

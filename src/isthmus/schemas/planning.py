@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from isthmus.errors import SchemaConflict
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, problem_of
+from isthmus.model.problem import Problem, ProblemJson, problem_of
 from isthmus.model.schemas import IMPORT, RegistryContents, SchemaVersion, VersionKey
 from isthmus.model.subjects import SubjectNaming
 
@@ -35,6 +35,20 @@ class SchemaVerb(enum.StrEnum):
     COMPATIBILITY = "compatibility"
     KEEP = "keep"
     """It is in this registry only: nothing is done."""
+
+
+class SchemaChangeJson(TypedDict):
+    """What a registry needs."""
+
+    change: Annotated[str, SchemaVerb]
+    subject: str | None
+    source_subject: str | None
+    version: int | None
+    id: int | None
+    type: str | None
+    before: str | None
+    after: str | None
+    problem: ProblemJson | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +77,7 @@ class SchemaChange:
             return str(self.version)
         return self.subject or "the registry"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> SchemaChangeJson:
         """Plain values under stable names."""
         return {
             "change": str(self.verb),

@@ -13,6 +13,7 @@ from fastapi.security import HTTPBearer
 
 from isthmus import __version__
 from isthmus.errors import IsthmusError
+from isthmus.web.answers import DescribedApp
 from isthmus.web.auditing import record_refusal
 from isthmus.web.balancing import balancing_routes
 from isthmus.web.changing import changing_routes
@@ -25,8 +26,8 @@ from isthmus.web.hardening import Hardened
 from isthmus.web.healthiness import health_routes
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
-from isthmus.web.operations import Operations
-from isthmus.web.problems import MEDIA_TYPE, answer_problems, problem_response
+from isthmus.web.operations import OperationEventJson, Operations
+from isthmus.web.problems import MEDIA_TYPE, ProblemDetailsJson, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
 from isthmus.web.schemas import schema_routes
@@ -34,28 +35,12 @@ from isthmus.web.telling import telling_routes
 from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
 from isthmus.web.treedeclaring import tree_declaring_routes
-from isthmus.web.watching import Watch
+from isthmus.web.watching import LinkEventJson, Watch
 
 _bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457): code is one of ISTH-..., hint says what to do.",
-    "content": {
-        MEDIA_TYPE: {
-            "schema": {
-                "type": "object",
-                "required": ["type", "title", "status", "detail", "code", "hint"],
-                "properties": {
-                    "type": {"type": "string"},
-                    "title": {"type": "string"},
-                    "status": {"type": "integer"},
-                    "detail": {"type": "string"},
-                    "code": {"type": "string"},
-                    "hint": {"type": ["string", "null"]},
-                    "retryable": {"type": "boolean"},
-                },
-            }
-        }
-    },
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
 }
 
 
@@ -74,7 +59,8 @@ def create_app(
     watch = watch or Watch(desk.links)
     happenings = watch.happenings
     operations = Operations(lambda each: happenings.publish("operation", each.link or "", each.event()))
-    app = FastAPI(
+    app = DescribedApp(
+        told=(ProblemDetailsJson, LinkEventJson, OperationEventJson),
         title="Isthmus",
         version=__version__,
         description="What the command isthmus does, over HTTP; answers are what it prints with -o json.",

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.control.answers import Reassignment, ReassignmentState
 from isthmus.control.async_fabric import AsyncFabric
+from isthmus.model.assignment import Assignment
+from isthmus.model.elections import ElectionJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import ReassignmentBody, plain
 from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operating import accepted
-from isthmus.web.operations import OnStep, Operations
+from isthmus.web.operations import OnStep, OperationJson, Operations
 from isthmus.web.roles import Admin, Viewer
 
-Json = dict[str, Any]
+_Reassigned = Annotated[dict[str, Any], Reassignment]
 _Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=1000)]
 _AT = "/clusters/{cluster}/reassignments"
 
 
+class AssignmentsJson(TypedDict):
+    """An assignment as Kafka's own tool writes it."""
+
+    version: int
+    partitions: list[Annotated[dict[str, Any], Assignment]]
+
+
 def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     """All of them: a viewer may look, an admin change."""
-    router = APIRouter(prefix="/v1", tags=["clusters"])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["clusters"])
     _leaders(router, desk)
     _looking(router, desk)
     _moving(router, desk, operations)
@@ -37,16 +47,18 @@ def _leaders(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Let preferred replicas lead again, where they are in sync",
     )
-    async def elect_leaders(cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False) -> list[Json]:
+    async def elect_leaders(
+        cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
+    ) -> list[ElectionJson]:
         async with desk.cluster(cluster) as known:
             with audited(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
                 elections = await known.elect_leaders(topic or (), dry_run=dry_run)
-        return [dict(each.as_dict()) for each in elections]
+        return [each.as_dict() for each in elections]
 
 
 def _looking(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(_AT, summary="The partitions that are on their way to other brokers")
-    async def list_reassignments(cluster: str, _: Viewer) -> list[Json]:
+    async def list_reassignments(cluster: str, _: Viewer) -> list[_Reassigned]:
         async with desk.reassigning(cluster) as known:
             return [each.as_dict() for each in await known.underway()]
 
@@ -57,7 +69,7 @@ def _looking(router: APIRouter, desk: FabricDesk) -> None:
         topic: _Topics = None,
         broker: Annotated[list[int] | None, Query(description="Only to these brokers.", max_length=1000)] = None,
         replicas: Annotated[int | None, Query(ge=1, le=1000, description="So many of each partition.")] = None,
-    ) -> Json:
+    ) -> AssignmentsJson:
         async with desk.reassigning(cluster) as known:
             made = await known.plan(topic or (), brokers=broker or (), replicas=replicas)
         return {"version": 1, "partitions": [each.as_dict() for each in made.after]}
@@ -72,11 +84,11 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     )
     async def reassign(
         cluster: str, body: ReassignmentBody, response: Response, caller: Admin, dry_run: DryRun = False
-    ) -> Json:
+    ) -> OperationJson:
         async with desk.cluster(cluster):
             pass
 
-        async def work(on_step: OnStep) -> list[Json]:
+        async def work(on_step: OnStep) -> list[_Reassigned]:
             async with AsyncFabric(desk.configuration) as fabric:
                 known = fabric.reassigning(cluster)
                 moves = (await known.compare(body.assignments)).moves
@@ -105,7 +117,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     )
     async def cancel_reassignments(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
-    ) -> list[Json]:
+    ) -> list[_Reassigned]:
         async with desk.reassigning(cluster) as known:
             with audited(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
                 return [each.as_dict() for each in await known.cancel(topic or (), dry_run=dry_run)]

@@ -12,6 +12,7 @@ from isthmus.model.assignment import Assignment
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.recovery import RecoveryWay, SetAside
+from isthmus.web.desk import LimitsJson
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -156,9 +157,11 @@ class AttachBody(MapsBody):
 
     @property
     def closing(self) -> Keeping | None:
-        """As the fabric takes it."""
-        kept = Keeping(principals=tuple(self.keep), has_super_user=self.super_user)
-        return kept if self.enforce else None
+        """As the fabric takes it.
+
+        :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+        """
+        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
 
 class EndBody(Body):
@@ -223,6 +226,11 @@ class LimitsBody(Body):
 
     bytes_per_s: Bytes | None = None
     bytes_in_flight: Bytes | None = None
+
+    @property
+    def limits(self) -> LimitsJson:
+        """As they are answered."""
+        return {"bytes_per_s": self.bytes_per_s, "bytes_in_flight": self.bytes_in_flight}
 
 
 class SettingsBody(Body):
@@ -367,6 +375,11 @@ class NamespaceChangeBody(Body):
     enforce: Annotated[bool | None, Field(description="Have access rules keep others out, or take them back.")] = None
     keep: _Keep = Field(default_factory=list)
     super_user: _SuperUser = False
+
+    @property
+    def closing(self) -> Keeping | None:
+        """As that of namespaces which are to follow."""
+        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
     @property
     def is_empty(self) -> bool:

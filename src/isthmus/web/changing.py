@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Query, Response
 
-from isthmus.control.answers import Filters, Resumed
+from isthmus.control.answers import DistributorTargetJson, Filters, FiltersJson, Resumed
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
-from isthmus.model.pauses import Pauses
+from isthmus.model.pauses import PauseJson, Pauses
 from isthmus.model.reshaping import Reshaping
+from isthmus.model.treeloss import ReshapingJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
@@ -37,9 +39,40 @@ _Gone = Annotated[
 _Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
+class PausedPartsJson(TypedDict):
+    """What is paused of a link."""
+
+    link_is_paused: bool
+    paused_namespaces: list[str]
+    paused_tasks: list[str]
+    paused_topics: list[str]
+
+
+class PausesJson(PausedPartsJson):
+    """What is paused of a link, since when and by whom."""
+
+    link: str
+    pauses: list[PauseJson]
+
+
+class PausedJson(TypedDict):
+    """A link, or the part of it that is named, after it was paused or resumed."""
+
+    link: str
+    topic: str | None
+    namespace: str | None
+    task: str | None
+    paused: bool
+    was_paused: bool
+
+
+class ResumedJson(PausedJson, PausedPartsJson):
+    """A link, or the part of it that is named, after it was resumed, and what else is paused of it."""
+
+
 def changing_routes(desk: FabricDesk) -> APIRouter:
     """All of them, each with the role it needs."""
-    router = APIRouter(prefix="/v1")
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _pausing_routes(router, desk)
     _filter_routes(router, desk)
     _target_routes(router, desk)
@@ -98,7 +131,7 @@ async def _check_pauses(fabric: AsyncFabric, link: str, if_match: str | None) ->
         check_match(if_match, etag_of(_parts(await fabric.link(link).pauses())))
 
 
-def _parts(paused: Pauses) -> Json:
+def _parts(paused: Pauses) -> PausedPartsJson:
     return {
         "link_is_paused": paused.is_whole,
         "paused_namespaces": [each.prefix for each in paused.namespaces],
@@ -109,7 +142,7 @@ def _parts(paused: Pauses) -> Json:
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/pause", tags=["links"], summary="What is paused of a link; the ETag is for changing it")
-    async def read_pauses(link: str, response: Response, _: Viewer) -> Json:
+    async def read_pauses(link: str, response: Response, _: Viewer) -> PausesJson:
         async with desk.fabric(link) as fabric:
             known = await fabric.link(link).pauses()
         response.headers["ETag"] = etag_of(_parts(known))
@@ -124,11 +157,18 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         task: _Task = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> PausedJson:
         parts = {"topic": topic, "namespace": namespace, "task": task}
         was_paused = await paused(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         is_paused = was_paused or not dry_run
-        return {"link": link, **parts, "paused": is_paused, "was_paused": was_paused}
+        return {
+            "link": link,
+            "topic": topic,
+            "namespace": namespace,
+            "task": task,
+            "paused": is_paused,
+            "was_paused": was_paused,
+        }
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
     async def resume_link(
@@ -139,12 +179,14 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         task: _Task = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> ResumedJson:
         parts = {"topic": topic, "namespace": namespace, "task": task}
         done = await resumed(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         return {
             "link": link,
-            **parts,
+            "topic": topic,
+            "namespace": namespace,
+            "task": task,
             "paused": done.was_paused and dry_run,
             "was_paused": done.was_paused,
             **_parts(done.still_paused),
@@ -157,20 +199,21 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     async def changed(
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
-    ) -> tuple[Json, str]:
+    ) -> tuple[FiltersJson, str]:
         with audited(caller, "filters", link) as difference:
             async with lock, desk.link(link) as (fabric, chosen):
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
-                found = await fabric.filter(link, filters, known=known, dry_run=dry_run, by=caller.author)
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
                 after = found.as_dict(chosen)
-                difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
+                was = dict(before)
+                difference.update({name: [was[name], now] for name, now in after.items() if now != was[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
 
     @router.get("/links/{link}/filters", tags=["filters"], summary="What a link selects; the ETag is for changing it")
-    async def read_filters(link: str, response: Response, _: Viewer) -> Json:
+    async def read_filters(link: str, response: Response, _: Viewer) -> FiltersJson:
         async with desk.link(link) as (fabric, chosen):
             found = (await fabric.filters(link)).as_dict(chosen)
         response.headers["ETag"] = etag_of(found)
@@ -184,7 +227,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> FiltersJson:
         filters = body.filters
         if filters.is_as_written:
             raise RequestRefused(
@@ -200,14 +243,14 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> FiltersJson:
         found, response.headers["ETag"] = await changed(link, Filters(), if_match, caller, dry_run=dry_run)
         return found
 
 
 def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
-    async def read_targets(tree: str, response: Response, _: Viewer) -> list[Json]:
+    async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
         async with desk.fabric() as fabric:
             told = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
         response.headers["ETag"] = etag_of(told)
@@ -226,7 +269,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> DistributorTargetJson:
         said = {**body.model_dump(), "dry_run": dry_run}
         with audited(caller, "switch", f"{tree}.{cluster}.{level}", said) as difference:
             async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
@@ -249,7 +292,7 @@ async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> Async
         yield fabric
 
 
-def _told(change: Reshaping, difference: Json) -> Json:
+def _told(change: Reshaping, difference: Json) -> ReshapingJson:
     told = change.as_dict()
     difference["clusters"] = [told["before"], told["after"]]
     return told
@@ -268,7 +311,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> ReshapingJson:
         said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
         with audited(caller, "add to tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
@@ -296,7 +339,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         gone: _Gone = (),
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> ReshapingJson:
         said: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
         with audited(caller, "remove from tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
@@ -317,7 +360,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> ReshapingJson:
         said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
         with audited(caller, "move in tree", tree, said) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from fastapi import Header, Query
 
@@ -13,6 +13,8 @@ from isthmus.errors import RequestRefused
 
 IfMatch = Annotated[str | None, Header(description="The ETag of what is to be changed, as it was read; or *.")]
 DryRun = Annotated[bool, Query(description="Only tell what would be.")]
+ONLY_TOLD: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "What would be, with dry_run."}}
+"""How routes answer with dry_run that make something else."""
 IdempotencyKey = Annotated[
     str | None, Header(max_length=255, description="Who sends the same again with it gets the first answer.")
 ]

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from isthmus.control.answers import DeclaredLink
+from isthmus.control.answers import DeclaredLink, DeclaredLinkJson
 from isthmus.errors import RequestRefused
 from isthmus.model.registers import difference
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, MapsBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
-from isthmus.web.desk import FabricDesk, answer
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, repeatable, unmatched
+from isthmus.web.desk import FabricDesk, answered
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
 
-Json = dict[str, Any]
 _Validate = Annotated[bool, Query(description="Examine both clusters first: false declares the link unseen.")]
 
 
 def declaring_routes(desk: FabricDesk) -> APIRouter:
     """All of them; an admin may use them."""
-    router = APIRouter(prefix="/v1", tags=["links"])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"])
     _whole(router, desk)
     _namespaces(router, desk)
     return router
@@ -33,12 +33,13 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links",
         status_code=HTTPStatus.CREATED,
+        responses=ONLY_TOLD,
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Declare a link on both its clusters, once they were examined",
     )
     async def create_link(
         body: LinkBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
-    ) -> Json:
+    ) -> DeclaredLinkJson:
         source, target = body.ends
         with audited(caller, "create link", body.link, {**plain(body), "validate": validate, "dry_run": dry_run}):
             async with desk.written() as fabric:
@@ -56,7 +57,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return answer(declared, response)
+        return answered(declared, response).as_dict()
 
     @router.patch("/links/{link}", summary="Change settings of a declared link, which whoever runs it follows")
     async def update_link(
@@ -66,7 +67,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> DeclaredLinkJson:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
@@ -75,29 +76,30 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 update = fabric.declarations.update
                 after = await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
-                return answer(after, response)
+                return answered(after, response).as_dict()
 
     @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
     async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
-    ) -> Json:
+    ) -> DeclaredLinkJson:
         wanted = {"dry_run": dry_run}
         with audited(caller, "delete link", link, wanted) as told:
             async with desk.known(link, if_match, is_needed=True) as (fabric, before):
                 after = await fabric.declarations.delete(link, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
-                return answer(after, response)
+                return answered(after, response).as_dict()
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
         verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
+        closing = body.closing if isinstance(body, AttachBody) else None
         with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
             async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
                 if isinstance(body, AttachBody):
-                    after = await links.attach(link, body.maps, enforce=body.closing, dry_run=dry_run)
+                    after = await links.attach(link, body.maps, enforce=closing, dry_run=dry_run)
                 else:
                     after = await links.reattach(link, body.maps, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
@@ -115,10 +117,10 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> DeclaredLinkJson:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return answer(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
+        return answered(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response).as_dict()
 
     @router.post(
         "/links/{link}:reattach",
@@ -132,5 +134,6 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         body: MapsBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
-        return answer(await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)
+    ) -> DeclaredLinkJson:
+        after = await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run)
+        return answered(after, response).as_dict()

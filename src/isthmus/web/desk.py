@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Final, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from fastapi import Response
@@ -18,6 +18,7 @@ from isthmus.control.answers import (
     AsyncReassigning,
     Authorship,
     DeclaredLink,
+    DeclaredLinkJson,
     DeclaredTree,
     authorship,
 )
@@ -25,15 +26,55 @@ from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
-from isthmus.model.link import Link
+from isthmus.model.link import DataGapPolicy, DivergencePolicy, Link
+from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.tree import TreeSettings
+from isthmus.model.treeforms import TreeJson
 from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
 
 AT_WORK_MAX: Final = 8
 """Requests that are worked on at a time; the others wait."""
 FoundT = TypeVar("FoundT")
+DeclaredT = TypeVar("DeclaredT", DeclaredLink, DeclaredTree)
+
+
+class MappedNamesJson(TypedDict):
+    """What names of a kind become at the target."""
+
+    kind: NamespaceKind
+    map: str
+
+
+class LimitsJson(TypedDict):
+    """How much a link may take; null for the default."""
+
+    bytes_per_s: int | None
+    bytes_in_flight: int | None
+
+
+class LinkSummaryJson(TypedDict):
+    """A link as the configuration has it."""
+
+    link: str
+    source: str
+    target: str
+    declared: bool
+    topics_include: list[str]
+    topics_exclude: list[str]
+    namespaces: list[MappedNamesJson]
+    limits: LimitsJson
+    on_data_gap: DataGapPolicy
+    on_divergence: DivergencePolicy
+    aborted: Annotated[str, AbortedPolicy]
+
+
+class DescribedLinkJson(LinkSummaryJson):
+    """A link as the configuration has it, with what was declared of it."""
+
+    declaration: DeclaredLinkJson | None
 
 
 class FabricDesk:
@@ -85,7 +126,7 @@ class FabricDesk:
                 return each
         raise _no_tree(name)
 
-    async def tree_now(self, name: str) -> dict[str, Any]:
+    async def tree_now(self, name: str) -> TreeJson:
         """The clusters and distributors of a tree as it is run now, whatever the file has.
 
         :raises RequestRefused: There is none of that name.
@@ -150,7 +191,7 @@ class FabricDesk:
         async with self.fabric(name) as fabric:
             yield fabric, fabric.configuration.link(name)
 
-    async def described(self, name: str) -> tuple[dict[str, Any], str]:
+    async def described(self, name: str) -> tuple[DescribedLinkJson, str]:
         """A link with what was declared of it, and its ETag.
 
         :raises RequestRefused: There is none of that name.
@@ -159,7 +200,7 @@ class FabricDesk:
             is_declared = name in (fabric.configuration.declared or ())
             declared = await fabric.declarations.describe(name) if is_declared else None
         summary = link_summary(chosen, is_declared=is_declared)
-        told = {**summary, "declaration": None if declared is None else declared.as_dict()}
+        told: DescribedLinkJson = {**summary, "declaration": None if declared is None else declared.as_dict()}
         return told, etag_of(summary) if declared is None else declared_etag(declared)
 
     async def as_read(self, link: str, if_match: IfMatch = None) -> None:
@@ -234,7 +275,7 @@ def _missing(error: ConfigError) -> RequestRefused:
     return RequestRefused(error.message, status=HTTPStatus.NOT_FOUND, hint=error.hint)
 
 
-def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
+def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
     """A link as the configuration has it, in plain values; of its clusters only the aliases."""
     return {
         "link": link.name,
@@ -251,15 +292,15 @@ def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
     }
 
 
-def limits_of(link: Link) -> dict[str, int | None]:
+def limits_of(link: Link) -> LimitsJson:
     """How much a link may take."""
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
 
 
-def answer(declared: DeclaredLink | DeclaredTree, response: Response) -> dict[str, Any]:
-    """Something declared as it stands, with its ETag."""
+def answered(declared: DeclaredT, response: Response) -> DeclaredT:
+    """Something declared as it stands, whose ETag the response has."""
     response.headers["ETag"] = declared_etag(declared)
-    return declared.as_dict()
+    return declared
 
 
 def declared_etag(declared: DeclaredLink | DeclaredTree) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -33,14 +33,14 @@ class Happening:
     number: int
     kind: str
     link: str
-    data: dict[str, Any]
+    data: Mapping[str, Any]
 
     def written(self, run: str) -> bytes:
         """As it goes over the wire."""
         return f"id: {run}.{self.number}\n".encode() + told(self.kind, self.data)
 
 
-def told(kind: str, data: dict[str, Any]) -> bytes:
+def told(kind: str, data: Mapping[str, Any]) -> bytes:
     """An event without a number of its own, which nobody asks for again."""
     return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
 
@@ -104,7 +104,7 @@ class Happenings:
         """Whether anybody listens."""
         return len(self._listeners) > 0
 
-    def publish(self, kind: str, link: str, data: dict[str, Any]) -> None:
+    def publish(self, kind: str, link: str, data: Mapping[str, Any]) -> None:
         """Tell everybody."""
         with self._lock:
             self._number += 1

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from isthmus import __version__
+from isthmus.metrics.health import HealthJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.watching import Watch
 
+_UNWELL: Final[dict[str, Any]] = {
+    "description": "A run that serves does not do well.",
+    "content": {"application/json": {}},
+}
 _FOR_STRANGERS: Final = ("status", "version")
 """Reasons and links have names in them, which nobody is told who sends no token where tokens are needed."""
 
 
 def health_routes(watch: Watch) -> APIRouter:
     """All three. Of a run that serves they answer what it answers with --metrics; else the server itself is meant."""
-    router = APIRouter(tags=["health"])
+    router = APIRouter(route_class=AnswerRoute, tags=["health"], responses={500: _UNWELL, 503: _UNWELL})
 
-    def told(request: Request, otherwise: dict[str, Any]) -> Response:
+    def told(request: Request, otherwise: HealthJson) -> Response:
         answer = watch.health(request.url.path)
         if answer is None:
             return JSONResponse(otherwise)
-        body = answer.body
+        body: Mapping[str, Any] = answer.body
         if request.state.caller is None:
             body = {name: value for name, value in body.items() if name in _FOR_STRANGERS}
         return JSONResponse(body, answer.status, {"Cache-Control": "no-store"})
 
     @router.get("/livez", summary="Whether the server answers; of a run that serves, whether its controller lives")
-    async def livez(request: Request) -> Response:
+    async def livez(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "ok"})
 
     @router.get("/readyz", summary="Whether requests are taken; of a run that serves, whether it runs every link")
-    async def readyz(request: Request) -> Response:
+    async def readyz(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "ok"})
 
     @router.get("/health", summary="Both in one; of a run that serves with how each link stands")
-    async def health(request: Request) -> Response:
+    async def health(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "healthy", "message": "The API answers.", "version": __version__})
 
     return router

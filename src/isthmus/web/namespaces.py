@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from isthmus.control.answers import AsyncNamespaces, NamespaceReport
+from isthmus.control.answers import AsyncNamespaces, Keeping, NamespaceReport, NamespaceReportJson
 from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.registers import Registers, difference
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import NamespaceBody, NamespaceChangeBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.roles import Admin, Viewer
 
-Json = dict[str, Any]
 _Named = Annotated[str, Path(description="A prefix with a star behind it, or one whole name.", max_length=300)]
 _Exact = Annotated[bool, Query(description="It is one whole name, although there is a star at its end.")]
 _AT = "/clusters/{cluster}/namespaces"
@@ -28,7 +28,7 @@ _ONE = _AT + "/{kind}/{namespace:path}"
 
 def namespace_routes(desk: FabricDesk) -> APIRouter:
     """All of them: a viewer may look, an admin change."""
-    router = APIRouter(prefix="/v1", tags=["namespaces"])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["namespaces"])
     _reading(router, desk)
     _changing(router, desk)
     return router
@@ -38,7 +38,7 @@ def _namespace(named: str, kind: NamespaceKind, *, is_exact: bool) -> Namespace:
     return Namespace.of(named, kind, is_exact=is_exact or not named.endswith("*"))
 
 
-def _answer(report: NamespaceReport, response: Response) -> Json:
+def _answer(report: NamespaceReport, response: Response) -> NamespaceReportJson:
     told = report.as_dict()
     # What is in it changes by itself; who declared what does not.
     response.headers["ETag"] = etag_of(told["said"])
@@ -47,14 +47,14 @@ def _answer(report: NamespaceReport, response: Response) -> Json:
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(_AT, summary="The namespaces that were declared")
-    async def list_namespaces(cluster: str, _: Viewer) -> list[Json]:
+    async def list_namespaces(cluster: str, _: Viewer) -> list[NamespaceReportJson]:
         async with desk.cluster(cluster) as there:
             return [each.as_dict() for each in await there.namespaces.all()]
 
     @router.get(_ONE, summary="What is in a namespace, what it follows or leads, and who declared what")
     async def describe_namespace(
         cluster: str, kind: NamespaceKind, namespace: _Named, response: Response, _: Viewer, exact: _Exact = False
-    ) -> Json:
+    ) -> NamespaceReportJson:
         asked = _namespace(namespace, kind, is_exact=exact)
         async with desk.cluster(cluster) as there:
             return _answer(await found(there.namespaces.describe(asked)), response)
@@ -73,12 +73,13 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         _AT,
         status_code=HTTPStatus.CREATED,
+        responses=ONLY_TOLD,
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Declare a namespace",
     )
     async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
-    ) -> Json:
+    ) -> NamespaceReportJson:
         async with desk.cluster(cluster) as there:
             with audited(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
                 asked, create = _namespace(body.namespace, body.kind, is_exact=body.exact), there.namespaces.create
@@ -98,14 +99,14 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         exact: _Exact = False,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> NamespaceReportJson:
         if body.is_empty:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
-        wanted = {**plain(body), "dry_run": dry_run}
+        wanted, closing = {**plain(body), "dry_run": dry_run}, body.closing
         with audited(caller, "update namespace", target, wanted) as told:
             async with known(cluster, asked, if_match) as (namespaces, before):
-                report = await _updated(namespaces, asked, body, dry_run=dry_run)
+                report = await _updated(namespaces, asked, body, closing, dry_run=dry_run)
                 told.update(difference(before, report.registers))
                 return _answer(report, response)
 
@@ -119,7 +120,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         exact: _Exact = False,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> NamespaceReportJson:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
         with audited(caller, "delete namespace", target, wanted) as told:
@@ -130,13 +131,15 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
 
 
 async def _updated(
-    namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, *, dry_run: bool
+    namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, closing: Keeping | None, *, dry_run: bool
 ) -> NamespaceReport:
     report = None
     if body.reserved is not None or body.async_only is not None:
         report = await namespaces.update(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
-    if body.enforce:
-        report = await namespaces.enforce(asked, keep=body.keep, super_user=body.super_user, dry_run=dry_run)
+    if closing is not None:
+        report = await namespaces.enforce(
+            asked, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
+        )
     elif body.enforce is False:
         report = await namespaces.relax(asked, dry_run=dry_run)
     assert report is not None  # noqa: S101 - the body is not empty

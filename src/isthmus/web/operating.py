@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.answers import QuarantineFilter, Waiting, now_ms
+from isthmus.control.answers import GroupDrillJson, QuarantineFilter, ReplayedPartitionJson, Waiting, now_ms
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
 from isthmus.model.condition import WaitCondition
 from isthmus.model.instant import parse_instant
+from isthmus.model.recovery import RecoveryJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, WaitBody, plain
 from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
-from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations, WaitedJson
 from isthmus.web.roles import Admin, Operator, Viewer
 from isthmus.web.verifying import Verification
-
-Json = dict[str, Any]
 
 
 def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     """All but those about leaders and followers, each with the role it needs."""
-    router = APIRouter(prefix="/v1")
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _looking(router, operations)
     _recovering(router, desk, operations)
     _proving(router, desk, operations)
     return router
 
 
-def accepted(operation: LongOperation, response: Response) -> Json:
+def accepted(operation: LongOperation, response: Response) -> OperationJson:
     """The answer to a request whose work goes on: where to look how far it is."""
     response.headers["Location"] = f"/v1/operations/{operation.id}"
     return operation.as_dict()
@@ -41,11 +40,11 @@ def accepted(operation: LongOperation, response: Response) -> Json:
 
 def _looking(router: APIRouter, operations: Operations) -> None:
     @router.get("/operations", tags=["operations"], summary="What was begun since the server started, newest first")
-    def list_operations(_: Viewer) -> list[Json]:
+    def list_operations(_: Viewer) -> list[OperationJson]:
         return [each.as_dict() for each in operations.all()]
 
     @router.get("/operations/{operation}", tags=["operations"], summary="How far an operation is, and its result")
-    def read_operation(operation: str, _: Viewer) -> Json:
+    def read_operation(operation: str, _: Viewer) -> OperationJson:
         return operations.get(operation).as_dict()
 
     @router.post(
@@ -55,7 +54,7 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Stop an operation, as Ctrl-C stops a command; given again it goes on",
     )
-    def cancel_operation(operation: str, response: Response, caller: Operator) -> Json:
+    def cancel_operation(operation: str, response: Response, caller: Operator) -> OperationJson:
         return accepted(operations.cancel(operation, caller), response)
 
 
@@ -69,11 +68,11 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
     )
     async def recover(
         link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
-    ) -> Json:
+    ) -> OperationJson:
         body = body or RecoverBody()
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> Json:
+        async def work(on_step: OnStep) -> RecoveryJson:
             recoverer = chosen.recoverer(
                 body.topics,
                 way=body.way,
@@ -94,10 +93,12 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
     )
-    async def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def replay(
+        link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False
+    ) -> OperationJson:
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> list[Json]:
+        async def work(on_step: OnStep) -> list[ReplayedPartitionJson]:
             selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
             found = await chosen.replay(
                 body.topic,
@@ -121,7 +122,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Prove a failover of a group without one",
     )
-    async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
+    async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
         return accepted(await begin_drill(desk, operations, caller, link, body), response)
 
     @router.post(
@@ -131,7 +132,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
     )
-    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
+    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
         return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
 
     @router.post(
@@ -141,11 +142,11 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(repeatable), Depends(desk.as_read)],
         summary="Wait until a link or a topic is caught up, lags no more than so many records, or is in a state",
     )
-    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> Json:
+    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> OperationJson:
         wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> Json:
+        async def work(on_step: OnStep) -> WaitedJson:
             told = ""
 
             def looked(look: Waiting) -> None:
@@ -156,8 +157,14 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
 
             outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=looked)
             found = outcome.found
+            told_last = outcome.as_dict()
             return {
-                **{name: value for name, value in outcome.as_dict().items() if name != "status"},
+                "name": told_last["name"],
+                "link": told_last["link"],
+                "topic": told_last["topic"],
+                "met": told_last["met"],
+                "unmet": told_last["unmet"],
+                "elapsed_seconds": told_last["elapsed_seconds"],
                 "state": None if found is None else str(found.state),
                 "lag_records": outcome.lag_records,
             }
@@ -174,7 +181,7 @@ async def begin_drill(
     """
     configuration = await desk.having(link)
 
-    async def work(on_step: OnStep) -> Json:
+    async def work(on_step: OnStep) -> GroupDrillJson:
         async with AsyncFabric(configuration) as fabric:
             found = await fabric.groups.drill(body.group, link=link, records=body.records, on_step=on_step)
             return found.as_dict()

@@ -11,14 +11,24 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
-from isthmus.control.answers import now_ms
+from isthmus.control.answers import (
+    GroupDrillJson,
+    MetJson,
+    Reassignment,
+    ReplayedPartitionJson,
+    SchemasPlanJson,
+    now_ms,
+)
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.instant import written_instant
+from isthmus.model.promotion import PromotionJson
+from isthmus.model.recovery import RecoveryJson
+from isthmus.model.verdict import VerificationJson
 from isthmus.web.auditing import audited, record
 from isthmus.web.guard import Caller
-from isthmus.web.problems import problem_body, unforeseen
+from isthmus.web.problems import ProblemDetailsJson, problem_body, unforeseen
 
 AT_WORK_MAX: Final = 4
 WAITS_MAX: Final = 16
@@ -36,6 +46,58 @@ class OperationState(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+
+
+class StepJson(TypedDict):
+    """What an operation did, and when."""
+
+    at: str
+    step: str
+
+
+class WaitedJson(MetJson):
+    """How it stood when waiting ended."""
+
+    state: str | None
+    lag_records: int | None
+
+
+class OperationJson(TypedDict):
+    """An operation: how far it is, and what came of it, which differs by verb."""
+
+    operation: str
+    verb: str
+    target: str
+    link: str | None
+    by: str
+    state: Annotated[str, OperationState]
+    begun_at: str
+    ended_at: str | None
+    progress: list[StepJson]
+    result: (
+        PromotionJson
+        | RecoveryJson
+        | list[ReplayedPartitionJson]
+        | GroupDrillJson
+        | VerificationJson
+        | WaitedJson
+        | list[Annotated[dict[str, Any], Reassignment]]
+        | list[SchemasPlanJson]
+        | None
+    )
+    problem: ProblemDetailsJson | None
+
+
+class OperationEventJson(TypedDict):
+    """What an event tells of an operation: its state and its last step."""
+
+    operation: str
+    verb: str
+    target: str
+    link: str | None
+    by: str
+    state: Annotated[str, OperationState]
+    step: str | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,10 +118,10 @@ class LongOperation:
     state: OperationState = OperationState.RUNNING
     ended_at_ms: int | None = None
     result: Any = None
-    problem: dict[str, Any] | None = None
+    problem: ProblemDetailsJson | None = None
     steps: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_STEPS_MAX))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OperationJson:
         """Plain values under stable names."""
         return {
             "operation": self.id,
@@ -75,7 +137,7 @@ class LongOperation:
             "problem": self.problem,
         }
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> OperationEventJson:
         """What is told of it while it goes on: its state and its last step."""
         steps = [*self.steps]
         return {

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -43,6 +43,30 @@ _STATUSES: Final[tuple[tuple[type[IsthmusError], HTTPStatus], ...]] = (
 )
 
 
+class RefusedFieldJson(TypedDict):
+    """A part of a request that cannot be used, and why."""
+
+    field: str
+    message: str
+
+
+class ProblemDetailsJson(TypedDict):
+    """A problem (RFC 9457): `code` is one of ISTH-..., `hint` says what to do. `error_code` is the status again, and
+    `message` the detail, for clients of Kafka Connect.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str | None
+    retryable: bool
+    error_code: int
+    message: str
+    errors: NotRequired[list[RefusedFieldJson]]
+
+
 def status_of(error: IsthmusError) -> int:
     """The HTTP status that an error is answered with."""
     if isinstance(error, RequestRefused):
@@ -51,7 +75,7 @@ def status_of(error: IsthmusError) -> int:
     return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def problem_body(error: IsthmusError, status: int | None = None) -> dict[str, Any]:
+def problem_body(error: IsthmusError, status: int | None = None) -> ProblemDetailsJson:
     """The members of a problem; `error_code` and `message` as clients of Kafka Connect's REST API expect them."""
     status = status_of(error) if status is None else status
     return {

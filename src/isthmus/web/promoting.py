@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, Response
 
 from isthmus.control.answers import Promoter
 from isthmus.control.async_fabric import AsyncFabric
-from isthmus.model.promotion import Promotion
+from isthmus.model.promotion import Promotion, PromotionJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.bodies import LeaveBody, PromoteBody, ReverseBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
 from isthmus.web.operating import accepted
-from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations
 from isthmus.web.roles import Admin
 
 Json = dict[str, Any]
@@ -26,7 +27,7 @@ _Verb = Callable[[Promoter], Awaitable[Promotion]]
 
 def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     """All of them; an admin may use them. With If-Match the link has to be as it was read."""
-    router = APIRouter(prefix="/v1", tags=["links"], dependencies=[Depends(repeatable)])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"], dependencies=[Depends(repeatable)])
     _leaving(router, desk, operations)
     _leading(router, desk, operations)
     return router
@@ -42,7 +43,7 @@ async def _begun(
     if_match: str | None,
     said: Json,
 ) -> LongOperation:
-    async def work(on_step: OnStep) -> Json:
+    async def work(on_step: OnStep) -> PromotionJson:
         return (await verb(replace(promoter, on_step=on_step))).as_dict()
 
     async with desk.known(promoter.name, if_match):
@@ -74,7 +75,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: LeaveBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> OperationJson:
         return accepted(await left("detach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
@@ -89,7 +90,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: LeaveBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> OperationJson:
         return accepted(await left("failover", link, body, caller, if_match, dry_run=dry_run), response)
 
 
@@ -111,7 +112,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: PromoteBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> OperationJson:
         body = body or PromoteBody()
         promoter = replace(promoter_of(link, body), maps=body.maps, max_lag=body.max_lag)
         said = {**plain(body), "dry_run": dry_run}
@@ -132,7 +133,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> OperationJson:
         said = {**plain(body), "dry_run": dry_run}
 
         def verb(one: Promoter) -> Awaitable[Promotion]:

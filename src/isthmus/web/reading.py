@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from fastapi import APIRouter, Header, Query, Response
 
+from isthmus.control.answers import (
+    CopiedCommitJson,
+    DeclaredTreeJson,
+    GroupsPlanJson,
+    PlanJson,
+    Provenance,
+    QuarantinedPartitionJson,
+    RegistryReportJson,
+    TopicsReport,
+    TranslationJson,
+)
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused, TokenRefused
-from isthmus.model.grants import granted_sides
+from isthmus.model.consumption import GroupsReport
+from isthmus.model.description import ClusterReportJson
+from isthmus.model.findings import FindingJson
+from isthmus.model.grants import GrantJson, granted_sides
+from isthmus.model.lastknown import LastKnownJson
 from isthmus.model.needs import Side
 from isthmus.model.progress import LinkProgress
+from isthmus.model.progressforms import LinkStatusJson, PartitionStatusJson, TopicStatusJson
+from isthmus.model.treeforms import TreeJson, TreeSettingsJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.conditions import etag_of
-from isthmus.web.desk import FabricDesk, declared_etag, found, link_summary
+from isthmus.web.desk import DescribedLinkJson, FabricDesk, LinkSummaryJson, declared_etag, found, link_summary
 from isthmus.web.roles import Admin, needs
 from isthmus.web.tokens import Role
 
@@ -28,9 +46,49 @@ _GroupKey = Annotated[
 ]
 
 
+class ListedTreeJson(TreeSettingsJson):
+    """A distribution tree; whether it was declared on its clusters, or is the file's."""
+
+    declared: bool
+
+
+class DescribedTreeJson(TreeSettingsJson):
+    """A distribution tree, with what was declared of it."""
+
+    declaration: Annotated[Json, DeclaredTreeJson, ...] | None
+
+
+class TreePlanJson(PlanJson):
+    """What the distributors of a tree would create and copy, and the groups they carry."""
+
+    groups: list[GroupsPlanJson]
+
+
+class GroupKeyJson(TypedDict):
+    """What opens the positions of a group in an encrypted copy, in hexadecimal digits."""
+
+    group: str
+    algorithm: Literal["AES-256-GCM"]
+    key: str
+
+
+class GrantsJson(TypedDict):
+    """The access rules that a link needs, and what else there is to know."""
+
+    rules: list[GrantJson]
+    notes: list[str]
+
+
+class ClusterAddressJson(TypedDict):
+    """A cluster of the file."""
+
+    cluster: str
+    bootstrap_servers: list[str]
+
+
 def reading_routes(desk: FabricDesk) -> APIRouter:
     """All of them; any role may use them."""
-    router = APIRouter(prefix="/v1", dependencies=[needs(Role.VIEWER)])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", dependencies=[needs(Role.VIEWER)])
     _fabric_routes(router, desk)
     _tree_routes(router, desk)
     _link_routes(router, desk)
@@ -42,43 +100,43 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
 
 def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links", tags=["links"], summary="All links of the file, and those declared on its clusters")
-    async def list_links() -> list[Json]:
+    async def list_links() -> list[LinkSummaryJson]:
         configuration = await desk.now()
         declared = configuration.declared or frozenset()
         return [link_summary(link, is_declared=link.name in declared) for link in configuration.links]
 
     @router.get("/status", tags=["links"], summary="How links, topics and partitions stand")
-    async def read_status(link: _LinkQuery = None) -> list[Json]:
+    async def read_status(link: _LinkQuery = None) -> list[LinkStatusJson]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.status(link=link)]
 
     @router.get("/plan", tags=["links"], summary="What a run would create and copy")
-    async def read_plan(link: _LinkQuery = None) -> Json:
+    async def read_plan(link: _LinkQuery = None) -> PlanJson:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
 
     @router.get(
         "/doctor", tags=["clusters"], summary="An examination of clusters, rights, limits, clocks and this host"
     )
-    async def run_doctor() -> list[Json]:
+    async def run_doctor() -> list[FindingJson]:
         async with desk.fabric() as fabric:
-            return [dict(each.as_dict()) for each in await fabric.doctor()]
+            return [each.as_dict() for each in await fabric.doctor()]
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
-    async def read_provenance(topic: str) -> Json:
+    async def read_provenance(topic: str) -> Annotated[Json, Provenance]:
         async with desk.written() as fabric:
             return (await fabric.provenance(topic)).as_dict()
 
 
 def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees", tags=["trees"], summary="The distribution trees of the file, and declared ones")
-    async def list_trees() -> list[Json]:
+    async def list_trees() -> list[ListedTreeJson]:
         configuration = await desk.now()
         declared = configuration.declared_trees
         return [{**each.as_dict(), "declared": each.tree.name in declared} for each in configuration.trees]
 
     @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree, with what was declared of it")
-    async def show_tree(tree: str, response: Response) -> Json:
+    async def show_tree(tree: str, response: Response) -> DescribedTreeJson:
         settings = await desk.tree(tree)
         if desk.writes_tree(tree):
             return {**settings.as_dict(), "declaration": None}
@@ -88,13 +146,13 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         return {**settings.as_dict(), "declaration": declared.as_dict()}
 
     @router.get("/trees/{tree}/clusters", tags=["trees"], summary="The clusters of a tree as it is run now")
-    async def read_tree_clusters(tree: str, response: Response) -> Json:
+    async def read_tree_clusters(tree: str, response: Response) -> TreeJson:
         told = await desk.tree_now(tree)
         response.headers["ETag"] = etag_of(told)
         return told
 
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
-    async def read_tree_plan(tree: str) -> Json:
+    async def read_tree_plan(tree: str) -> TreePlanJson:
         async with desk.fabric() as fabric:
             plan = await found(fabric.plan(tree=tree))
             carrying = [link.name for link in fabric.links() if link.tree == tree and link.groups.is_configured]
@@ -104,42 +162,40 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
-    async def describe_link(link: str, response: Response) -> Json:
+    async def describe_link(link: str, response: Response) -> DescribedLinkJson:
         told, response.headers["ETag"] = await desk.described(link)
         return told
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
-    async def read_link_status(link: str) -> Json:
+    async def read_link_status(link: str) -> LinkStatusJson:
         return (await _progress(desk, link)).as_dict()
 
     @router.get("/links/{link}/plan", tags=["links"], summary="What a run of the link would create and copy")
-    async def read_link_plan(link: str) -> Json:
+    async def read_link_plan(link: str) -> PlanJson:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
 
     @router.get("/links/{link}/topics", tags=["topics"], summary="The topics of a link, with states and lags")
-    async def list_link_topics(link: str) -> list[Json]:
-        topics: list[Json] = (await _progress(desk, link)).as_dict()["topics"]
-        return topics
+    async def list_link_topics(link: str) -> list[TopicStatusJson]:
+        return (await _progress(desk, link)).as_dict()["topics"]
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
-    async def describe_link_topic(link: str, topic: str) -> Json:
+    async def describe_link_topic(link: str, topic: str) -> TopicStatusJson:
         return await _topic(desk, link, topic)
 
     @router.get(
         "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="The partitions of a topic of a link"
     )
-    async def list_partitions(link: str, topic: str) -> list[Json]:
-        partitions: list[Json] = (await _topic(desk, link, topic))["partitions"]
-        return partitions
+    async def list_partitions(link: str, topic: str) -> list[PartitionStatusJson]:
+        return (await _topic(desk, link, topic))["partitions"]
 
     @router.get(
         "/links/{link}/topics/{topic}/partitions/{partition}", tags=["topics"], summary="One partition of such a topic"
     )
-    async def describe_partition(link: str, topic: str, partition: int) -> Json:
+    async def describe_partition(link: str, topic: str, partition: int) -> PartitionStatusJson:
         for each in (await _topic(desk, link, topic))["partitions"]:
             if each["partition"] == partition:
-                return dict(each)
+                return each
         raise RequestRefused(
             f"topic {topic} of link {link} has no partition {partition}",
             status=404,
@@ -151,7 +207,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/groups", tags=["groups"], summary="The consumer groups a link carries")
     async def list_link_groups(
         link: str, group: Annotated[str | None, Query(description="Only this group.")] = None
-    ) -> list[Json]:
+    ) -> list[GroupsPlanJson]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.groups.plan(link=link, group=group)]
 
@@ -160,7 +216,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         tags=["groups"],
         summary="What each position of a group is at the target, whether it is written there or not",
     )
-    async def translate_group(link: str, group: _Group) -> list[Json]:
+    async def translate_group(link: str, group: _Group) -> list[TranslationJson]:
         async with desk.fabric(link) as fabric:
             plans = await fabric.groups.plan(link=link, group=group)
         for plan in plans:
@@ -173,7 +229,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         tags=["groups"],
         summary="What opens one group's positions in an encrypted copy: an admin's, who came with a token",
     )
-    async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> Json:
+    async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> GroupKeyJson:
         with audited(caller, "groups key", link, {"group": group}):
             if not caller.sha256:
                 raise TokenRefused(
@@ -186,7 +242,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         return {"group": group, "algorithm": "AES-256-GCM", "key": key.hex()}
 
     @router.get("/links/{link}/quarantine", tags=["recovery"], summary="What was set aside when topics were recovered")
-    async def list_quarantine(link: str) -> list[Json]:
+    async def list_quarantine(link: str) -> list[QuarantinedPartitionJson]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.link(link).quarantine()]
 
@@ -199,7 +255,7 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
         source_principal: _Principal = None,
         target_principal: _Principal = None,
         only_required: Annotated[bool, Query(description="Without what a link can do without.")] = False,
-    ) -> Json:
+    ) -> GrantsJson:
         principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
         chosen = (await desk.having(link)).link(link)
         sides = granted_sides(chosen, principals, side=side, only_required=only_required)
@@ -211,37 +267,37 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/clusters", tags=["clusters"], summary="The clusters of the file")
-    def list_clusters() -> list[Json]:
+    def list_clusters() -> list[ClusterAddressJson]:
         return [
             {"cluster": each.alias, "bootstrap_servers": [str(address) for address in each.bootstrap_servers]}
             for each in desk.configuration.clusters
         ]
 
     @router.get("/clusters/{cluster}", tags=["clusters"], summary="Brokers, quorum, open transactions, findings")
-    async def describe_cluster(cluster: str) -> Json:
+    async def describe_cluster(cluster: str) -> ClusterReportJson:
         async with desk.cluster(cluster) as known:
-            return dict((await known.describe()).as_dict())
+            return (await known.describe()).as_dict()
 
     @router.get(
         "/clusters/{cluster}/last-known", tags=["clusters"], summary="A cluster as others remember it; it is not asked"
     )
-    async def read_last_known(cluster: str) -> Json:
+    async def read_last_known(cluster: str) -> LastKnownJson:
         async with desk.cluster(cluster) as administration:
             return (await found(administration.last_known())).as_dict()
 
     @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
     async def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
-    ) -> Json:
+    ) -> Annotated[Json, TopicsReport]:
         async with desk.cluster(cluster) as known:
-            return dict((await found(known.topics(topic or ()))).as_dict())
+            return (await found(known.topics(topic or ()))).as_dict()
 
     @router.get("/clusters/{cluster}/groups", tags=["clusters"], summary="Groups with state, coordinator and lag")
     async def list_cluster_groups(
         cluster: str, group: Annotated[list[str] | None, Query(description="Only these groups.")] = None
-    ) -> Json:
+    ) -> Annotated[Json, GroupsReport]:
         async with desk.cluster(cluster) as known:
-            return dict((await known.groups(group or ())).as_dict())
+            return (await known.groups(group or ())).as_dict()
 
     @router.get(
         "/clusters/{cluster}/groups/copy",
@@ -253,7 +309,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         source: Annotated[str | None, Query(description="Only of the cluster with this cluster id.")] = None,
         group: Annotated[list[str] | None, Query(description="Only these groups.")] = None,
         group_key: _GroupKey = None,
-    ) -> list[Json]:
+    ) -> list[CopiedCommitJson]:
         if group_key is not None and len(group or ()) != 1:
             raise RequestRefused("a key is that of one group", status=422, hint="Say which: ?group=NAME.")
         key = None if group_key is None else bytes.fromhex(group_key)
@@ -262,9 +318,9 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         return [each.as_dict() for each in copied]
 
     @router.get("/clusters/{cluster}/registry", tags=["clusters"], summary="The registry of brokers and partitions")
-    async def read_registry(cluster: str) -> Json:
+    async def read_registry(cluster: str) -> RegistryReportJson:
         async with desk.cluster(cluster) as known:
-            return dict((await known.registry()).as_dict())
+            return (await known.registry()).as_dict()
 
 
 async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
@@ -272,10 +328,10 @@ async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
         return (await fabric.status(link=link))[0]
 
 
-async def _topic(desk: FabricDesk, link: str, topic: str) -> Json:
+async def _topic(desk: FabricDesk, link: str, topic: str) -> TopicStatusJson:
     for each in (await _progress(desk, link)).as_dict()["topics"]:
-        if topic in (each.get("topic"), each.get("source_topic")):
-            return dict(each)
+        if topic in (each["topic"], each["source_topic"]):
+            return each
     raise RequestRefused(
         f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
     )

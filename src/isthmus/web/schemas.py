@@ -7,21 +7,28 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from isthmus.control.answers import RegistrySummary, SchemasPlanJson
 from isthmus.control.async_fabric import AsyncFabric
+from isthmus.model.schemas import SchemaVersionJson
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import PrimaryBody, RegistriesBody, plain
 from isthmus.web.conditions import DryRun, repeatable, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.operating import accepted
-from isthmus.web.operations import OnStep, Operations
+from isthmus.web.operations import OnStep, OperationJson, Operations
 from isthmus.web.roles import Admin, Viewer
 
-Json = dict[str, Any]
+
+class NamedSchemaVersionJson(SchemaVersionJson):
+    """A version of a subject, and what people call the subject."""
+
+    name: str
 
 
 def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     """All of them: a viewer may look, an admin change."""
-    router = APIRouter(prefix="/v1", tags=["schemas"])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["schemas"])
     _reading(router, desk)
     _changing(router, desk, operations)
     return router
@@ -29,7 +36,7 @@ def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/schemas", summary="The registries: which is the primary one, and what they hold")
-    async def list_registries(_: Viewer) -> list[Json]:
+    async def list_registries(_: Viewer) -> list[Annotated[dict[str, Any], RegistrySummary]]:
         async with desk.written() as fabric:
             return [each.as_dict() for each in await fabric.schemas.registries()]
 
@@ -39,16 +46,16 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
         cluster: Annotated[
             list[str] | None, Query(description="Only the registries of these clusters.", max_length=1000)
         ] = None,
-    ) -> list[Json]:
+    ) -> list[SchemasPlanJson]:
         async with desk.written() as fabric:
             return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
 
     @router.get("/clusters/{cluster}/schemas", summary="The versions of all subjects that a registry holds")
-    async def list_schemas(cluster: str, _: Viewer) -> list[Json]:
+    async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersionJson]:
         async with desk.written() as fabric:
             schemas = fabric.schemas
             held = await found(schemas.contents(cluster))
-        return [{**row, "name": schemas.logical(cluster, str(row["subject"]))} for row in held.as_rows()]
+        return [{**row, "name": schemas.logical(cluster, row["subject"])} for row in held.as_rows()]
 
 
 def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -60,13 +67,13 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     )
     async def sync_schemas(
         response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
-    ) -> Json:
+    ) -> OperationJson:
         body = body or RegistriesBody()
         wanted = AsyncFabric(desk.configuration).schemas
         # What cannot be is refused before it begins.
         wanted.routes(body.clusters)
 
-        async def work(on_step: OnStep) -> list[Json]:
+        async def work(on_step: OnStep) -> list[SchemasPlanJson]:
             def told(registry: str, done: int, of: int) -> None:
                 on_step(f"{registry}: {done} of {of} changes")
 
@@ -86,7 +93,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Have people write to another registry than the primary one, which holds the same",
     )
-    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[Json]:
+    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:
         with audited(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
             async with desk.written() as fabric:
                 plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)

@@ -16,6 +16,7 @@ from isthmus.web.watching import Watch, link_event
 
 _FIRST_S: Final = 10.0
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
+_EVENTS: Final = "Events, without end: the data of `link` is a LinkEvent, that of `operation` an OperationEvent."
 
 
 def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
@@ -27,7 +28,7 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
         tags=["events"],
         summary="What happens to links and operations, as server-sent events",
         response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": _TEXT}, "description": "Events, without end."}},
+        responses={200: {"content": {"text/event-stream": _TEXT}, "description": _EVENTS}},
     )
     async def listen(
         caller: Viewer,

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from isthmus.control.answers import Forgotten, GroupsPlanJson, LiveSettingsJson
 from isthmus.errors import RequestRefused
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
-from isthmus.web.desk import FabricDesk, found, limits_of
+from isthmus.web.desk import FabricDesk, LimitsJson, found, limits_of
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin, Operator, Viewer
 
-Json = dict[str, Any]
+
+class ForgottenLinkJson(TypedDict):
+    """A link that a cluster's ledger has forgotten, and what was of it there."""
+
+    link: str
+    cluster: str
+    documents: list[str]
 
 
 def tending_routes(desk: FabricDesk) -> APIRouter:
     """All of them, each with the role it needs."""
-    router = APIRouter(prefix="/v1")
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _limits(router, desk)
     _settings(router, desk)
     _groups(router, desk)
@@ -29,11 +37,11 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
 
 def _limits(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
-    async def read_limits(link: str, response: Response, _: Viewer) -> Json:
+    async def read_limits(link: str, response: Response, _: Viewer) -> LimitsJson:
         async with desk.link(link) as (fabric, chosen):
             limits = limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(limits)
-        return dict(limits)
+        return limits
 
     @router.put("/links/{link}/limits", tags=["limits"], summary="How much a link may take from now on")
     async def write_limits(
@@ -43,28 +51,29 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> LimitsJson:
         with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
             async with desk.declaring, desk.link(link) as (fabric, chosen):
                 known = await fabric.link(link).settings()
-                before, wanted = limits_of(known.of(chosen)), body.model_dump()
+                before, wanted = limits_of(known.of(chosen)), body.limits
                 check_match(if_match, etag_of(before))
-                difference.update({key: [before[key], wanted[key]] for key in wanted if wanted[key] != before[key]})
+                was = dict(before)
+                difference.update({key: [was[key], value] for key, value in wanted.items() if value != was[key]})
                 settings = {f"limits.{name}": value for name, value in wanted.items()}
                 if link in (fabric.configuration.declared or ()):
                     await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
                     after = before if dry_run else limits_of((await desk.having(link)).link(link))
                 else:
-                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run, by=caller.author)
+                    await fabric.link(link).change_settings(settings, known=known, dry_run=dry_run)
                     after = before if dry_run else limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(after)
-        return {**after, **wanted} if dry_run else dict(after)
+        return wanted if dry_run else after
 
 
 def _settings(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
         link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
-    ) -> tuple[Json, str]:
+    ) -> tuple[LiveSettingsJson, str]:
         with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
             async with desk.declaring, desk.link(link) as (fabric, chosen):
                 one = fabric.link(link)
@@ -72,7 +81,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
                 found = await one.change_settings(
-                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run, by=caller.author
+                    body.settings, unset=body.unset, reset=reset, known=known, dry_run=dry_run
                 )
                 after = found.as_dict(chosen)
                 was, now = before["settings"], after["settings"]
@@ -84,7 +93,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         tags=["limits"],
         summary="Limits and mm2 of a link of the file; the ETag is for changing them",
     )
-    async def read_settings(link: str, response: Response, _: Viewer) -> Json:
+    async def read_settings(link: str, response: Response, _: Viewer) -> LiveSettingsJson:
         async with desk.link(link) as (fabric, chosen):
             found = (await fabric.link(link).settings()).as_dict(chosen)
         response.headers["ETag"] = etag_of(found)
@@ -100,7 +109,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> LiveSettingsJson:
         if not (body.settings or body.unset):
             raise RequestRefused("nothing is to be changed", status=422, hint="DELETE has the link go by the file.")
         found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=False, dry_run=dry_run)
@@ -113,7 +122,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> LiveSettingsJson:
         body = SettingsBody()
         found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=True, dry_run=dry_run)
         return found
@@ -131,7 +140,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         group: Annotated[str | None, Query(description="Only this group.")] = None,
         dry_run: DryRun = False,
-    ) -> list[Json]:
+    ) -> list[GroupsPlanJson]:
         async with desk.fabric(link) as fabric:
             with audited(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
                 carry = fabric.groups.plan if dry_run else fabric.groups.sync
@@ -148,7 +157,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def forget_topics(
         link: str, caller: Admin, body: TopicsBody | None = None, dry_run: DryRun = False
-    ) -> list[Json]:
+    ) -> list[Annotated[dict[str, Any], Forgotten]]:
         body = body or TopicsBody()
         async with desk.fabric(link) as fabric:
             with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
@@ -160,7 +169,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Have the ledger of a target cluster forget a link that is run no more",
     )
-    async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> ForgottenLinkJson:
         async with desk.cluster(cluster):
             pass
         with audited(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):

@@ -7,31 +7,34 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from isthmus.control.answers import DeclaredTreeJson
 from isthmus.errors import RequestRefused
 from isthmus.model.registers import difference
+from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, repeatable, unmatched
-from isthmus.web.desk import FabricDesk, answer
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, repeatable, unmatched
+from isthmus.web.desk import FabricDesk, answered
 from isthmus.web.roles import Admin
 
-Json = dict[str, Any]
+_Declared = Annotated[dict[str, Any], DeclaredTreeJson, ...]
 _Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
 
 
 def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     """All of them; an admin may use them."""
-    router = APIRouter(prefix="/v1", tags=["trees"])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["trees"])
 
     @router.post(
         "/trees",
         status_code=HTTPStatus.CREATED,
+        responses=ONLY_TOLD,
         dependencies=[Depends(repeatable), Depends(unmatched)],
         summary="Declare a tree on all its clusters, once they were examined",
     )
     async def create_tree(
         body: TreeBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
-    ) -> Json:
+    ) -> _Declared:
         with audited(caller, "create tree", body.name, {**plain(body), "validate": validate, "dry_run": dry_run}):
             async with desk.written() as fabric:
                 declared = await fabric.declared_trees.create(
@@ -44,7 +47,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return answer(declared, response)
+        return answered(declared, response).as_dict()
 
     @router.patch("/trees/{tree}", summary="Change settings of a declared tree, which whoever runs it follows")
     async def update_tree(
@@ -54,23 +57,23 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> Json:
+    ) -> _Declared:
         if not body.settings:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
         with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as told:
             async with desk.known_tree(tree, if_match) as (fabric, before):
                 after = await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
-                return answer(after, response)
+                return answered(after, response).as_dict()
 
     @router.delete("/trees/{tree}", summary="End a declared tree; topics stay as they are")
     async def delete_tree(
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
-    ) -> Json:
+    ) -> _Declared:
         with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as told:
             async with desk.known_tree(tree, if_match) as (fabric, before):
                 after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
-                return answer(after, response)
+                return answered(after, response).as_dict()
 
     return router

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from isthmus.errors import HostError, IsthmusError, error_classes
+from isthmus.model.verdict import VerificationJson
 from isthmus.web.operations import OnStep
 
 _COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
@@ -49,7 +50,7 @@ class Verification:
         found += [f"--{name}={value}" for name, value in (("since", self.since), ("until", self.until)) if value]
         return [*found, "--allow-lag"] if self.allow_lag else found
 
-    async def run(self, on_step: OnStep) -> dict[str, Any]:
+    async def run(self, on_step: OnStep) -> VerificationJson:
         """Whether both sides are equal, and the verdict; what the command says meanwhile is told step by step.
 
         :raises IsthmusError: As the command ended, with its code.

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from isthmus.control.answers import StatusReader, now_ms
 from isthmus.errors import IsthmusError
@@ -16,8 +16,10 @@ from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
 from isthmus.metrics.server import MetricsAnswers
 from isthmus.model.link import Link
-from isthmus.model.problem import problem_dict
+from isthmus.model.pair import PairState
+from isthmus.model.problem import ProblemJson, problem_dict
 from isthmus.model.progress import LinkProgress
+from isthmus.model.state import LinkState
 from isthmus.web.events import Happenings
 from isthmus.web.history import STEP_S, History
 
@@ -31,6 +33,20 @@ _LINKS_S: Final = 20.0
 """How often it is looked for links that were declared meanwhile."""
 _END_S: Final = 10.0
 LinksProgress = tuple[LinkProgress, ...]
+
+
+class LinkEventJson(TypedDict):
+    """What an event tells of a link: its state, its lag, and how many of its topics are in which state. Of a link that
+    is no more only that its state is null.
+    """
+
+    link: str
+    state: Annotated[str, LinkState] | None
+    pair_state: NotRequired[Annotated[str, PairState]]
+    lag_records: NotRequired[int | None]
+    problem: NotRequired[ProblemJson | None]
+    topics: NotRequired[int]
+    states: NotRequired[dict[str, int]]
 
 
 class Watch:
@@ -53,7 +69,7 @@ class Watch:
         self.answers = MetricsAnswers(self._observer, runs_none=not is_fed)
         self._wanted_until = self._remembered_until = 0.0
         self._fed_at = 0.0
-        self._told: dict[str, dict[str, Any]] = {}
+        self._told: dict[str, LinkEventJson] = {}
         self._is_told_anew = False
         self._lock = threading.Lock()
         self._has_looked = threading.Condition()
@@ -172,7 +188,7 @@ class Watch:
             await asyncio.sleep(LOOK_S / 4)
 
 
-def link_event(link: LinkProgress) -> dict[str, Any]:
+def link_event(link: LinkProgress) -> LinkEventJson:
     """What is told of a link: its state, its lag, and how many of its topics are in which state."""
     return {
         "link": link.link,

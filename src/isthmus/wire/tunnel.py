@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from types import TracebackType
 from typing import Final, Self, cast
 
 _TAKEN_BYTES: Final = 64 << 10
@@ -44,7 +43,7 @@ class _InnerTls:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def shake_hands(self) -> None:

@@ -354,7 +354,9 @@ def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> No
     assert made.parted is None
     assert links.describe(name).parted == ()
     asyncio.run(written(both.cluster("west"), *documents(f"{name}.orders", link=name)))
-    (found,) = links.describe(name).as_dict()["parted"]
+    parted = links.describe(name).as_dict()["parted"]
+    assert parted is not None
+    (found,) = parted
     assert (found["topic"], found["by"], found["partitions"][0]["last_shared"]) == (f"{name}.orders", "kate", 20)
     assert Fabric(cut(both, "west")).declarations.describe(name).parted is None
 

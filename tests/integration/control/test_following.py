@@ -148,6 +148,7 @@ def settings_are_told_and_taken_back(fabric: Fabric, link: Link) -> None:
     nothing.
     """
     told, changing = fabric.plan().links[0].as_dict()["settings"], fabric.link(link.name)
+    assert told is not None
     assert (told["by"], told["changed"]) == (f"{getpass.getuser()}@{socket.gethostname()}", LIVE)
     with pytest.raises(ConfigError, match=r"limits\.nothing cannot be set"):
         changing.change_settings({"limits.nothing": 1})
@@ -226,6 +227,7 @@ def test_an_operator_changes_filters_while_a_link_runs(
     planned = fabric.plan().links[0]
     assert [topic.topic for topic in planned.topics] == [comes]
     told = planned.as_dict()["filters"]
+    assert told is not None
     assert (told["by"], told["changed"]["topics_exclude"]) == (f"{getpass.getuser()}@{socket.gethostname()}", [stays])
     assert told["changed"]["configs_exclude"] == fabric.filters(stem).as_dict(link)["configs_exclude"] == ["flush.*"]
     assert told["since"] == fabric.filters(stem).as_dict(link)["since"] is not None

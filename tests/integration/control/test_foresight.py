@@ -18,7 +18,7 @@ from isthmus.cluster import tail
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.running.outcome import RunOutcome
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlanJson
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
@@ -91,7 +91,7 @@ class Pair:
 
         return self._fabric.run(until="caught-up", on_progress=seen)
 
-    def agree(self) -> tuple[dict[str, Any], RunOutcome]:
+    def agree(self) -> tuple[TopicPlanJson, RunOutcome]:
         """Plan, then run: both say the same of every partition, and end with the same code. The one topic's plan."""
         plan = self._fabric.plan()
         outcome = self.run()

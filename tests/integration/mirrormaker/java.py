@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import DEVNULL, Popen
-from types import TracebackType
 from typing import Final, Self
 
 from isthmus.local.jvm import jvm_for
@@ -64,9 +63,7 @@ class JavaMirror:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from isthmus.model.verdict import DiscrepancyKind
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
-from isthmus.spark.verification.verdict import DiscrepancyKind
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx2
 
 from isthmus.model.configuration import Configuration
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
+from tests.answers import check_answer
 from tests.patience import TERM_S
 from tests.unit.metrics.standing import free_port
 
@@ -37,12 +39,17 @@ class Served:
         return f"{self.link}.a"
 
     def ask(self, method: str, path: str, role: Role | None = Role.ADMIN, **more: Any) -> httpx2.Response:
-        """The answer to a caller of this role, or to one without a token; `{link}` in the path is the link."""
+        """The answer to a caller of this role, or to one without a token, held against openapi.json; `{link}` in the
+        path is the link.
+        """
         headers = dict(more.pop("headers", None) or {})
         if role is not None:
             headers["Authorization"] = f"Bearer {self.tokens[role]}"
         url = self.base + path.replace("{link}", self.link)
-        return httpx2.request(method, url, headers=headers, timeout=TERM_S, **more)
+        answer = httpx2.request(method, url, headers=headers, timeout=TERM_S, **more)
+        path, media_type = urlsplit(url).path, answer.headers.get("Content-Type", "")
+        check_answer(method, path, answer.status_code, media_type, answer.text)
+        return answer
 
     def read(self, path: str, role: Role = Role.VIEWER, **more: Any) -> Any:
         """What a path tells; it has to answer."""

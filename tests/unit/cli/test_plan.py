@@ -100,7 +100,9 @@ def test_what_an_operator_has_set_is_told_with_who_said_so(capsys: pytest.Captur
     )
     assert told in err
     assert "Take it back: isthmus settings l --reset" in err
-    assert link.as_dict()["settings"]["by"] == "ada@host"
+    settings = link.as_dict()["settings"]
+    assert settings is not None
+    assert settings["by"] == "ada@host"
     assert link_of().as_dict()["settings"] is None
 
 

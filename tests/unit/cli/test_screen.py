@@ -13,7 +13,7 @@ import sys
 import termios
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 from rich.text import Text
@@ -75,7 +75,7 @@ class Looks:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, *_: object) -> None:
         pass
 
     async def read(self) -> Sequence[LinkProgress]:

@@ -9,7 +9,7 @@ import pytest
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.verify import Watcher, show_verdicts, verify
 from isthmus.errors import ConfigError
-from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 
 Capture = pytest.CaptureFixture[str]
 

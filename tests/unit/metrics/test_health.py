@@ -72,6 +72,7 @@ def test_health_tells_of_each_link() -> None:
     (link,) = health(seen(LinkState.UNAVAILABLE), 100.0, 0.0).body["links"]
     assert (link["link"], link["state"], link["lag_records"], link["topics"]) == ("link-0", "UNAVAILABLE", 0, 1)
     assert link["tasks"] == {"data": "ACTIVE", "groups": "NOT_CONFIGURED"}
+    assert link["problem"] is not None
     assert link["problem"]["code"] == "ISTH-UNREACHABLE"
 
 

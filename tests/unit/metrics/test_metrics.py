@@ -186,6 +186,16 @@ def test_groups_are_late_from_when_they_were_last_in_step() -> None:
     assert telling.value('isthmus_groups{standing="IN_STEP"}') == 1
 
 
+@pytest.mark.parametrize("settled", ["TRANSLATED", "BY_OTHERS", "GONE_AT_SOURCE"])
+def test_a_group_that_nothing_is_due_of_is_never_late(settled: str) -> None:
+    """Its position is only told, or others keep it, or it is gone: that lasts, and its age is none."""
+    telling, late = Telling(), []
+    for standing in ("CATCHING_UP", "CATCHING_UP", settled, settled):
+        telling.show(link_at(groups=[GroupProgress(group="g", standing=standing)]), after_s=10.0)
+        late.append(telling.value("isthmus_group_offset_sync_age_seconds"))
+    assert late == [0.0, 10.0, 0.0, 0.0]
+
+
 def test_each_group_is_late_by_itself() -> None:
     """Of two groups of a link one goes on and one stands, with more records to be read again: each has its numbers."""
     telling = Telling()

@@ -285,7 +285,9 @@ def test_a_cluster_that_left_by_force_is_known_until_it_is_back() -> None:
         removed(four, choices, "d")
     left = replace(removed(four, choices, "d", unheard=("b",)), loss=TreeLoss(unknown=("t.d.1",)))
     assert left.spent == frozenset({1})
-    assert left.as_dict()["lost"]["unknown"] == ["t.d.1"]
+    lost = left.as_dict()["lost"]
+    assert lost is not None
+    assert lost["unknown"] == ["t.d.1"]
     shape = become(left, None)
     assert (shape.gone, shape.spent) == (("d",), (1,))
     again = become(removed(left.after, NONE, "c", spent=shape.spent), shape)

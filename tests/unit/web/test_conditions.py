@@ -18,6 +18,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
+from tests.unit.web.callers import DescribedClient
 
 ROOT = Path(__file__).parents[3]
 # Nobody listens at these ports.
@@ -38,7 +39,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """A client of a server that needs no token."""
     desk = FabricDesk(config.parse(CONFIGURATION))
     app = create_app(desk, TokenFile(tmp_path_factory.mktemp("web") / "tokens.json"), RateLimit(1e6, 1000))
-    return TestClient(app, base_url="http://127.0.0.1:8087")
+    return DescribedClient(app, base_url="http://127.0.0.1:8087")
 
 
 def test_every_change_takes_if_match() -> None:

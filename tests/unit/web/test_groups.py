@@ -23,6 +23,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import Role, TokenFile
+from tests.unit.web.callers import DescribedClient
 
 # Nobody listens at these ports.
 CONFIGURATION = """
@@ -46,7 +47,7 @@ def client(tokens: TokenFile, role: Role | None = None) -> TestClient:
     """Who asks, with a token of this role or without one."""
     app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1e6, 1000))
     headers = {} if role is None else {"Authorization": f"Bearer {tokens.create(str(role), role)}"}
-    return TestClient(app, base_url="http://127.0.0.1:8087", headers=headers)
+    return DescribedClient(app, base_url="http://127.0.0.1:8087", headers=headers)
 
 
 def test_an_admin_is_told_the_key_of_a_group(tokens: TokenFile, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import BODY_BYTES_MAX, RateLimit
 from isthmus.web.tokens import Role, TokenFile
+from tests.unit.web.callers import DescribedClient
 
 # A tree needs no cluster to be told; nobody listens at these ports.
 CONFIGURATION = """
@@ -39,7 +40,7 @@ def app(tokens: TokenFile, *, per_s: float = 1000.0, burst: int = 1000) -> FastA
 
 def client(tokens: TokenFile, *, per_s: float = 1000.0, burst: int = 1000) -> TestClient:
     """A client of the API."""
-    return TestClient(app(tokens, per_s=per_s, burst=burst), base_url="http://127.0.0.1:8087")
+    return DescribedClient(app(tokens, per_s=per_s, burst=burst), base_url="http://127.0.0.1:8087")
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -153,7 +154,7 @@ def test_who_floods_without_a_token_keeps_nobody_else_out(tokens: TokenFile) -> 
     asked = app(tokens, per_s=0.1, burst=2)
 
     def status(address: str) -> int:
-        asking = TestClient(asked, base_url="http://127.0.0.1:8087", client=(address, 5000))
+        asking = DescribedClient(asked, base_url="http://127.0.0.1:8087", client=(address, 5000))
         return asking.get("/login").status_code
 
     assert [status("10.0.0.1") for _ in range(3)] == [200, 200, 429]

@@ -15,6 +15,7 @@ from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import Role, TokenFile
 from isthmus.web.watching import Watch
 from tests.unit.metrics.standing import link_at, topic_at
+from tests.unit.web.callers import DescribedClient
 from tests.unit.web.console.browsing import no_links
 
 AWAY = link_at(topic_at("orders"), state=LinkState.UNAVAILABLE, problem=Problem("cluster east does not answer"))
@@ -24,7 +25,7 @@ def asking(tokens: TokenFile, *, is_fed: bool) -> tuple[TestClient, Watch]:
     """A client of a server, and what a run feeds."""
     watch = Watch(no_links, is_fed=is_fed)
     app = create_app(FabricDesk(Configuration(clusters=(), links=())), tokens, RateLimit(1000, 1000), watch)
-    return TestClient(app, base_url="http://127.0.0.1:8087"), watch
+    return DescribedClient(app, base_url="http://127.0.0.1:8087"), watch
 
 
 def test_a_run_that_serves_answers_as_its_metrics_do(tmp_path: Path) -> None:

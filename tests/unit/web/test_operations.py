@@ -55,7 +55,7 @@ def test_work_has_a_result(operations: Operations) -> None:
     operation = begin(operations, work)
 
     assert ended(operation) is OperationState.SUCCEEDED
-    told = operations.get(operation.id).as_dict()
+    told: dict[str, Any] = {**operations.get(operation.id).as_dict()}
     assert (told["result"], told["problem"], [each["step"] for each in told["progress"]]) == (
         {"records": 7},
         None,
@@ -94,7 +94,7 @@ def test_work_that_fails_has_a_problem(operations: Operations) -> None:
     told = begin(operations, late), begin(operations, broken)
     assert [ended(each) for each in told] == [OperationState.FAILED] * 2
     problems = [each.as_dict()["problem"] for each in told]
-    assert [each["code"] for each in problems] == ["ISTH-GATE", "ISTH-INVARIANT"]
+    assert [each and each["code"] for each in problems] == ["ISTH-GATE", "ISTH-INVARIANT"]
     assert "canary" not in str(problems)
 
 

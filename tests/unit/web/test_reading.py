@@ -16,6 +16,7 @@ from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
 from tests.unit.metrics.standing import link_at, topic_at
+from tests.unit.web.callers import DescribedClient
 
 CONFIGURATION = """
 clusters:
@@ -36,7 +37,7 @@ def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
 
     monkeypatch.setattr(AsyncFabric, "status", status)
     app = create_app(FabricDesk(config.parse(CONFIGURATION)), TokenFile(tmp_path / "tokens.json"), RateLimit(1e6, 1000))
-    return TestClient(app, base_url="http://127.0.0.1:8087")
+    return DescribedClient(app, base_url="http://127.0.0.1:8087")
 
 
 def test_partitions_are_told_as_in_their_topic(asking: TestClient) -> None:

@@ -11,6 +11,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import Role, TokenFile
+from tests.unit.web.callers import DescribedClient
 
 # Nobody listens at these ports.
 CONFIGURATION = """
@@ -27,7 +28,7 @@ def clients(folder: Path) -> dict[Role, TestClient]:
     tokens = TokenFile(folder / "tokens.json")
     app = create_app(FabricDesk(config.parse(CONFIGURATION)), tokens, RateLimit(1000.0, 1000))
     return {
-        role: TestClient(
+        role: DescribedClient(
             app,
             base_url="http://127.0.0.1:8087",
             headers={"Authorization": f"Bearer {tokens.create(role.value, role)}"},

@@ -15,6 +15,7 @@ from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
 from tests.patience import TERM_S
+from tests.unit.web.callers import DescribedClient
 
 # Nobody listens at these ports.
 CONFIGURATION = """
@@ -30,7 +31,7 @@ def asking(tmp_path: Path) -> TestClient:
     """A client of a server that needs no token."""
     desk = FabricDesk(config.parse(CONFIGURATION))
     app = create_app(desk, TokenFile(tmp_path / "tokens.json"), RateLimit(1e6, 1000))
-    return TestClient(app, base_url="http://127.0.0.1:8087")
+    return DescribedClient(app, base_url="http://127.0.0.1:8087")
 
 
 def ended(asking: TestClient, body: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.lastknown import LastKnown
 from isthmus.model.partitions import PartitionState
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.model.registry import Registry
 from isthmus.model.survey import ClusterSurvey
 from isthmus.model.transactions import OpenTransaction
@@ -60,7 +60,7 @@ class TopicsReport:
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
 from isthmus.cluster.contents import raw_records
@@ -17,6 +17,22 @@ from isthmus.wire.client import Client
 
 KeyOf = Callable[[str], bytes | None]
 """The key of a group, if it is known."""
+
+
+class CopiedCommitJson(TypedDict):
+    """A position of another cluster's group; null for what cannot be read."""
+
+    source_cluster_id: str
+    group: str
+    topic: str
+    partition: int
+    position: int | None
+    leader_epoch: int | None
+    metadata: str | None
+    encrypted: bool
+    readable: bool
+    copied_at: str
+    link: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +51,7 @@ class CopiedCommit:
     copied_at_ms: int
     link: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> CopiedCommitJson:
         """Plain values under stable names."""
         position = self.committed
         return {

@@ -10,7 +10,7 @@ from typing import Final
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.cluster.outcomes import Outcomes
-from isthmus.errors import BrokerRefused, ClusterError, PlanRefused
+from isthmus.errors import BrokerRefused, ClusterError, ConfigError, PlanRefused
 from isthmus.model.access import Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.namespace import Namespace
@@ -35,6 +35,18 @@ class Keeping:
 
     principals: tuple[str, ...] = ()
     has_super_user: bool = False
+
+    @classmethod
+    def asked(cls, principals: Collection[str], *, has_super_user: bool, is_enforced: bool | None) -> Keeping | None:
+        """Who was asked to be kept where access rules are to keep others out; `None` where they are not to.
+
+        :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+        """
+        if is_enforced:
+            return cls(principals=tuple(principals), has_super_user=has_super_user)
+        if principals or has_super_user:
+            raise ConfigError("keep and super_user say whom access rules leave in", hint="Give enforce too.")
+        return None
 
     @property
     def said(self) -> list[str]:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from isthmus.control.clusters.enforcement import made_rules
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, problem_dict
-from isthmus.model.registers import RESERVED, Registers
+from isthmus.model.problem import Problem, ProblemJson, problem_dict
+from isthmus.model.registers import RESERVED, Registers, StatementJson
 from isthmus.model.reservation import Reservation
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.writability import NamespaceState, namespace_state
 
 ASYNC_ONLY: Final = "async_only"
+
+
+class AttachmentJson(TypedDict):
+    """What a namespace follows or leads."""
+
+    link: str
+    role: Literal["leader", "follower"]
+    namespace: str
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,7 @@ class Attachment:
     other: Namespace
     other_cluster: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> AttachmentJson:
         """Plain values under stable names."""
         return {
             "link": self.link,
@@ -35,6 +44,38 @@ class Attachment:
             "namespace": str(self.other),
             "cluster": self.other_cluster,
         }
+
+
+class InForceJson(TypedDict):
+    """Whether access rules close a namespace to others; either the rules, or why they could not be read."""
+
+    closed: bool
+    open: NotRequired[list[str]]
+    for_everybody: NotRequired[list[str]]
+    denied_by_isthmus: NotRequired[list[str]]
+    problem: NotRequired[ProblemJson]
+
+
+class NamespaceReportJson(TypedDict):
+    """A namespace of a cluster; null for what was not looked at."""
+
+    cluster: str
+    kind: NamespaceKind
+    namespace: str
+    prefix: str
+    exact: bool
+    reserved: bool
+    state: Annotated[str, NamespaceState]
+    waits_for: list[str]
+    async_only: bool
+    attached: list[AttachmentJson]
+    members: list[str] | None
+    empty: bool | None
+    in_force: InForceJson | None
+    aborted: list[Annotated[dict[str, Any], OpenTransaction]]
+    overlapping: list[str]
+    problem: ProblemJson | None
+    said: list[StatementJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +120,7 @@ class NamespaceReport:
     def _value(self, name: str) -> Any:
         return next((register.said for register in self.registers if register.name == name), None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> NamespaceReportJson:
         """Plain values under stable names."""
         return {
             "cluster": self.cluster,
@@ -110,10 +151,16 @@ class Members:
     problems: Mapping[NamespaceKind, Problem] = field(default_factory=dict)
 
 
-def _in_force(report: NamespaceReport) -> dict[str, Any] | None:
+def _in_force(report: NamespaceReport) -> InForceJson | None:
     if report.in_force is None:
         return None
     if isinstance(report.in_force, Problem):
         return {"closed": False, "problem": problem_dict(report.in_force)}
     made = [f"{rule.grant} on {rule.subject}" for rule in made_rules(report.registers)]
-    return {**report.in_force.as_dict(), "denied_by_isthmus": made}
+    found = report.in_force.as_dict()
+    return {
+        "closed": found["closed"],
+        "open": found["open"],
+        "for_everybody": found["for_everybody"],
+        "denied_by_isthmus": made,
+    }

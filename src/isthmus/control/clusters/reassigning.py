@@ -6,7 +6,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.partitions import partitions_of
@@ -16,7 +16,7 @@ from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
 from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.cluster import Cluster
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 
 _LOOK_S: Final = 0.5
 Told = Callable[[int, int], None]
@@ -56,7 +56,7 @@ class Reassignment:
             detail=detail,
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from isthmus.cluster.description import metadata_mode
 from isthmus.cluster.registry import told_registry
@@ -14,14 +14,24 @@ from isthmus.cluster.zookeeper.reading import kept_registry
 from isthmus.cluster.zookeeper.watching import watched_registry
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
-from isthmus.model.findings import Finding
+from isthmus.model.findings import Finding, FindingJson
 from isthmus.model.plain import plain
-from isthmus.model.registry import Registry, disagreements
+from isthmus.model.registry import BrokerRegistryJson, Registry, disagreements
 from isthmus.wire.client import Client
 
 AGAIN_S: Final = 1.0
 """How long after a disagreement a second look decides: brokers learn of changes a moment later."""
 _POLL_S: Final = 1.0
+
+
+class RegistryReportJson(BrokerRegistryJson):
+    """The registry of a cluster, and where it is kept."""
+
+    cluster: str
+    mode: Annotated[str, MetadataMode]
+    is_from_zookeeper: bool
+    statement: str
+    findings: list[FindingJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +45,7 @@ class RegistryReport:
     registry: Registry
     findings: tuple[Finding, ...] = ()
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> RegistryReportJson:
         """Plain values under stable names."""
         return {
             "cluster": self.cluster,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 from isthmus.cluster.groups import Positions, committed_offsets, delete_groups
 from isthmus.cluster.offsets import log_ranges
@@ -25,8 +25,8 @@ from isthmus.model.group import Committed
 from isthmus.model.groupsettings import OWN_PREFIX
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.plain import plain, plain_fields
-from isthmus.model.problem import Problem
+from isthmus.model.plain import OwnFields, plain, plain_fields
+from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.rights import grant, on_group
 from isthmus.model.translation import Way
 from isthmus.model.wording import counted
@@ -54,9 +54,23 @@ class PositionDrill:
     read_again: int
     waiting: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
+
+
+class GroupDrillJson(TypedDict):
+    """What would become of a group after a failover."""
+
+    link: str
+    group: str
+    target_group: str
+    way: Way
+    skipped: int
+    read_again: int
+    not_mirrored: list[str]
+    problem: ProblemJson | None
+    positions: list[Annotated[dict[str, Any], PositionDrill]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +95,7 @@ class GroupDrill:
         """Records the group would see a second time."""
         return sum(position.read_again for position in self.positions)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> GroupDrillJson:
         """Plain values under stable names."""
         return {
             "link": self.link,

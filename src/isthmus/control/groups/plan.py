@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
+from isthmus.control.groups.planforms import (
+    GroupPlanJson,
+    GroupsPlanJson,
+    PositionPlanJson,
+    SentTimeJson,
+    TranslationJson,
+)
 from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
@@ -75,7 +82,7 @@ class PositionPlan:
             sent = str(self.sent.timestamp_ms)
             yield Change(loop=GROUPS_TASK, subject=subject, setting=f"time in {place}", before=None, after=sent)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PositionPlanJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,
@@ -95,7 +102,7 @@ class PositionPlan:
             "distributed": None if self.sent is None else self._distributed(self.sent),
         }
 
-    def _distributed(self, sent: PositionEntry) -> dict[str, Any]:
+    def _distributed(self, sent: PositionEntry) -> SentTimeJson:
         return {"timestamp_ms": sent.timestamp_ms, "flags": sent.flags, "to_send": self.is_news}
 
 
@@ -140,7 +147,7 @@ class GroupPlan:
             if p.translated is not None
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> GroupPlanJson:
         """Plain values under stable names."""
         return {
             "group": self.group,
@@ -182,7 +189,7 @@ class GroupsPlan:
         """The changes of all groups."""
         return tuple(change for group in self.groups for change in group.changes)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> GroupsPlanJson:
         """Plain values under stable names."""
         return {
             "link": self.link,
@@ -197,11 +204,22 @@ class GroupsPlan:
         }
 
     @property
-    def translations(self) -> list[dict[str, Any]]:
+    def translations(self) -> list[TranslationJson]:
         """What each position is at the target, whether it is written there or not: plain values under stable names."""
-        shown = ("topic", "partition", "offsets", "source_position", "target_topic", "translated")
         rows = (position.as_dict() for group in self.groups for position in group.positions)
-        return [{"link": self.link, "way": self.way, **{name: row[name] for name in shown}} for row in rows]
+        return [
+            {
+                "link": self.link,
+                "way": self.way,
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offsets": row["offsets"],
+                "source_position": row["source_position"],
+                "target_topic": row["target_topic"],
+                "translated": row["translated"],
+            }
+            for row in rows
+        ]
 
 
 Memory = Mapping[PartitionKey, Written]

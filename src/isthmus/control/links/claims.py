@@ -11,10 +11,12 @@ both see alike (docs/decisions/names.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
+from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
@@ -28,7 +30,8 @@ class Claim:
     it leaves room for others that map theirs too.
 
     A link that `is_resting` has written the topic and is not run now: it keeps nobody from writing it, but it may be
-    part of a circle. One that only wants the topic yet (`is_wanted`) has written nothing.
+    part of a circle. One that only wants the topic yet (`is_wanted`) has written nothing. Of one into a cluster that
+    was not heard nothing else is known than that it is declared (`is_declared`).
 
     Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
     circles: copy flags end them.
@@ -42,6 +45,7 @@ class Claim:
     is_mapped: bool = False
     is_resting: bool = False
     is_wanted: bool = False
+    is_declared: bool = False
     tree: str = ""
 
     @property
@@ -54,12 +58,40 @@ class Claim:
         return self.is_mapped and other.is_mapped and self.tree == other.tree
 
 
+class Outflow(NamedTuple):
+    """A declared link that carries all topics of its namespaces (`naming`) out of a cluster, whose ledger says so."""
+
+    link: str
+    source_id: str
+    target_id: str
+    naming: NamespaceNaming
+    is_mapped: bool = False
+
+    def claim(self, topic: str) -> Claim | None:
+        """What it does with a topic of its target, `None` if that is not in its namespaces."""
+        source_topic = self.naming.to_source(topic)
+        if source_topic is None:
+            return None
+        return Claim(
+            link=self.link,
+            source_topic=SourceTopic(source_topic),
+            target_topic=TargetTopic(topic),
+            source_id=self.source_id,
+            target_id=self.target_id,
+            is_mapped=self.is_mapped,
+            is_declared=True,
+        )
+
+
 class ToldClaims(NamedTuple):
-    """What the ledger of a cluster says of links that others run: all that write topics which `selects` names."""
+    """What the ledger of a cluster says of links that others run: all that write topics which `selects` names, and the
+    declared ones that lead out of it.
+    """
 
     cluster_id: str
     selects: Selects
     claims: tuple[Claim, ...]
+    outflows: tuple[Outflow, ...] = ()
 
 
 class Settled(NamedTuple):
@@ -80,10 +112,12 @@ class Claims:
     _others: dict[tuple[str, TargetTopic], dict[str, Claim]] = field(default_factory=dict)
     _held: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
     _heard: set[str] = field(default_factory=set)
+    _outflows: dict[str, tuple[Outflow, ...]] = field(default_factory=dict)
 
     def hear(self, told: ToldClaims) -> None:
         """Go by what others say now, in place of what they said of the same topics before."""
         self._heard.add(told.cluster_id)
+        self._outflows[told.cluster_id] = told.outflows
         for key in [key for key in self._others if key[0] == told.cluster_id and told.selects(key[1])]:
             del self._others[key]
         for claim in told.claims:
@@ -182,6 +216,12 @@ class Claims:
         others = self._others.get((cluster, topic), {}).values() if among_others else ()
         return [*granted, *(one for one in others if one.link not in running)]
 
+    def _declared_into(self, cluster: str, topic: str) -> Iterator[Claim]:
+        """What is to write a topic of a cluster that was not heard, as the other ends of declared links say."""
+        for outflow in chain.from_iterable(self._outflows.values()):
+            if outflow.target_id == cluster not in self._heard and (claim := outflow.claim(topic)) is not None:
+                yield claim
+
     def _path(self, claim: Claim, *, among_others: bool) -> list[Claim]:
         """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
         other names it would get a longer one in every round.
@@ -196,7 +236,8 @@ class Claims:
             if (cluster, topic) in seen:
                 continue
             seen.add((cluster, topic))
-            for upstream in self._writers(cluster, TargetTopic(topic), among_others=among_others):
+            declared = self._declared_into(cluster, topic) if among_others else ()
+            for upstream in (*self._writers(cluster, TargetTopic(topic), among_others=among_others), *declared):
                 is_itself = (upstream.link, upstream.target_id) == (claim.link, claim.target_id)
                 if is_itself or (claim.tree and upstream.tree == claim.tree):
                     continue
@@ -218,6 +259,11 @@ def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
     if (first.target_id, first.target_topic) != (claim.target_id, claim.target_topic):
         resting = [one.link for one in conflict if one.is_resting]
         hint = f"Exclude the topic from one of the links: {', '.join([*names, claim.link])}."
+        declared = [one.link for one in conflict if one.is_declared]
+        if declared:
+            hint += (
+                f" Of {declared[0]} only the declaration is known here: add its target to clusters to have it asked."
+            )
         if resting:
             hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
         return Problem(f"the topic would run in a circle with {', '.join(names)}", hint)

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from isthmus.cluster.brokers import describe_cluster
@@ -62,9 +61,7 @@ class Declarations:
             await self._stack.enter_async_context(place.client)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for place in self._places:
             place.view.close()
         await self._stack.aclose()

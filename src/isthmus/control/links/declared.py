@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
 from isthmus.config.treerules import switched, taken_names, tree_links
-from isthmus.control.links.parted import PartedTopic
+from isthmus.control.links.parted import PartedTopic, PartedTopicJson
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, End
+from isthmus.model.declaration import Declaration, DeclarationJson, End
 from isthmus.model.link import Link
 from isthmus.model.namespace import Namespace
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, cluster_error, problem_of
-from isthmus.model.registers import Register, Registers, Statement, overruled
+from isthmus.model.problem import Problem, ProblemJson, cluster_error, problem_of
+from isthmus.model.registers import Register, Registers, Statement, StatementJson, overruled
 from isthmus.model.reshaping import TreeShape, reshaped, written
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Tree, TreeNode, TreeSettings
-from isthmus.model.treedeclaration import TreeDeclaration
+from isthmus.model.treedeclaration import TreeDeclaration, TreeDeclarationJson
 
 _log = logging.getLogger(__name__)
 Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
@@ -248,6 +248,33 @@ class Declared:
             return None
 
 
+class OverruledJson(TypedDict):
+    """What was said at a cluster, and what holds in place of it."""
+
+    cluster: str
+    said: StatementJson
+    holds: StatementJson
+
+
+class _AsDeclaredJson(TypedDict):
+    written_by_file: bool
+    behind: list[str]
+    away: dict[str, ProblemJson]
+    unusable: ProblemJson | None
+    said: list[StatementJson]
+    overruled: list[OverruledJson]
+
+
+class DeclaredLinkJson(DeclarationJson, _AsDeclaredJson):
+    """A declared link as it stands now."""
+
+    parted: list[PartedTopicJson] | None
+
+
+class DeclaredTreeJson(TreeDeclarationJson, _AsDeclaredJson):
+    """A declared tree as it stands now, with its settings in the form of the file beside these."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AsDeclared:
     """How something declared stands now.
@@ -263,7 +290,7 @@ class _AsDeclared:
     unusable: Problem | None = None
     overruled: Overruled = field(default_factory=dict)
 
-    def _as_dict(self, registers: Registers) -> dict[str, Any]:
+    def _as_dict(self, registers: Registers) -> _AsDeclaredJson:
         return {
             "written_by_file": self.written_by_file,
             "behind": list(self.behind),
@@ -287,7 +314,7 @@ class DeclaredLink(_AsDeclared):
     declaration: Declaration
     parted: tuple[PartedTopic, ...] | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DeclaredLinkJson:
         """Plain values under stable names."""
         said = self._as_dict(self.declaration.registers)
         parted = None if self.parted is None else [each.as_dict() for each in self.parted]
@@ -301,7 +328,7 @@ class DeclaredTree(_AsDeclared):
     declaration: TreeDeclaration
     clusters: TreeNode
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Annotated[dict[str, Any], DeclaredTreeJson, ...]:
         """Plain values under stable names."""
         said = self._as_dict(self.declaration.registers)
         return {**self.declaration.as_dict(), "clusters": written(self.clusters), **said}

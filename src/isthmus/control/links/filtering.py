@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from isthmus.control.links.host import operator
-from isthmus.control.links.livesettings import changed_meanwhile, settings_of
+from isthmus.control.links.livesettings import SaidByJson, changed_meanwhile, settings_of
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
@@ -23,6 +23,25 @@ from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.selection import TopicPattern
 from isthmus.wire.client import Client
+
+
+class FiltersJson(SaidByJson):
+    """What a link selects. `dropped` are the patterns of the file that count no more, by list."""
+
+    link: str
+    topics_include: list[str]
+    topics_exclude: list[str]
+    groups_include: list[str]
+    groups_exclude: list[str]
+    configs_exclude: list[str]
+    changed: list[str]
+    dropped: dict[str, list[str]]
+
+
+class SaidFiltersJson(SaidByJson):
+    """What an operator has a link select in place of the file."""
+
+    changed: dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +104,7 @@ class Filters:
             configs = replace(configs, exclude=tuple(map(PropertyPattern.parse, self.configs_exclude)))
         return replace(link, topics=topics, groups=groups, configs=configs)
 
-    def as_dict(self, link: Link) -> dict[str, Any]:
+    def as_dict(self, link: Link) -> FiltersJson:
         """Plain values under stable names: what is in force, and which of it the file does not say. `dropped` are the
         patterns of the file that no longer count, by list. `link` is as the file has it.
         """
@@ -93,20 +112,24 @@ class Filters:
         dropped = {name: [text for text in written[name] if text not in now[name]] for name in FILTERS}
         return {
             "link": link.name,
-            **now,
+            "topics_include": now["topics_include"],
+            "topics_exclude": now["topics_exclude"],
+            "groups_include": now["groups_include"],
+            "groups_exclude": now["groups_exclude"],
+            "configs_exclude": now["configs_exclude"],
             "changed": list(self.said),
             "dropped": {name: texts for name, texts in dropped.items() if texts},
             **self._authorship,
         }
 
-    def said_as_dict(self) -> dict[str, Any] | None:
+    def said_as_dict(self) -> SaidFiltersJson | None:
         """Plain values under stable names: what the file does not say, and who said it; `None` if all is the file's."""
         if self.is_as_written:
             return None
         return {"changed": {name: list(texts) for name, texts in self.said.items()}, **self._authorship}
 
     @property
-    def _authorship(self) -> dict[str, str | None]:
+    def _authorship(self) -> SaidByJson:
         return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
 
 
@@ -178,11 +201,10 @@ async def write_filters(
     *,
     known: Filters | None = None,
     dry_run: bool = False,
-    by: str = "",
 ) -> Filters:
     """Have the link select what these say, and else what it selected; its controller follows within a second, without
     a new lease. Filters that say nothing have it select again what the file says. `known` is what an operator had said
-    of it when whoever says this looked, by default now; `by` is who says so, the user of this process unless given.
+    of it when whoever says this looked, by default now.
 
     :raises ConfigError: A pattern is broken.
     :raises PlanRefused: Somebody changed them since.
@@ -191,7 +213,7 @@ async def write_filters(
     filters.check()
     known = await read_filters(link, target) if known is None else known
     is_reset = filters.is_as_written
-    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=by or operator())
+    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=operator())
 
     async def change() -> LedgerChange:
         held = await read_filters(link, target)

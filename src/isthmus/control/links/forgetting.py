@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.hearing import is_run
@@ -27,7 +27,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.client import Client
 
 _OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
@@ -41,7 +41,7 @@ class Forgotten:
     topic: TargetTopic
     documents: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

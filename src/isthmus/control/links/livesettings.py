@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from isthmus.config.declared import check_not_both
 from isthmus.config.live import check_settable, in_plain_values, with_settings
@@ -20,6 +20,28 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
+
+
+class SaidByJson(TypedDict):
+    """Who changed something, and since when."""
+
+    since: str | None
+    by: str | None
+
+
+class LiveSettingsJson(SaidByJson):
+    """The settings of a link that can change while it runs. `written` is what the file has of the `changed` ones."""
+
+    link: str
+    settings: dict[str, Any]
+    changed: list[str]
+    written: dict[str, Any]
+
+
+class SaidSettingsJson(SaidByJson):
+    """What an operator has set of a link in place of the file."""
+
+    changed: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +62,7 @@ class LiveSettings:
         """
         return with_settings(link, self.said)
 
-    def as_dict(self, link: Link) -> dict[str, Any]:
+    def as_dict(self, link: Link) -> LiveSettingsJson:
         """Plain values under stable names: what is in force, what the file says where that is something else, and who
         changed it. `link` is as the file has it.
         """
@@ -53,12 +75,12 @@ class LiveSettings:
             **self._authorship,
         }
 
-    def said_as_dict(self) -> dict[str, Any] | None:
+    def said_as_dict(self) -> SaidSettingsJson | None:
         """Plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
         return {"changed": dict(self.said), **self._authorship} if self.said else None
 
     @property
-    def _authorship(self) -> dict[str, str | None]:
+    def _authorship(self) -> SaidByJson:
         return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
 
 
@@ -95,11 +117,10 @@ async def write_settings(
     reset: bool = False,
     known: LiveSettings | None = None,
     dry_run: bool = False,
-    by: str = "",
 ) -> LiveSettings:
     """Have the link go by these settings, and for those to `unset` by the file again, with `reset` for all that was
     set before; its controller follows within a second, without a new lease. `known` is what an operator had set when
-    whoever sets this looked, by default now; `by` is who says so, the user of this process unless it is given.
+    whoever sets this looked, by default now.
 
     :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
     :raises PlanRefused: Somebody changed them since.
@@ -115,7 +136,7 @@ async def write_settings(
     if said == known.said:
         found = known
     elif said:
-        found = LiveSettings(said=said, since_ms=now_ms(), by=by or operator())
+        found = LiveSettings(said=said, since_ms=now_ms(), by=operator())
     found.of(link)
 
     async def change() -> LedgerChange:

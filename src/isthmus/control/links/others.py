@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from isthmus.control.links.claims import Claim, Selects, ToldClaims
+from isthmus.control.links.claims import Claim, Outflow, Selects, ToldClaims
 from isthmus.control.links.hearing import heard, is_gone
 from isthmus.control.links.memory import LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
+from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import SourceTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -92,7 +95,21 @@ async def _claims_in(
     except ClusterError:
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
-    return ToldClaims(cluster_id or "", selects, tuple(claim for claim in claims if selects(claim.target_topic)))
+    told = tuple(claim for claim in claims if selects(claim.target_topic))
+    return ToldClaims(cluster_id or "", selects, told, tuple(outflows(known, cluster_id or "")))
+
+
+def outflows(known: Iterable[LinkMemory], cluster_id: str) -> Iterator[Outflow]:
+    """The declared links that lead out of a cluster, by what its ledger says, if all they attach goes with them."""
+    for each in known:
+        declared = declaration_of(each.link, each.documents.values())
+        if not declared.is_whole or declared.is_deleted or declared.source.cluster_id != cluster_id:
+            continue
+        maps = tuple(pair for pair in declared.maps if pair.kind == "topic")
+        settings = declared.settings
+        if maps and not {"topics.include", "topics.exclude"} & settings.keys():
+            is_mapped = settings.get("topics.offsets") == OffsetPolicy.MAPPED
+            yield Outflow(each.link, cluster_id, declared.target.cluster_id, NamespaceNaming(maps), is_mapped)
 
 
 def _names_at(target: Client, links: Iterable[Link]) -> set[str]:

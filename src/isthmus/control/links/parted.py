@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from isthmus.ledger.documents import Document, PartedDocument, TopicDocument
 from isthmus.model.naming import TargetTopic
-from isthmus.model.recovery import DivergedPartition
-from isthmus.model.topic import Parted, TopicIds
+from isthmus.model.recovery import DivergedPartition, DivergedPartitionJson
+from isthmus.model.topic import Parted, PartedJson, TopicIds
+
+
+class PartedTopicJson(PartedJson):
+    """A topic that goes on with mapped offsets."""
+
+    topic: str
+    partitions: list[DivergedPartitionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +26,7 @@ class PartedTopic:
     parted: Parted
     partitions: tuple[DivergedPartition, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PartedTopicJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.host import operator
@@ -19,7 +18,7 @@ from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pauses
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.client import Client
 
 
@@ -41,7 +40,7 @@ class Named:
     namespace: str | None = None
     task: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

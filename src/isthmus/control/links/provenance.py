@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.leaving import begins_at, left_in_tier
@@ -15,7 +15,7 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
-from isthmus.model.plain import plain_fields
+from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
@@ -24,6 +24,24 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 _ALL: Final = -1
 LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
+
+
+class OriginJson(TypedDict):
+    """Where records of a topic came from; what is unknown is null."""
+
+    cluster: str
+    topic: str
+    partition: int | None
+    offset_begin: int
+    offset_end: int | None
+    source_cluster: str
+    source_topic: str
+    link: str
+    verb: str
+    missing_records: int | None
+    by: str | None
+    at: str | None
+    former_topic: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +68,7 @@ class Origin:
     at_ms: int = -1
     is_of_former_topic: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OriginJson:
         """Plain values under stable names; what is unknown is null."""
         return {
             "cluster": self.cluster,
@@ -76,7 +94,7 @@ class Provenance:
     origins: tuple[Origin, ...]
     away: Mapping[str, Problem]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

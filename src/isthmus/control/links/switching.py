@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final, Literal, TypedDict
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import lane_cursors
@@ -23,7 +23,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind, choice_of
 from isthmus.model.tree import Distributor
 from isthmus.wire import codes
@@ -35,6 +35,31 @@ _TRIES: Final = 3
 _log = logging.getLogger(__name__)
 Choose = Callable[[TargetChoice | None], TargetChoice | None]
 """What becomes of the choice there is; `None` for no change."""
+
+
+class LeafDoubtJson(TypedDict):
+    """A leaf that may lack what it was to get."""
+
+    leaf: str
+    state: Literal["RECONCILING", "IN_DOUBT"]
+    records_max: int
+
+
+class DistributorTargetJson(TypedDict):
+    """To which leaf of its subtree a distributor copies."""
+
+    distributor: str
+    cluster: str
+    level: int
+    subtree: list[str]
+    target: str | None
+    wanted: str | None
+    by_itself: str
+    former: list[str]
+    forced: bool
+    in_doubt: list[LeafDoubtJson]
+    since: str | None
+    problem: ProblemJson | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +109,7 @@ class DistributorTarget:
         """Whether it goes over to another leaf."""
         return self.wanted != self.target
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> DistributorTargetJson:
         """Plain values under stable names."""
         return {
             "distributor": self.distributor.name,

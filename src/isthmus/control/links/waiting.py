@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.pausing import mirrored_as
@@ -17,8 +17,26 @@ from isthmus.model.condition import WaitCondition
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import LinkProgress, TopicProgress
+from isthmus.model.progressforms import LinkStatusJson, TopicStatusJson
 
 LOOK_S: Final = 1.0
+
+
+class MetJson(TypedDict):
+    """Whether what was waited for is so."""
+
+    name: str
+    link: str
+    topic: str | None
+    met: bool
+    unmet: list[str]
+    elapsed_seconds: float
+
+
+class WaitingJson(MetJson):
+    """Whether what was waited for is so, and how the link or the topic stands."""
+
+    status: LinkStatusJson | TopicStatusJson | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +84,7 @@ class Waiting:
         """The conditions that do not hold."""
         return " and ".join(map(str, self.unmet)) or "nothing more"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> WaitingJson:
         """Plain values under stable names."""
         found = self.found
         return {

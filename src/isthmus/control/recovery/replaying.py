@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.reading import OffsetRange
@@ -33,6 +33,19 @@ from isthmus.wire.client import Client
 REPLAYED: Final = "isthmus.replayed"
 
 
+class QuarantinedPartitionJson(TypedDict):
+    """What was set aside of a partition."""
+
+    topic: str
+    partition: int
+    kind: Annotated[str, SetAside]
+    producer: int | None
+    records: int
+    offset_first: int
+    offset_last: int
+    topic_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedPartition:
     """What the quarantine of a topic holds of a partition, of one kind and one producer."""
@@ -46,7 +59,7 @@ class QuarantinedPartition:
     offset_first: int
     offset_last: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> QuarantinedPartitionJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,
@@ -60,6 +73,14 @@ class QuarantinedPartition:
         }
 
 
+class ReplayedPartitionJson(TypedDict):
+    """What was written of a partition, and what was there already."""
+
+    partition: int
+    written_records: int
+    present_records: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPartition:
     """What a replay wrote of a partition, or would write, and what was there already."""
@@ -68,7 +89,7 @@ class ReplayedPartition:
     written: int
     present: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReplayedPartitionJson:
         """Plain values under stable names."""
         return {"partition": self.partition, "written_records": self.written, "present_records": self.present}
 

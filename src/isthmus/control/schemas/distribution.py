@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from isthmus.errors import ClusterError, ConfigError, PlanRefused, RegistryUnreachable
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
-from isthmus.model.plain import plain, plain_fields
-from isthmus.model.problem import Problem, problem_of
+from isthmus.model.plain import OwnFields, plain, plain_fields
+from isthmus.model.problem import Problem, ProblemJson, problem_of
 from isthmus.model.schemas import IMPORT, READWRITE, RegistryContents
 from isthmus.model.subjects import logical_name
 from isthmus.schemas.execution import apply_schemas
-from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, plan_schemas
+from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaChangeJson, SchemaVerb, plan_schemas
 from isthmus.schemas.registry import opened
 
 _HOW: Final = (
@@ -25,6 +25,16 @@ _HOW: Final = (
 
 OnRegistryChange = Callable[[str, int, int], None]
 """Called with the alias of a registry, how many of its changes were made or refused, and how many there are."""
+
+
+class SchemasPlanJson(TypedDict):
+    """What a registry needs to hold what the primary one holds."""
+
+    registry: str
+    primary: str
+    is_alike: bool
+    changes: list[SchemaChangeJson]
+    problem: ProblemJson | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,7 @@ class SchemasPlan:
         """Whether there is nothing to be done."""
         return self.problem is None and not any(change.is_needed or change.problem for change in self.changes)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> SchemasPlanJson:
         """Plain values under stable names."""
         return {
             "registry": self.registry,
@@ -64,7 +74,7 @@ class RegistrySummary:
     mode: str | None = None
     problem: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.control.links.filtering import Filters
-from isthmus.control.links.livesettings import LiveSettings
+from isthmus.control.links.filtering import Filters, SaidFiltersJson
+from isthmus.control.links.livesettings import LiveSettings, SaidSettingsJson
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.pauses import Pause
+from isthmus.model.pauses import Pause, PauseJson
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, problem_dict
-from isthmus.model.topic import LeftInTier, Parted
+from isthmus.model.problem import Problem, ProblemJson, problem_dict
+from isthmus.model.topic import LeftInTier, Parted, PartedJson
+from isthmus.model.transactions import AbortedPolicy
 
 
 class Action(enum.StrEnum):
@@ -28,6 +29,42 @@ class Action(enum.StrEnum):
     ADD_PARTITIONS = "add partitions"
     COPY = "copy"
     REFUSE = "refuse"
+
+
+class PartitionProblemJson(ProblemJson):
+    """Why a partition is not copied, or could not be examined."""
+
+    partition: int
+    state: Annotated[str, LaneState]
+
+
+class PartitionGapJson(TypedDict):
+    """Offsets that will be missing at the target."""
+
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+
+class TopicPlanJson(TypedDict):
+    """What a run would do about a topic."""
+
+    topic: str
+    source_topic: str
+    action: Annotated[str, Action]
+    mode: Annotated[str, TopicMode]
+    parted: PartedJson | None
+    partitions: int
+    states: list[Annotated[str, LaneState]]
+    records_to_copy: int
+    offsets_to_fill: int
+    local_log_starts: dict[str, int]
+    configs: dict[str, str | None]
+    reasons: list[ProblemJson]
+    notes: list[ProblemJson]
+    refused_partitions: list[PartitionProblemJson]
+    unexamined_partitions: list[PartitionProblemJson]
+    gaps: list[PartitionGapJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +148,7 @@ class TopicPlan:
             return False
         return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TopicPlanJson:
         """Plain values under stable names."""
         return {
             "topic": self.topic,
@@ -143,6 +180,27 @@ class TopicPlan:
                 if p.gap is not None
             ],
         }
+
+
+class LinkPlanJson(TypedDict):
+    """What a run would do about a link."""
+
+    link: str
+    source: str
+    target: str
+    source_cluster_id: str
+    target_cluster_id: str
+    problem: ProblemJson | None
+    filters: SaidFiltersJson | None
+    settings: SaidSettingsJson | None
+    pauses: list[PauseJson]
+    aborted: Annotated[str, AbortedPolicy] | None
+    aborted_reason: str | None
+    topics: list[TopicPlanJson]
+    unmatched: list[ProblemJson]
+    recommendations: list[ProblemJson]
+    changes: list[Annotated[dict[str, Any], Change]]
+    no_longer_mirrored: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +253,7 @@ class LinkPlan:
             not topic.reasons and len(topic.lanes) == topic.partition_count for topic in self.topics
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> LinkPlanJson:
         """Plain values under stable names."""
         return {
             "link": self.link,
@@ -217,6 +275,13 @@ class LinkPlan:
         }
 
 
+class PlanJson(TypedDict):
+    """What a run would create and copy."""
+
+    links: list[LinkPlanJson]
+    has_changes: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What `isthmus run` would do, link by link."""
@@ -233,6 +298,6 @@ class Plan:
         """1 when a link cannot be done or something is refused, as a run ends with; else 0."""
         return int(any(link.has_refusals for link in self.links))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PlanJson:
         """Plain values under stable names."""
         return {"links": plain(self.links), "has_changes": self.has_changes}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 from isthmus.spark.verification.job import verify
-from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 from isthmus.spark.verification.watch import OnVerified
 
 __all__ = ["Discrepancy", "DiscrepancyKind", "OnVerified", "PartitionVerdict", "TopicVerdict", "Verdict", "verify"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
 from isthmus.spark.verification.extent import ComparedRange, ComparedSlice
-from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
 
 CLEANED: Final = "cleaned"
 """The kind of a record that only one side has because the other side's log cleaner has removed it."""

@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from isthmus.model.verdict import DiscrepancyKind
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
-from isthmus.spark.verification.verdict import DiscrepancyKind
 
 RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.verdict import DiscrepancyKind, Verdict
 from isthmus.spark.blocks import offsets_of
 from isthmus.spark.logs import Copying
 from isthmus.spark.tally import batch_totals, unlike_blocks
@@ -29,7 +30,6 @@ from isthmus.spark.verification.explanation import RECORD_PARTS, differing_field
 from isthmus.spark.verification.extent import ComparedRange, ComparedSlice
 from isthmus.spark.verification.sides import Sides
 from isthmus.spark.verification.survey import ComparisonBounds, compacted_topics, log_starts, survey, whole_logs
-from isthmus.spark.verification.verdict import DiscrepancyKind, Verdict
 from isthmus.spark.verification.watch import OnVerified
 
 EXPLAINED_MAX: Final = 20

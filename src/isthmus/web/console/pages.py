@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
@@ -141,8 +141,7 @@ def _done_pages(router: APIRouter, operations: Operations, desk: FabricDesk) -> 
 
     @router.get("/operations/{operation}")
     def operation_page(operation: str, caller: Viewer) -> Response:
-        found: dict[str, Any] = operations.get(operation).as_dict()
-        return page("operation.html", caller=caller, operation=found)
+        return page("operation.html", caller=caller, operation=operations.get(operation).as_dict())
 
     @router.get("/changes")
     def changes_page(caller: Viewer) -> Response:

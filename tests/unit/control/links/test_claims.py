@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.links.claims import Claim, Claims, ToldClaims
+from isthmus.control.links.claims import Claim, Claims, Outflow, ToldClaims
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 
@@ -264,3 +265,21 @@ def test_topics_from_clusters_that_were_not_heard_are_told() -> None:
     assert [one.source_id for one in claims.unseen("own", TargetTopic("orders"))] == ["z"]
     claims.hear(ToldClaims("z", lambda _: True, ()))
     assert claims.unseen("own", TargetTopic("orders")) == []
+
+
+def test_a_circle_through_a_cluster_that_was_not_heard_is_refused_where_it_is_declared() -> None:
+    """The ledger of the target has the link that leads out of it too; what is not in its namespaces is only told of.
+    Once the cluster is heard, what is written there counts alone.
+    """
+    out = Outflow("out", "c", "x", NamespaceNaming((NamespaceMap.parse("orders-:orders-"),)))
+    claims, topic = Claims(), "orders-1"
+    claims.hear(ToldClaims("b", lambda _: True, (claim("in", "x", "b", topic), claim("bills", "x", "b", "bills"))))
+    claims.hear(ToldClaims("c", lambda _: True, (), (out,)))
+    problem = claims.grant(claim("own", "b", "c", topic))
+    assert problem is not None
+    assert "in a circle with out, in" in problem.message
+    assert "Of out only the declaration is known here" in problem.hint
+    assert claims.grant(claim("own", "b", "c", "bills")) is None
+    assert [one.link for one in claims.unseen("own", TargetTopic("bills"))] == ["bills"]
+    claims.hear(ToldClaims("x", lambda _: True, ()))
+    assert claims.grant(claim("own", "b", "c", topic)) is None

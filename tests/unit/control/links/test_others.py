@@ -10,15 +10,20 @@ from typing import Any, cast
 import pytest
 
 from isthmus.control.links import others
+from isthmus.control.links.claims import Outflow
 from isthmus.control.links.memory import LinkMemory, now_ms
-from isthmus.ledger.documents import ControllerDocument, TopicDocument
+from isthmus.ledger.documents import ControllerDocument, DeclarationDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import SOURCE, TARGET, attachment
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.registers import DELETED, SETTINGS, Author, changed
 from isthmus.model.selection import TopicSettings
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 
+END = {"cluster_id": "id", "alias": "here"}
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 
 
@@ -75,3 +80,27 @@ def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.Monk
     for free in ((), (there,), (replace(there, source=WEST, target=EAST),)):
         asyncio.run(others.neighbouring_claims([cast(Any, Target())], [], lambda _: True, free))
     assert listened == [{"clicks", "orders"}, {"orders"}, {"clicks", "orders"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_certain"),
+    [
+        pytest.param({}, True, id="all of it"),
+        pytest.param({f"{SETTINGS}topics.exclude": ["a-1"]}, False, id="not all of it"),
+        pytest.param({f"{SETTINGS}limits.bytes_per_s": 9}, True, id="slowly"),
+        pytest.param({DELETED: True}, False, id="deleted"),
+        pytest.param({attachment(NamespaceMap.parse("a-:b-")): False}, False, id="detached"),
+        pytest.param({SOURCE: END | {"cluster_id": "other"}}, False, id="from elsewhere"),
+    ],
+)
+def test_declared_links_lead_out_of_a_cluster_whose_ledger_has_them(said: dict[str, Any], is_certain: bool) -> None:
+    """Those that are attached, with all that is in their namespaces."""
+    pair = NamespaceMap.parse("a-:b-")
+    values = {SOURCE: END, TARGET: END | {"cluster_id": "far"}, attachment(pair): True} | said
+    registers = changed((), values, Author(by="anna", at_ms=1, where="id"))
+    document = DeclarationDocument(link="out", cluster="id", registers=registers)
+    known = LinkMemory("out", documents={document.key: document})
+
+    assert list(others.outflows([known, silent("orders")], "id")) == (
+        [Outflow("out", "id", "far", NamespaceNaming((pair,)))] if is_certain else []
+    )

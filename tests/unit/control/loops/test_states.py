@@ -19,7 +19,7 @@ from isthmus.model.pauses import NO_PAUSES, PausedTask, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.state import ControllerState
-from isthmus.spark.verification.verdict import TopicVerdict, Verdict
+from isthmus.model.verdict import TopicVerdict, Verdict
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:9092",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())

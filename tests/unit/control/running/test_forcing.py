@@ -147,6 +147,7 @@ def test_what_a_cluster_does_not_tell_is_not_made_up() -> None:
     """Of a distributor whose cluster is away nobody knows where it copies to."""
     shown = DistributorTarget.unknown(EACH, Problem("a does not answer", "")).as_dict()
     assert (shown["target"], shown["wanted"], shown["by_itself"]) == (None, None, "c")
+    assert shown["problem"] is not None
     assert shown["problem"]["message"] == "a does not answer"
 
 

@@ -6,6 +6,7 @@ import json
 
 from isthmus.cluster.reading import OffsetRange
 from isthmus.model.log import LogRange
+from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, Verdict
 from isthmus.spark.verification.assembly import (
     CLEANED,
     FINDINGS_MAX,
@@ -16,7 +17,6 @@ from isthmus.spark.verification.assembly import (
     topic_verdicts,
 )
 from isthmus.spark.verification.extent import ComparedRange, ComparedSlice, extent_of
-from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, Verdict
 
 
 def extent(partition: int = 0, source_end: int = 100, target_end: int = 100) -> ComparedRange:

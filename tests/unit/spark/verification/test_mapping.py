@@ -17,10 +17,10 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.topic import LeftInTier
 from isthmus.model.translation import MappedRange, OffsetMap
+from isthmus.model.verdict import Discrepancy, DiscrepancyKind
 from isthmus.spark.verification.assembly import SliceFindings, SliceTotals, one_sided, topic_verdicts
 from isthmus.spark.verification.extent import ComparedRange, compared_slices, extent_of
 from isthmus.spark.verification.mapping import NOT_BEGUN, mapping_of
-from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind
 
 NAMES = ("orders", "copy", 3)
 copies = st.lists(st.none() | st.integers(0, 3), max_size=20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from isthmus.model.offsets import OffsetPolicy
 
@@ -134,6 +134,32 @@ class TopicVerdict:
         return sum(getattr(partition, kind.value) for partition in self.partitions)
 
 
+class VerdictJson(TypedDict):
+    """What became of a verification."""
+
+    equal: bool
+    records: int
+    source: str
+    target: str
+    topics: list[Annotated[dict[str, Any], TopicVerdict]]
+    read_bytes: int
+    elapsed_s: float
+    aborted: str
+
+
+class LinkVerdictJson(VerdictJson):
+    """What became of the verification of a link."""
+
+    link: str
+
+
+class VerificationJson(TypedDict):
+    """Whether both sides of a link are equal, and where they are not."""
+
+    equal: bool
+    verdicts: list[LinkVerdictJson]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What became of a verification. `read_bytes` is what was read of both logs, `elapsed_s` how long it took.
@@ -160,6 +186,15 @@ class Verdict:
     def records(self) -> int:
         return sum(topic.records for topic in self.topics)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> VerdictJson:
         """The verdict in plain values, ready for JSON."""
-        return {"equal": self.equal, "records": self.records, **dataclasses.asdict(self)}
+        return {
+            "equal": self.equal,
+            "records": self.records,
+            "source": self.source,
+            "target": self.target,
+            "topics": [dataclasses.asdict(topic) for topic in self.topics],
+            "read_bytes": self.read_bytes,
+            "elapsed_s": self.elapsed_s,
+            "aborted": self.aborted,
+        }
