@@ -582,6 +582,9 @@ def test_a_group_behind_a_deleted_beginning_goes_through_a_tree(
             for alias, beside in (("west", "copy-flags=01;mine"), ("north", "copy-flags=02;mine")):
                 await run.until(partial(asyncio.to_thread, lambda alias: stands(alias, name, b"35") is not None, alias))
                 assert (stands(alias, name, b"35") or (0, ""))[1] == beside
+            if "__isthmus.positions" not in topics.names(used["east"]):
+                # Nobody has sent anything to it yet.
+                topics.create(used["east"], "__isthmus.positions", cleanup_policy="compact")
             writing = Producer({"bootstrap.servers": used["east"].bootstrap_servers})
             entry = {"timestamp_ms": topics.SEPTEMBER + 30 * 60_000, "flags": 2}
             writing.produce("__isthmus.positions", json.dumps(entry), json.dumps([stranger, name, 0]), partition=0)
