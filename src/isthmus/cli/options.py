@@ -62,7 +62,7 @@ VerboseOption = Annotated[
 ]
 KeepOption = Annotated[
     list[str] | None,
-    typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
+    typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else the link's own login."),
 ]
 SuperUserOption = Annotated[
     bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")

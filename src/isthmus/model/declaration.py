@@ -15,9 +15,11 @@ TARGET: Final = "target"
 SEMANTICS: Final = "semantics/"
 """Of the cluster whose id follows: what it can keep, as the handshake found."""
 ASYNC: Final = "async"
+TARGET_LOGIN: Final = "target_login"
+"""The setting with the login that a link has at its target."""
 _ACROSS: Final = {
-    "source_login": "target_login",
-    "target_login": "source_login",
+    "source_login": TARGET_LOGIN,
+    TARGET_LOGIN: "source_login",
     "properties.source.": "properties.target.",
     "properties.target.": "properties.source.",
 }
@@ -83,6 +85,11 @@ class Declaration(Declarable):
     @property
     def mode(self) -> str:
         return str(self.value(MODE, ASYNC))
+
+    @property
+    def target_login(self) -> str:
+        """Which of the target's logins it has there, "" being the cluster's own."""
+        return str(self.settings.get(TARGET_LOGIN) or "")
 
     @property
     def maps(self) -> tuple[NamespaceMap, ...]:

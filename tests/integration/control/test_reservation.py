@@ -31,7 +31,7 @@ from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.local import LocalCluster
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import Cluster, Login
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
@@ -387,4 +387,34 @@ def test_a_link_closes_what_it_attaches(guarded: LocalCluster, east: LocalCluste
     links.delete(name)
     for each in (first, groups, more):
         namespaces.delete(each.target)
+    assert rules_at(guarded) == before
+
+
+def test_a_links_own_login_stays_in(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+    """Rules that the operator's login makes leave the link in as whom it logs in itself; those that kept it out go once
+    it is kept, and it gets no login that rules would keep out.
+    """
+    name = topic("own")
+    maps = [NamespaceMap.parse(f"{name}.a-")]
+    space = maps[0].target
+    mirror = Login(name="mirror", security=guarded.cluster().security)
+    target = replace(guarded.cluster(user="admin"), logins=(mirror,))
+    fabric = Fabric(Configuration(clusters=(east.cluster(), target), links=()))
+    links, namespaces = fabric.declarations, fabric.cluster(guarded.name).namespaces
+    before = rules_at(guarded)
+    create = partial(links.create, name, source=east.name, target=guarded.name, maps=maps, validate=False)
+    create(settings={"target_login": "mirror"}, enforce=Keeping())
+    assert rules_at(guarded) == before
+    namespaces.enforce(space, keep=["User:admin"])
+    assert rules_at(guarded) != before
+    namespaces.enforce(space)
+    assert rules_at(guarded) == before
+    with pytest.raises(PlanRefused, match="User:admin at guarded, whom access rules would keep out") as refused:
+        links.update(name, settings={"target_login": None})
+    asked = f"isthmus namespace update guarded '{space}' --enforce --keep User:admin --keep User:isthmus first."
+    assert refused.value.hint == asked
+    namespaces.enforce(space, keep=["User:admin", "User:isthmus"])
+    links.update(name, settings={"target_login": None})
+    links.delete(name)
+    namespaces.delete(space)
     assert rules_at(guarded) == before

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import BrokerRefused, ClusterError, ConfigError, PlanRefused
-from isthmus.model.access import Rule
+from isthmus.model.access import EVERYBODY, Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, problem_of
@@ -77,13 +77,29 @@ def own_login(cluster: Cluster) -> Keeping:
     return Keeping(principals=() if username is None else (f"User:{username}",))
 
 
+def with_own(keep: Keeping, cluster: Cluster) -> Keeping:
+    """Who is kept: those that were named, or where nobody was the login by which this cluster is reached."""
+    return keep if keep.principals else replace(own_login(cluster), has_super_user=keep.has_super_user)
+
+
 def made_rules(registers: Registers) -> tuple[Rule, ...]:
     """The rules that were made for a namespace, as it remembers them."""
     return rules_of(next((register.said for register in registers if register.name == ENFORCED), ()))
 
 
-async def examine_reservation(client: Client, namespace: Namespace, keep: Keeping) -> Reservation | Problem:
-    """What the cluster's rules do for a namespace, or why that cannot be told."""
+def outdated_rules(registers: Registers, keep: Keeping) -> tuple[Rule, ...]:
+    """Of the rules that were made, those against somebody who is to be kept now."""
+    return tuple(
+        rule
+        for rule in made_rules(registers)
+        if rule.principal in keep.principals or (rule.principal == EVERYBODY and not keep.has_super_user)
+    )
+
+
+async def examine_reservation(
+    client: Client, namespace: Namespace, keep: Keeping, *, without: Collection[Rule] = ()
+) -> Reservation | Problem:
+    """What the cluster's rules do for a namespace, `without` those that are to go, or why that cannot be told."""
     if not is_enforceable(namespace):
         return Problem(
             f"no access rule is about just the {namespace.kind}s {namespace}",
@@ -96,7 +112,8 @@ async def examine_reservation(client: Client, namespace: Namespace, keep: Keepin
         return Problem(error.message, hint, error.error_code)
     except ClusterError as error:
         return problem_of(error)
-    return reservation(namespace, rules, keep.principals, has_super_user=keep.has_super_user)
+    left = [rule for rule in rules if rule not in without]
+    return reservation(namespace, left, keep.principals, has_super_user=keep.has_super_user)
 
 
 def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -> Reservation:

@@ -17,9 +17,10 @@ from isthmus.control.clusters.enforcement import (
     keeping,
     made_rules,
     make,
-    own_login,
+    outdated_rules,
     require,
     take_back,
+    with_own,
 )
 from isthmus.control.clusters.members import aborted_in, attachments, check_let_go, members_of
 from isthmus.control.clusters.namespace import ASYNC_ONLY, NamespaceReport
@@ -135,14 +136,25 @@ class AsyncNamespaces:
         dry_run: bool = False,
     ) -> NamespaceReport:
         """Reserve one, and have access rules deny everybody to write there but the principals to `keep`: by default the
-        one that the configuration logs in as. With `super_user` that one is beyond all rules.
+        one that the declared link which it follows logs in as, or else the configuration. With `super_user` that one is
+        beyond all rules. Rules that were made against somebody who is to be kept now are taken back.
 
-        :raises ConfigError: It was not declared.
+        :raises ConfigError: It was not declared, or nobody is named and the cluster has no such login as the link has.
         :raises PlanRefused: Rules cannot close it, or would close it to the link as well.
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
         own = Keeping(principals=tuple(keep), has_super_user=super_user)
-        return await self._enforce(namespace, own if own.said else own_login(self._cluster), dry_run=dry_run)
+        async with self._declarations() as declarations:
+            declared = await self._look(declarations)
+            known = self._found(await self._reports(declarations, declared), namespace)
+            client = declarations.client(self._cluster.alias)
+            own = own if own.principals else with_own(own, self._as_followed(declared, namespace))
+            outdated = outdated_rules(known.registers, own)
+            found = require(await examine_reservation(client, namespace, own, without=outdated), own, namespace)
+            if dry_run:
+                return replace((await probed(client, [known]))[0], in_force=found)
+            await self._close(declarations, known, own, found.missing)
+        return await self.describe(namespace)
 
     async def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
         """Take back the access rules that `enforce` made, and no others. It stays reserved.
@@ -218,6 +230,8 @@ class AsyncNamespaces:
             await take_back(client, missing)
             by = next((f" by {register.by}" for register in registers if register.name == KEPT), "")
             raise PlanRefused(f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same.")
+        if outdated := outdated_rules(registers, keep):
+            await self._taken_back(declarations, known.namespace, outdated)
 
     async def _open(self, declarations: Declarations, known: NamespaceReport) -> NamespaceDocument:
         """Have no rules be there any more that were made for a namespace; what is held of it then."""
@@ -229,7 +243,7 @@ class AsyncNamespaces:
 
         # Said first: whoever renews the rules makes no more of them.
         document = await declarations.write_namespace(self._cluster.alias, known.namespace, said)
-        return await self._taken_back(declarations, document)
+        return await self._taken_back(declarations, known.namespace, made_rules(document.registers))
 
     async def _delete(self, declarations: Declarations, known: NamespaceReport) -> None:
         if is_enforced(known.registers) or made_rules(known.registers):
@@ -237,26 +251,25 @@ class AsyncNamespaces:
         namespace = known.namespace
         await declarations.delete_namespace(self._cluster.alias, namespace, lambda held: check_deletable(known, held))
 
-    async def _taken_back(self, declarations: Declarations, document: NamespaceDocument) -> NamespaceDocument:
-        """Take the rules back that a namespace remembers; what is held of it then."""
-        rules = made_rules(document.registers)
+    async def _taken_back(
+        self, declarations: Declarations, namespace: Namespace, rules: Collection[Rule]
+    ) -> NamespaceDocument:
+        """Take rules back that a namespace remembers; what is held of it then."""
         await take_back(declarations.client(self._cluster.alias), rules)
 
         def said(held: NamespaceDocument | None) -> dict[str, Any]:
             left = [rule for rule in made_rules(held.registers) if rule not in rules] if held else []
             return {ENFORCED: rule_values(left)}
 
-        return await declarations.write_namespace(self._cluster.alias, document.namespace, said)
+        return await declarations.write_namespace(self._cluster.alias, namespace, said)
 
-    async def _enforce(self, namespace: Namespace, keep: Keeping, *, dry_run: bool) -> NamespaceReport:
-        async with self._declarations() as declarations:
-            known = await self._known(declarations, namespace)
-            client = declarations.client(self._cluster.alias)
-            found = require(await examine_reservation(client, namespace, keep), keep, namespace)
-            if dry_run:
-                return replace((await probed(client, [known]))[0], in_force=found)
-            await self._close(declarations, known, keep, found.missing)
-        return await self.describe(namespace)
+    def _as_followed(self, declared: Declared, namespace: Namespace) -> Cluster:
+        """The cluster as the declared link reaches it by which a namespace follows, or as the configuration does."""
+        cluster_id = declared.ids[self._cluster.alias]
+        for link in declared.living:
+            if link.target.cluster_id == cluster_id and any(each.target == namespace for each in link.maps):
+                return self._cluster.logged_in(link.target_login)
+        return self._cluster
 
     async def _change(
         self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
@@ -297,7 +310,7 @@ class AsyncNamespaces:
             (report,) = await self._reports(declarations, declared, [document])
             if is_released and made_rules(report.registers):
                 # It is RELEASING until then; whoever repeats an interrupted release goes on here.
-                await self._taken_back(declarations, document)
+                await self._taken_back(declarations, namespace, made_rules(document.registers))
                 report = await self._known(declarations, namespace)
             return replace((await probed(client, [report]))[0], aborted=aborted)
 

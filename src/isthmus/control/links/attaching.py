@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from isthmus.control.links.declared import Declared
-from isthmus.errors import PlanRefused
-from isthmus.model.declaration import SEMANTICS, Declaration, End
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.model.declaration import ASYNC, SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.wire.client import Client
 
@@ -77,3 +77,18 @@ def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
             f"link {known.name} is declared already, and otherwise",
             hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
         )
+
+
+def check_mode(mode: str) -> None:
+    """See that links may copy in this way.
+
+    :raises ConfigError: It is none.
+    :raises PlanRefused: They cannot yet.
+    """
+    if mode == "sync":
+        raise PlanRefused(
+            "links cannot be synchronous yet: producers' acknowledgements would have to wait for the target",
+            hint="Create it with --mode async: what was acknowledged at the source follows within moments.",
+        )
+    if mode != ASYNC:
+        raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async.")

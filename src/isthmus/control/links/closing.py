@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from isthmus.control.clusters.enforcement import Keeping, examine_reservation, own_login, require
+from isthmus.control.clusters.enforcement import (
+    Keeping,
+    examine_reservation,
+    is_enforced,
+    keeping,
+    own_login,
+    require,
+    with_own,
+)
 from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.links.declared import Declared
+from isthmus.errors import PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.namespace import NamespaceMap
+from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.wire.client import Client
+
+
+def kept(link: Declaration, target: Cluster, keep: Keeping) -> Keeping:
+    """Who stays in where a link closes what it attaches: whom it logs in as itself at its target, if nobody is named.
+
+    :raises ConfigError: Nobody is named, and the target has no such login as the link has there.
+    """
+    return keep if keep.principals else with_own(keep, target.logged_in(link.target_login))
 
 
 async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Keeping) -> None:
@@ -17,7 +36,6 @@ async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Kee
 
     :raises PlanRefused: They would not.
     """
-    keep = keep if keep.said else own_login(target.cluster)
     for each in maps:
         require(await examine_reservation(target, each.target, keep), keep, each.target)
 
@@ -31,3 +49,39 @@ async def close(target: Cluster, maps: Iterable[NamespaceMap], keep: Keeping, le
     namespaces = AsyncNamespaces(target, ledger)
     for each in maps:
         await namespaces.enforce(each.target, keep=keep.principals, super_user=keep.has_super_user)
+
+
+def check_left_in(declared: Declared, link: Declaration, target: Cluster, login: str) -> None:
+    """See that the rules that close what follows leave the link in when it has another login at its target.
+
+    :raises ConfigError: The cluster has no such login.
+    :raises PlanRefused: They would keep it out, or that cannot be told.
+    """
+    if login == link.target_login:
+        return
+    own = own_login(target.logged_in(login)).principals
+    documents = declared.namespaces.get(target.alias, {})
+    for namespace in (each.target for each in link.maps):
+        registers = documents[namespace].registers if namespace in documents else ()
+        if not is_enforced(registers):
+            continue
+        keep = keeping(target, registers)
+        if own and set(own) <= set(keep.principals):
+            continue
+        update = f"isthmus namespace update {target.alias} {_as_argued(namespace)}"
+        if own:
+            kept = " ".join(f"--keep {each}" for each in sorted({*keep.principals, *own}))
+            hint = f"{update} --enforce {kept}{' --super-user' if keep.has_super_user else ''} first."
+        else:
+            hint = f"{update} --no-enforce first, and --enforce --keep with its principal afterwards."
+        raise PlanRefused(
+            f"link {link.name} is to be {own[0] if own else 'a principal that the file does not tell'} at "
+            f"{target.alias}, whom access rules would keep out of {namespace}: they leave {', '.join(keep.said)} in",
+            hint=hint,
+        )
+
+
+def _as_argued(namespace: Namespace) -> str:
+    """A namespace as commands take it."""
+    kind = "" if namespace.kind == "topic" else f" --kind {namespace.kind}"
+    return f"{namespace} --exact{kind}" if namespace.is_exact else f"'{namespace}'{kind}"

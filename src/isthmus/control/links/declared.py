@@ -57,6 +57,21 @@ class Declared:
             return alias
         return end.alias if end.alias in self.away else None
 
+    def end(self, alias: str) -> End:
+        """A cluster of the configuration as one of a link that is to be declared.
+
+        :raises ClusterError: It does not answer.
+        """
+        if alias in self.away:
+            problem = self.away[alias]
+            raise cluster_error(problem, f"{alias} has to answer for the handshake: {problem.message}", cluster=alias)
+        return End(cluster_id=self.ids[alias], alias=alias)
+
+    def as_if(self, after: Declaration, aliases: Iterable[str]) -> Declared:
+        """What would be declared once the clusters with these aliases know this of a link."""
+        versions = {(alias, after.name): after.registers for alias in aliases}
+        return replace(self, links={**self.links, after.name: after}, versions={**self.versions, **versions})
+
     def is_there(self, alias: str) -> bool:
         """Whether a cluster answers."""
         return alias in self.ids and alias not in self.away

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.clusters.enforcement import Keeping
-from isthmus.control.links.attaching import check_ids, check_maps, check_new, check_prefix
-from isthmus.control.links.closing import check_closable, close
+from isthmus.control.links.attaching import check_ids, check_maps, check_mode, check_new, check_prefix
+from isthmus.control.links.closing import check_closable, check_left_in, close, kept
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
@@ -19,7 +19,16 @@ from isthmus.control.links.parted import parted_now
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment
+from isthmus.model.declaration import (
+    ASYNC,
+    SEMANTICS,
+    SOURCE,
+    TARGET,
+    TARGET_LOGIN,
+    Declaration,
+    End,
+    attachment,
+)
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import DELETED, MODE, as_registers, changed
@@ -97,7 +106,8 @@ class AsyncDeclaredLinks:
         new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
         found = await self._create(new, cluster_ids or {}, validate=validate, enforce=enforce, dry_run=dry_run)
         if enforce is not None and not dry_run:
-            await close(self._configuration.cluster(target), new.maps, enforce, self._configuration.ledger)
+            cluster = self._configuration.cluster(target)
+            await close(cluster, new.maps, kept(found.declaration, cluster, enforce), self._configuration.ledger)
         return found
 
     async def update(
@@ -113,13 +123,17 @@ class AsyncDeclaredLinks:
         clusters can keep now is what the link goes by, though it be less than it was.
 
         :raises ConfigError: There is no such link, or a setting cannot be used.
-        :raises PlanRefused: The mode cannot be had, or somebody changed the same meanwhile.
+        :raises PlanRefused: The mode cannot be had, somebody changed the same meanwhile, or access rules would keep the
+            link out under its new login.
         :raises ClusterError: None of its clusters could be written to.
         """
         check_settings(settings or {})
+        if settings is not None and TARGET_LOGIN in settings:
+            await self._check_left_in(name, settings[TARGET_LOGIN] or "")
         values = as_registers(settings or {})
         if mode is not None:
-            values[MODE] = _mode(mode)
+            check_mode(mode)
+            values[MODE] = mode
         if accept_semantics:
             values |= await self._semantics(name)
         return await self.change(name, lambda _: values, dry_run=dry_run)
@@ -144,6 +158,7 @@ class AsyncDeclaredLinks:
             if enforce is not None:
                 if target is None or not declared.is_there(target):
                     raise _away(declared, (known.target,))
+                enforce = kept(known, self._configuration.cluster(target), enforce)
                 await check_closable(declarations.client(target), maps, enforce)
         found = await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
         if enforce is not None and target is not None and not dry_run:
@@ -238,7 +253,7 @@ class AsyncDeclaredLinks:
         dry_run: bool,
     ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
-        mode = _mode(mode)
+        check_mode(mode)
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
         if any(link.name == name for link in self._configuration.links):
@@ -247,7 +262,7 @@ class AsyncDeclaredLinks:
                 hint="Choose another name, or take the link out of the file first.",
             )
         async with looked(self._configuration) as (declarations, declared):
-            ends = _end(declared, source), _end(declared, target)
+            ends = declared.end(source), declared.end(target)
             check_ids(ends, cluster_ids)
             if ends[0].cluster_id == ends[1].cluster_id:
                 raise PlanRefused(
@@ -266,10 +281,10 @@ class AsyncDeclaredLinks:
             check_new(known, values)
             for each in set(maps).difference(known.maps):
                 await check_prefix(declarations.client(source), each.source)
-            if enforce is not None:
-                await check_closable(declarations.client(target), maps, enforce)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
+            if enforce is not None:
+                await check_closable(declarations.client(target), maps, kept(wanted, clusters[1], enforce))
             if validate:
                 examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
                 await handshake(examined, f"link {name}")
@@ -277,6 +292,13 @@ class AsyncDeclaredLinks:
                 values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
             declared = replace(declared, links={**declared.links, name: known})
             return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
+
+    async def _check_left_in(self, name: str, login: str) -> None:
+        """See that a link may have this login at its target; see `check_left_in`."""
+        async with looked(self._configuration) as (_, declared):
+            known = _known(declared, name)
+            if (target := declared.alias_of(known.target)) is not None:
+                check_left_in(declared, known, self._configuration.cluster(target), login)
 
     async def _semantics(self, name: str) -> dict[str, Any]:
         """What the clusters of a link that answer can keep now, as registers."""
@@ -336,7 +358,7 @@ class AsyncDeclaredLinks:
         if not after.is_deleted:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
-            return self._standing(_as_if(declared, after, aliases), after)
+            return self._standing(declared.as_if(after, aliases), after)
         # What is detached stays reserved, though its cluster may not know yet that it was attached.
         await declarations.declare(declared, after, known.maps)
         for alias in aliases:
@@ -344,12 +366,6 @@ class AsyncDeclaredLinks:
         await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
         declared = await declarations.look()
         return self._standing(declared, _known(declared, known.name, deleted=True))
-
-
-def _as_if(declared: Declared, after: Declaration, aliases: Iterable[str]) -> Declared:
-    """What would be declared once this is written."""
-    versions = {(alias, after.name): after.registers for alias in aliases}
-    return replace(declared, links={**declared.links, after.name: after}, versions={**declared.versions, **versions})
 
 
 def _deletion(known: Declaration) -> dict[str, Any]:
@@ -362,13 +378,6 @@ def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declarati
         return found
     names = [each.name for each in declared.living]
     raise declared.unknown("link", names, name, "Links of the file are changed there, or by isthmus settings.")
-
-
-def _end(declared: Declared, alias: str) -> End:
-    if alias in declared.away:
-        problem = declared.away[alias]
-        raise cluster_error(problem, f"{alias} has to answer for the handshake: {problem.message}", cluster=alias)
-    return End(cluster_id=declared.ids[alias], alias=alias)
 
 
 def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
@@ -384,14 +393,3 @@ def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
             problem = declared.away[alias]
             return cluster_error(problem, f"{alias} does not answer: {problem.message}", cluster=alias)
     return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")
-
-
-def _mode(mode: str) -> str:
-    if mode == ASYNC:
-        return mode
-    if mode == "sync":
-        raise PlanRefused(
-            "links cannot be synchronous yet: producers' acknowledgements would have to wait for the target",
-            hint="Create it with --mode async: what was acknowledged at the source follows within moments.",
-        )
-    raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async.")
