@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.host import operator
@@ -15,11 +17,13 @@ from isthmus.ledger.records import Deletion
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
-from isthmus.model.namespace import Namespace
-from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.pauses import Pauses
+from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
+from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, SourceTopic, TargetTopic
+from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.client import Client
+
+_SHOWN: Final = "isthmus plan shows which topics a link mirrors."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +58,12 @@ async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bo
     """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Whether it was
     paused before; then, and with `dry_run`, nothing is written.
 
-    :raises ConfigError: The link does not mirror the topic, has no such task, or several parts are named.
+    :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
+        parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), named)
+        document = await _document(link, named, target)
         was_paused = document.part in (await recollect(link.name, target)).paused.parts
         if not (was_paused or dry_run):
             await append_once(target, [document], replication_factor=ledger.replication_factor)
@@ -69,12 +74,13 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
     """Take a pause back: that of the link as a whole, or of a part of it. Other pauses hold on. With `dry_run` nothing
     is written.
 
-    :raises ConfigError: The link does not mirror the topic, has no such task, or several parts are named.
+    :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
+        parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), named)
         paused = (await recollect(link.name, target)).paused
+        document = await _document(link, named, target, paused)
         was_paused = document.part in paused.parts
         if was_paused and not dry_run:
             await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
@@ -90,8 +96,11 @@ async def pauses(link: Link) -> Pauses:
         return (await recollect(link.name, target)).paused
 
 
-def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
-    topic = named.topic
+async def _document(
+    link: Link, named: Named, target: Client, paused: Pauses = NO_PAUSES
+) -> PauseDocument | TaskPauseDocument:
+    """The document of a pause, which may be one of those that are `paused`."""
+    link = await filtered(link, target)
     if sum(part is not None for part in named.as_dict().values()) > 1:
         raise ConfigError(
             "a pause is about a topic, about a namespace or about a task",
@@ -100,15 +109,15 @@ def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
     if named.task is not None:
         return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=operator())
     if named.namespace is not None:
-        return PauseDocument(
-            link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms(), by=operator()
-        )
-    target_topic = None if topic is None else mirrored_as(link, topic)
-    if topic is not None and target_topic is None:
-        raise ConfigError(
-            f"link {link.name} does not mirror topic {topic}",
-            hint="isthmus plan shows which topics a link mirrors.",
-        )
+        # What was paused once can be resumed, whatever became of its topics since.
+        part: Namespace | TargetTopic = Namespace.of(named.namespace)
+        if part not in paused.parts:
+            part = part_there(link, named.namespace, (await target.metadata(None)).topics)
+        topic, prefix = (None, part.prefix) if isinstance(part, Namespace) else (part, None)
+        return PauseDocument(link=link.name, topic=topic, prefix=prefix, since_ms=now_ms(), by=operator())
+    target_topic = None if named.topic is None else mirrored_as(link, named.topic)
+    if named.topic is not None and target_topic is None:
+        raise ConfigError(f"link {link.name} does not mirror topic {named.topic}", hint=_SHOWN)
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms(), by=operator())
 
 
@@ -119,15 +128,77 @@ def _task(name: str) -> str:
     return name
 
 
-def _prefix_there(link: Link, namespace: str) -> str:
-    """The prefix at the target that somebody means: of a declared link also that of the source which it follows."""
+def part_there(link: Link, namespace: str, there: Collection[str]) -> Namespace | TargetTopic:
+    """What at the target somebody means who names a namespace as there or as at the source. `there` are its topics:
+    where names do not say what a link may write, these do.
+
+    :raises ConfigError: No topic of the link can be in it, or it is in several namespaces of the source.
+    """
     wanted = Namespace.of(namespace)
-    maps = [each for each in link.namespaces if each.kind == "topic"]
-    if not any(wanted == each.target for each in maps):
-        for each in maps:
-            if wanted == each.source:
-                return each.target.prefix
-    return wanted.prefix
+    prefix, maps = wanted.prefix, _maps(link.topics.naming)
+    at_target = [each for each in maps if _is_read(link, _beginning(each.reversed, prefix))]
+    at_source = [
+        each
+        for each in maps
+        if _beginning(each, prefix) is not None and _is_read(link, max(prefix, each.source.prefix, key=len))
+    ]
+    is_namespace_there = any(each.target.prefix == prefix for each in at_target)
+    is_namespace_of_source = any(each.source.prefix == prefix for each in at_source)
+    if at_target and (is_namespace_there or not is_namespace_of_source):
+        return wanted
+    if not at_source and any(wanted.holds(name) and link.topics.may_write(TargetTopic(name)) for name in there):
+        return wanted
+    parts = [_part(each, prefix) for each in at_source]
+    if len(parts) == 1:
+        return parts[0]
+    if parts:
+        raise ConfigError(
+            f"topics of the source that begin with {prefix!r} belong to several namespaces: "
+            f"{', '.join(str(each.source) for each in at_source)}",
+            hint="Name one of them at a time.",
+        )
+    known = ", ".join(map(str, link.namespaces))
+    raise ConfigError(
+        f"link {link.name} mirrors no topic whose name begins with {prefix!r}",
+        hint=f"Its namespaces are {known}, each written source:target." if known else _SHOWN,
+    )
+
+
+def _maps(naming: Naming) -> tuple[NamespaceMap, ...]:
+    """What names of either side begin with, as far as a naming goes by that."""
+    if isinstance(naming, NamespaceNaming):
+        return naming.maps
+    if isinstance(naming, PrefixNaming):
+        begin = naming.source_prefix, naming.target_prefix
+    elif isinstance(naming, MirrorMakerNaming):
+        begin = "", f"{naming.source_alias}{naming.separator}"
+    else:
+        return ()
+    return (NamespaceMap(source=Namespace(prefix=begin[0]), target=Namespace(prefix=begin[1])),)
+
+
+def _beginning(each: NamespaceMap, prefix: str) -> str | None:
+    """What names at the target begin with that begin so at the source; `None` where the map has none of them."""
+    if each.source.prefix.startswith(prefix):
+        return each.target.prefix
+    if each.source.is_exact or not prefix.startswith(each.source.prefix):
+        return None
+    return each.target.prefix + prefix[len(each.source.prefix) :]
+
+
+def _part(each: NamespaceMap, prefix: str) -> Namespace | TargetTopic:
+    begun = _beginning(each, prefix) or ""
+    return TargetTopic(begun) if each.target.is_exact else Namespace(prefix=begun)
+
+
+def _is_read(link: Link, begun: str | None) -> bool:
+    """Whether topics of the source whose names begin so may belong to a link."""
+    if begun is None or any(one.kind == "prefix" and begun.startswith(one.value) for one in link.topics.exclude):
+        return False
+    return any(
+        one.kind == "regex" or one.value.startswith(begun) or (one.kind == "prefix" and begun.startswith(one.value))
+        for one in link.topics.include
+    )
 
 
 def mirrored_as(link: Link, topic: str) -> TargetTopic | None:
