@@ -128,6 +128,9 @@ def linked(path: Path | None, *links: str | None) -> Configuration:
     configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
     if not configuration.links:
         told = "there are no links: write them into the file, or declare them (isthmus link create)"
+        if configuration.left_out:
+            names = ", ".join(configuration.left_out)
+            told = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
         console.print(Text(f"Warning: {told}", style="yellow"))
     return configuration
 

@@ -10,6 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.logsettings import LogSettings
+from isthmus.model.problem import Problem
 from isthmus.model.schemas import SchemaSettings
 from isthmus.model.timings import USUAL, Timings
 from isthmus.model.tree import TreeSettings
@@ -50,7 +51,8 @@ class Configuration:
 
     Aliases and link names are unique, in the order written. `warnings` are sentences for the operator about what is
     allowed but unwise. `declared` are the names of links that the clusters' ledgers have and the file has not, `None`
-    where nobody looked, and `declared_trees` those of trees. `timings` are nothing for operators.
+    where nobody looked, and `declared_trees` those of trees; `left_out` says by name why others cannot be run between
+    these clusters. `timings` are nothing for operators.
     """
 
     clusters: tuple[Cluster, ...]
@@ -64,6 +66,7 @@ class Configuration:
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
     declared_trees: frozenset[str] = frozenset()
+    left_out: Mapping[str, Problem] = field(default_factory=dict)
     timings: Timings = USUAL
 
     @property
@@ -76,6 +79,7 @@ class Configuration:
             trees=tuple(each for each in self.trees if each.tree.name not in trees),
             declared=None,
             declared_trees=frozenset(),
+            left_out={},
         )
 
     def cluster(self, alias: str) -> Cluster:
@@ -91,10 +95,12 @@ class Configuration:
     def link(self, name: str) -> Link:
         """The link of that name.
 
-        :raises ConfigError: When there is none.
+        :raises ConfigError: When there is none, or it was declared and cannot be run between these clusters.
         """
         by_name = {link.name: link for link in self.links}
         if name not in by_name:
+            if (why := self.left_out.get(name)) is not None:
+                raise ConfigError(f"link {name} cannot be run: {why.message}", hint=why.hint)
             raise _unknown("link", name, by_name)
         return by_name[name]
 

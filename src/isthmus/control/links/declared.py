@@ -178,8 +178,40 @@ class Declared:
             configuration,
             links=(*configuration.links, *links),
             declared=frozenset(link.name for link in links),
+            left_out=self._left_out(each for each in self.living if each.name not in named),
             declared_trees=frozenset(each.tree.name for each in trees),
         )
+
+    def _left_out(self, declarations: Iterable[Declaration]) -> dict[str, Problem]:
+        """Why links cannot be run between clusters of the configuration, by name. Those of an alias that is another
+        cluster here are warned of: what was declared on one is not run between others.
+        """
+        found = {each.name: why for each in declarations if (why := self.missing_end(each)) is not None}
+        for name, why in found.items():
+            if any(self.is_another(end) for end in (self.links[name].source, self.links[name].target)):
+                _told(f"link {name} is not run: {why.in_full}")
+        return found
+
+    def is_another(self, end: End) -> bool:
+        """Whether the configuration calls another cluster by the name that one had where a link was declared."""
+        return self.alias_of(end) is None and end.alias in self.ids
+
+    def missing_end(self, declaration: Declaration) -> Problem | None:
+        """Why a link has no cluster of the configuration at one of its ends."""
+        for side, end in (("source", declaration.source), ("target", declaration.target)):
+            if self.is_another(end):
+                return Problem(
+                    f"its {side} is cluster {end.cluster_id} ({end.alias}), and {end.alias} of the configuration is "
+                    f"cluster {self.ids[end.alias]}",
+                    "Correct its bootstrap_servers. If the cluster was made anew, the link has ended with the old one: "
+                    f"isthmus link delete {declaration.name}, and create it again.",
+                )
+            if self.alias_of(end) is None:
+                return Problem(
+                    f"its {side}, cluster {end.cluster_id} ({end.alias}), is not in the configuration",
+                    "Only a process whose file has both clusters can run it.",
+                )
+        return None
 
     def _trees(self, configuration: Configuration) -> tuple[TreeSettings, ...]:
         """The declared trees that can be run beside those of the file."""

@@ -225,17 +225,13 @@ class AsyncDeclaredLinks:
         )
 
     def _unusable(self, declared: Declared, declaration: Declaration) -> Problem | None:
-        ends = {side: getattr(declaration, side) for side in ("source", "target")}
-        for side, end in ends.items():
-            if declared.alias_of(end) is None:
-                return Problem(
-                    f"its {side}, cluster {end.cluster_id} ({end.alias}), is not in the configuration",
-                    "Only a process whose file has both clusters can run it.",
-                )
-        if declaration.is_deleted:
-            return None
+        problem = declared.missing_end(declaration)
+        if problem is not None or declaration.is_deleted:
+            return problem
         try:
-            declared_link(declaration, *(self._cluster(declared, end) for end in ends.values()))
+            declared_link(
+                declaration, *(self._cluster(declared, end) for end in (declaration.source, declaration.target))
+            )
         except ConfigError as error:
             return problem_of(error)
         return None

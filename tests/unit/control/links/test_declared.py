@@ -48,6 +48,28 @@ def test_a_link_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
     assert told == ["link orders of the file is run in place of the declared one of that name"]
 
 
+def test_a_link_of_a_cluster_that_is_another_now_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not run between others than it was declared on: there is one warning, and whoever names it hears why. One
+    of clusters that the file has not is left to others, without a warning.
+    """
+    written = Configuration(clusters=(EAST, WEST), links=())
+    links = {"orders": declaration("orders"), "away": declaration("away", target="north")}
+    declared = Declared(ids={**IDS, "west": "id-of-a-new-west"}, links=links)
+    assert declared.over(declared.over(written)).links == ()
+    (told,) = [record.getMessage() for record in caplog.records]
+    why = "its target is cluster id-of-west (west), and west of the configuration is cluster id-of-a-new-west"
+    assert told.startswith(f"link orders is not run: {why}")
+    with pytest.raises(ConfigError) as refused:
+        declared.over(written).link("orders")
+    assert refused.value.message == f"link orders cannot be run: {why}"
+    assert "isthmus link delete orders" in (refused.value.hint or "")
+    with pytest.raises(ConfigError, match=r"its target, cluster north \(north\), is not in the configuration"):
+        declared.over(written).link("away")
+    assert declared.over(written).written == written
+    behind = Declared(ids={"east": IDS["east"]}, away={"west": Problem("away", "", "ISTH-UNREACHABLE")}, links=links)
+    assert [link.name for link in behind.over(written).links] == ["orders"]
+
+
 def test_whether_something_is_declared_is_for_its_clusters_to_tell() -> None:
     """Who answers knows; those that do not are named, and where none does that is why."""
     away = {"west": Problem("nobody listens", "Start it.", "ISTH-UNREACHABLE")}
