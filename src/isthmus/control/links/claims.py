@@ -30,8 +30,9 @@ class Claim:
     it leaves room for others that map theirs too.
 
     A link that `is_resting` has written the topic and is not run now, or is run and had the topic refused
-    (`is_refused`): it keeps nobody from writing it, but it may be part of a circle. One that only wants the topic yet (`is_wanted`) has written nothing. Of one into a cluster that
-    was not heard nothing else is known than that it is declared (`is_declared`).
+    (`is_refused`): it keeps nobody from writing it, but it may be part of a circle. One that only wants the topic yet
+    (`is_wanted`) has written nothing. Of one into a cluster that was not heard nothing else is known than that it is
+    declared (`is_declared`).
 
     Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
     circles: copy flags end them.
@@ -273,7 +274,8 @@ class Claims:
 
 def _is_turned_round(claim: Claim, path: list[Claim]) -> bool:
     """Whether the records of a circle come back into the topic they are from, where they were."""
-    return path[0].source_topic == claim.target_topic and not any(one.is_mapped for one in (claim, *path))
+    is_home = path[0].source_topic == SourceTopic(claim.target_topic)
+    return is_home and not any(one.is_mapped for one in (claim, *path))
 
 
 def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
@@ -291,8 +293,8 @@ def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
             )
         if resting and _is_turned_round(claim, conflict):
             hint += (
-                f" {resting[0]} is not run now, but was before: if this direction is to go on instead, run {claim.link} "
-                f"anew, or isthmus forget {resting[0]} --at CLUSTER."
+                f" {resting[0]} is not run now, but was before: if this direction is to go on instead, run "
+                f"{claim.link} anew, or isthmus forget {resting[0]} --at CLUSTER."
             )
         elif resting:
             hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
