@@ -69,8 +69,8 @@ def test_filters_and_limits_change_without_a_new_lease(
     spark: SparkSession,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had. What was in
-    the way of the topic that goes is in nobody's way any more.
+    """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had. What was
+    in the way of the topic that goes is in nobody's way any more.
     """
     timings = Timings(follow_s=0.2)
     stem = topic("followed")
