@@ -121,7 +121,7 @@ def run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
             clusters=clusters or (),
-            on_progress=partial(_tell, (live.show, told and told.feed)),
+            on_progress=partial(_tell, (live.show, told.feed if told else None)),
             take_over=take_over,
             standby=standby,
             reread=partial(config.load, path),
