@@ -216,15 +216,19 @@ def reattach(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
+    enforce: _Enforce = False,
+    keep: KeepOption = None,
+    super_user: SuperUserOption = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Attach namespaces again that were detached, all of them where none is named."""
+    """Attach namespaces again that were detached, all of them where none is named; --enforce as of attach."""
+    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
     links = Fabric(configured(path)).declarations
-    _each(name, lambda one: links.reattach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
+    _each(name, lambda one: links.reattach(one, chosen, enforce=closing, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()

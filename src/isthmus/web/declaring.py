@@ -12,7 +12,7 @@ from isthmus.errors import RequestRefused
 from isthmus.model.registers import difference
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, MapsBody, plain
+from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, plain
 from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, unmatched
 from isthmus.web.desk import FabricDesk, answered
 from isthmus.web.guard import Caller
@@ -92,16 +92,14 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     async def changed(
-        verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
+        verb: str, link: str, body: AttachBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
-        closing = body.closing if isinstance(body, AttachBody) else None
+        closing = body.closing
         with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
             async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
-                if isinstance(body, AttachBody):
-                    after = await links.attach(link, body.maps, enforce=closing, dry_run=dry_run)
-                else:
-                    after = await links.reattach(link, body.maps, dry_run=dry_run)
+                follow = links.attach if verb == "attach" else links.reattach
+                after = await follow(link, body.maps, enforce=closing, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
                 return after
 
@@ -129,9 +127,9 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         link: str,
         response: Response,
         caller: Admin,
-        body: MapsBody | None = None,
+        body: AttachBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> DeclaredLinkJson:
-        after = await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run)
+        after = await changed("reattach", link, body or AttachBody(), caller, if_match, dry_run=dry_run)
         return answered(after, response).as_dict()

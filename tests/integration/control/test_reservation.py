@@ -26,6 +26,7 @@ from isthmus.control.clusters.enforcement import Keeping
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
@@ -33,6 +34,7 @@ from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Login
 from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.declaration import attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
@@ -379,13 +381,17 @@ def test_a_link_closes_what_it_attaches(guarded: LocalCluster, east: LocalCluste
         links.describe(name)
     create(source=east.name, target=guarded.name, maps=[first, groups], enforce=keep)
     links.attach(name, [more], enforce=keep)
-    for each in (first, groups, more):
+    last = NamespaceMap.parse(f"{name}.c-")
+    links.attach(name, [last])
+    asyncio.run(AsyncDeclaredLinks(fabric.configuration).change(name, lambda _: {attachment(last): False}))
+    links.reattach(name, [last], enforce=keep)
+    for each in (first, groups, more, last):
         found = namespaces.describe(each.target).in_force
         assert isinstance(found, Reservation)
         assert not found.missing
     assert rules_at(guarded) != before
     links.delete(name)
-    for each in (first, groups, more):
+    for each in (first, groups, more, last):
         namespaces.delete(each.target)
     assert rules_at(guarded) == before
 

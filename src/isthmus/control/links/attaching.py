@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from isthmus.control.links.declared import Declared
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.declaration import ASYNC, SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
+from isthmus.model.problem import cluster_error
 from isthmus.wire.client import Client
 
 
@@ -92,3 +93,19 @@ def check_mode(mode: str) -> None:
         )
     if mode != ASYNC:
         raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async.")
+
+
+def away(declared: Declared, ends: Iterable[End]) -> ClusterError:
+    """Why none of the clusters that a link is to be written to can be."""
+    for end in ends:
+        alias = declared.alias_of(end)
+        if alias is None:
+            return ClusterError(
+                f"cluster {end.cluster_id} ({end.alias}) of the link is not in the configuration",
+                cluster=end.alias,
+                hint="Use a file that has the link's clusters.",
+            )
+        if alias in declared.away:
+            problem = declared.away[alias]
+            return cluster_error(problem, f"{alias} does not answer: {problem.message}", cluster=alias)
+    return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")

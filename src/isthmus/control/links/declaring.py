@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.clusters.enforcement import Keeping
-from isthmus.control.links.attaching import check_ids, check_maps, check_mode, check_new, check_prefix
+from isthmus.control.links.attaching import away, check_ids, check_maps, check_mode, check_new, check_prefix
 from isthmus.control.links.closing import check_closable, check_left_in, close, kept
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
@@ -30,7 +31,7 @@ from isthmus.model.declaration import (
     attachment,
 )
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.problem import Problem, cluster_error, problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import DELETED, MODE, as_registers, changed
 
 _SIDES: Final = 2
@@ -151,35 +152,57 @@ class AsyncDeclaredLinks:
         """
         async with looked(self._configuration) as (declarations, declared):
             known = _known(declared, name)
-            source, target = declared.alias_of(known.source), declared.alias_of(known.target)
+            source = declared.alias_of(known.source)
             if source is not None and declared.is_there(source):
                 for each in maps:
                     await check_prefix(declarations.client(source), each.source)
-            if enforce is not None:
-                if target is None or not declared.is_there(target):
-                    raise _away(declared, (known.target,))
-                enforce = kept(known, self._configuration.cluster(target), enforce)
-                await check_closable(declarations.client(target), maps, enforce)
-        found = await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
-        if enforce is not None and target is not None and not dry_run:
-            await close(self._configuration.cluster(target), maps, enforce, self._configuration.ledger)
-        return found
+            closing = await self._closing(declarations, declared, known, maps, enforce)
+        return await self._attach(name, maps, closing, dry_run=dry_run)
 
-    async def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
-        """Attach namespaces again that were detached, all of them where none is named.
+    async def reattach(
+        self, name: str, maps: Collection[NamespaceMap] = (), *, enforce: Keeping | None = None, dry_run: bool = False
+    ) -> DeclaredLink:
+        """Attach namespaces again that were detached, all of them where none is named; with `enforce` as `attach`.
 
         :raises ConfigError: There is no such link, or one of them was never attached.
-        :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
-        :raises ClusterError: None of its clusters could be written to.
+        :raises PlanRefused: As of `attach`.
+        :raises ClusterError: As of `attach`.
         """
-
-        def values(known: Declaration) -> dict[str, Any]:
+        async with looked(self._configuration) as (declarations, declared):
+            known = _known(declared, name)
             for each in maps:
                 if each not in known.detached:
                     raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
-            return dict.fromkeys(map(attachment, maps or known.detached), True)
+            maps = maps or known.detached
+            closing = await self._closing(declarations, declared, known, maps, enforce)
+        return await self._attach(name, maps, closing, dry_run=dry_run)
 
-        return await self.change(name, values, dry_run=dry_run)
+    async def _attach(
+        self, name: str, maps: Collection[NamespaceMap], closing: Callable[[], Awaitable[None]] | None, *, dry_run: bool
+    ) -> DeclaredLink:
+        found = await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
+        if closing is not None and not dry_run:
+            await closing()
+        return found
+
+    async def _closing(
+        self,
+        declarations: Declarations,
+        declared: Declared,
+        known: Declaration,
+        maps: Collection[NamespaceMap],
+        enforce: Keeping | None,
+    ) -> Callable[[], Awaitable[None]] | None:
+        """What closes namespaces once they are attached, if rules are to and can: that is looked at first."""
+        if enforce is None:
+            return None
+        target = declared.alias_of(known.target)
+        if target is None or not declared.is_there(target):
+            raise away(declared, (known.target,))
+        cluster = self._configuration.cluster(target)
+        keep = kept(known, cluster, enforce)
+        await check_closable(declarations.client(target), maps, keep)
+        return partial(close, cluster, maps, keep, self._configuration.ledger)
 
     async def delete(
         self, name: str, *, on_step: Callable[[str], None] = lambda _: None, dry_run: bool = False
@@ -328,7 +351,7 @@ class AsyncDeclaredLinks:
             if spares_source and (source := declared.alias_of(known.source)) is not None:
                 target = declared.alias_of(known.target)
                 if target is None or not declared.is_there(target):
-                    raise _away(declared, (known.target,))
+                    raise away(declared, (known.target,))
                 spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
                 declared = replace(declared, away={**declared.away, source: spared})
             return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
@@ -347,7 +370,7 @@ class AsyncDeclaredLinks:
         source, target = (declared.alias_of(end) for end in ends)
         aliases = [alias for alias in (target, source) if alias is not None and declared.is_there(alias)]
         if not aliases or (needs_all and len(aliases) < _SIDES):
-            raise _away(declared, ends)
+            raise away(declared, ends)
         new = changed(known.registers, values, author(declared.ids[aliases[0]]))
         after = known.joined(new)
         check_maps(declared, after)
@@ -374,18 +397,3 @@ def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declarati
         return found
     names = [each.name for each in declared.living]
     raise declared.unknown("link", names, name, "Links of the file are changed there, or by isthmus settings.")
-
-
-def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
-    for end in ends:
-        alias = declared.alias_of(end)
-        if alias is None:
-            return ClusterError(
-                f"cluster {end.cluster_id} ({end.alias}) of the link is not in the configuration",
-                cluster=end.alias,
-                hint="Use a file that has the link's clusters.",
-            )
-        if alias in declared.away:
-            problem = declared.away[alias]
-            return cluster_error(problem, f"{alias} does not answer: {problem.message}", cluster=alias)
-    return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")
