@@ -19,7 +19,7 @@ from isthmus.control.links.parted import parted_now
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment
+from isthmus.model.declaration import ASYNC, SEMANTICS, SOURCE, TARGET, Declaration, End, attachment, letting_go
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import DELETED, MODE, as_registers, changed
@@ -353,7 +353,7 @@ def _as_if(declared: Declared, after: Declaration, aliases: Iterable[str]) -> De
 
 
 def _deletion(known: Declaration) -> dict[str, Any]:
-    return {DELETED: True, **dict.fromkeys(map(attachment, known.maps), False)}
+    return {DELETED: True, **(letting_go("detach", known.maps) if known.maps else {})}
 
 
 def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declaration:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.enforcement import made_rules
@@ -33,7 +33,7 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, attachment
+from isthmus.model.declaration import Declaration, attachment, letting_go
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
@@ -48,6 +48,7 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
+_OPTION: Final = {"topic": "--map", "group": "--group-map", "principal": "--principal-map"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +73,20 @@ class Promoter:
 
         :raises ConfigError: There is no such link.
         :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
-        :raises PlanRefused: The new link cannot be created; the namespaces are promoted, and a repeated call goes on.
+        :raises PlanRefused: Nothing is attached that could be reversed; or the new link cannot be created: the
+            namespaces are promoted, and a repeated call goes on.
         :raises ClusterError: A cluster does not answer.
         """
         if self.maps:
             raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
-        former, chosen, is_attached = await self._link()
+        declared, known = await self._look()
+        if _is_reversed(declared, known, link):
+            return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
+        former, chosen, is_attached = await self._link("reverse")
         if is_attached and former is not None:
             await self._check_members(former)
             await self._reserved(former, chosen)
-        found = replace(await self.promote(dry_run=dry_run), verb="reverse")
+        found = replace(await self._promote("reverse", dry_run=dry_run), verb="reverse")
         if dry_run:
             return found
         self.on_step(f"creating link {link}")
@@ -90,7 +95,8 @@ class Promoter:
             link,
             source=known.target.alias,
             target=known.source.alias,
-            maps=[each.reversed for each in chosen],
+            # All that this verb let go of, whatever was detached before and whatever is released by now.
+            maps=[each.reversed for each in known.let_go_by("reverse")],
             settings=known.reversed_settings,
         )
         if not known.is_deleted:
@@ -139,9 +145,13 @@ class Promoter:
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
             carried; nothing was changed.
+        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
         :raises ClusterError: A cluster does not answer.
         """
-        link, chosen, is_attached = await self._link()
+        return await self._promote("promote", dry_run=dry_run)
+
+    async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
+        link, chosen, is_attached = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
         groups: dict[str, str] = {}
@@ -151,7 +161,7 @@ class Promoter:
             groups = await self._carried(link, chosen, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
-        await self._detach(chosen)
+        await self._detach(verb, chosen)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
@@ -168,6 +178,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
+        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("failover", dry_run=dry_run)
@@ -182,29 +193,34 @@ class Promoter:
         return await self._leave("detach", dry_run=dry_run)
 
     async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, _ = await self._link()
+        link, chosen, _ = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
         if not dry_run:
-            await self._detach(chosen, spares_source=verb == "failover")
+            await self._detach(verb, chosen, spares_source=verb == "failover")
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
         return found if dry_run else await self._let_go(found, link)
 
-    async def _link(self) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
+    async def _link(self, verb: Verb) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
         """The link as far as the namespaces go that were chosen, with all its groups; these, and whether any of them is
-        attached still. No link where all that was ever attached was let go of before.
+        attached still. No link where all that the verb let go of was released before.
         """
         declared, known = await self._look()
         ever = (*known.maps, *known.detached)
-        chosen = self.maps or known.maps or _interrupted(declared, known)
+        # A detachment releases nothing, so that it may take what another verb let go of.
+        own = known.detached if verb == "detach" else known.let_go_by(verb)
+        chosen = self.maps or known.maps or _reserved_still(declared, known, own)
         for each in chosen:
             if each not in ever:
                 raise ConfigError(
                     f"link {self.name} never attached {each}", hint=f"It has {', '.join(map(str, ever)) or 'nothing'}."
                 )
         if not chosen:
-            return None, known.detached, False
+            others = _reserved_still(declared, known, known.detached)
+            if not own and (others or verb == "reverse"):
+                raise _not_let_go(verb, known, others)
+            return None, own or known.detached, False
         parts = (chosen, {*known.maps, *chosen})
         link, whole = (declared.link(_attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
@@ -288,11 +304,15 @@ class Promoter:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _detach(self, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
+    async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
         self.on_step("detaching")
         links = AsyncDeclaredLinks(self.configuration.written)
-        values = dict.fromkeys(map(attachment, chosen), False)
-        await links.change(self.name, lambda _: values, spares_source=spares_source, even_deleted=True)
+
+        def values(known: Declaration) -> dict[str, Any]:
+            # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
+            return letting_go(verb, chosen) if any(each in known.maps for each in chosen) else {}
+
+        await links.change(self.name, values, spares_source=spares_source, even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
@@ -379,8 +399,32 @@ def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bo
     return isinstance(beginning, BeginningDocument) and beginning.is_over
 
 
-def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
-    """Namespaces that were detached and not released to the last rule: their promotion may have been interrupted."""
+def _is_reversed(declared: Declared, known: Declaration, link: str) -> bool:
+    """Whether this link was reversed to the end, by a new one of the name `link`, whatever became of that one."""
+    own, back = known.let_go_by("reverse"), declared.links.get(link)
+    if not known.is_deleted or not own or back is None:
+        return False
+    return all(each.reversed in (*back.maps, *back.detached) for each in own)
+
+
+def _not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -> PlanRefused:
+    """That a verb which is given without namespaces has none: those that are reserved it did not detach."""
+    if verb == "reverse":
+        return PlanRefused(
+            f"link {known.name} attaches nothing that could be reversed, and no reversal of it was begun",
+            hint="isthmus link create makes the way back, for the namespaces that it is to have.",
+        )
+    options = " ".join(f"{'--map-exact' if each.source.is_exact else _OPTION[each.kind]} {each}" for each in others)
+    return PlanRefused(
+        f"link {known.name} attaches nothing, and it was no {verb} that detached what is reserved still",
+        hint=f"Name the namespaces that are meant. Reserved are: {options}",
+    )
+
+
+def _reserved_still(
+    declared: Declared, known: Declaration, detached: Iterable[NamespaceMap]
+) -> tuple[NamespaceMap, ...]:
+    """Those of namespaces that were not released to the last rule."""
     alias = declared.alias_of(known.target)
     reserved = {
         document.namespace
@@ -388,7 +432,7 @@ def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, 
         if any(register.name == RESERVED and register.said for register in document.registers)
         or made_rules(document.registers)
     }
-    return tuple(each for each in known.detached if each.target in reserved)
+    return tuple(each for each in detached if each.target in reserved)
 
 
 def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declaration:
