@@ -473,7 +473,9 @@ def of_two_links_all_or_none(both: Configuration, east: LocalCluster, name: str)
 def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str
 ) -> None:
-    """By failover and by update: also what no coordinator knows. Its producer is fenced, and readers pass it."""
+    """By failover, by update and by deletion: also what no coordinator knows. Its producer is fenced, and readers pass
+    it.
+    """
     created(both, east, name)
     topic = f"{name}.x-1"
     topics.create(west, topic)
@@ -498,6 +500,12 @@ def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     assert [each.owner for each in released.aborted] == [f"{name}-again"]
     assert released.state is NamespaceState.WRITABLE
     assert namespaces.update(namespace, reserved=False).aborted == ()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    namespaces.update(namespace, reserved=True)
+    producer = opened(west, topic, f"{name}-last")
+    assert namespaces.delete(namespace, dry_run=True).aborted == ()
+    assert [each.owner for each in namespaces.delete(namespace).aborted] == [f"{name}-last"]
     with pytest.raises(KafkaException):
         producer.commit_transaction(20)
     last = written(west, topic)
