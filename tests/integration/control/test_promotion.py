@@ -217,7 +217,7 @@ def test_a_partition_that_has_ended_is_no_proof(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
 ) -> None:
     """Though both logs end alike: it is named instead of promoted or reversed, and what a failover leaves behind is
-    counted from where its lane came to.
+    counted from where its lane came to. What others wrote behind that is not told to have come from the source.
     """
     only, each = created(both, east, name)
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
@@ -239,6 +239,11 @@ def test_a_partition_that_has_ended_is_no_proof(
 
     asyncio.run(scenario())
     assert each in Fabric(both).declarations.describe(name).declaration.maps
+    with pytest.raises(Interrupted):
+        asyncio.run(replace(promoter, on_step=ends_at("releasing")).failover())
+    assert asyncio.run(promoter.failover()).is_done
+    (left,) = asyncio.run(provenance(both.cluster("west"), name))
+    assert (left.offset_begin, left.offset_end, left.verb) == (0, 20, "failover")
 
 
 def test_leader_and_follower_change_places(

@@ -363,7 +363,8 @@ class Promoter:
                 one
                 for one in provenance(found, known)
                 if not _is_written(one, known.documents)
-                and not (found.verb == "detach" and _is_let_go(one, known.documents))
+                # Without its topic's document nobody knows any more how far a lane came that had ended.
+                and not ((found.verb == "detach" or one.topic not in known.topics) and _is_let_go(one, known.documents))
             ]
             changes += endings(found, known)
             if found.verb != "detach":
