@@ -25,12 +25,13 @@ from typing import (
     is_typeddict,
 )
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from fastapi.routing import APIRoute
 
 from isthmus.errors import InvariantError
 from isthmus.model.plain import OwnFields
 from isthmus.model.problem import Problem, ProblemJson
+from isthmus.web.conditions import CHANGING, repeatable
 
 JsonSchema = dict[str, Any]
 _SUFFIX: Final = "Json"
@@ -51,7 +52,9 @@ _hints: dict[str, Any] = {}
 
 
 class AnswerRoute(APIRoute):
-    """A route that is described by what it returns, and answers with that as it is."""
+    """A route that is described by what it returns, and answers with that as it is; one that changes something takes a
+    key of a request that may be sent again.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
         hint = get_type_hints(endpoint, include_extras=True)["return"]
@@ -64,6 +67,10 @@ class AnswerRoute(APIRoute):
             name = f"{endpoint.__module__}.{endpoint.__qualname__}"
             _hints[name] = hint
             more["openapi_extra"] = {_RETURNED: name}
+        if CHANGING & {*(more.get("methods") or ())}:
+            # Whoever takes a router in makes its routes anew.
+            others = [each for each in more.get("dependencies") or () if each.dependency is not repeatable]
+            more["dependencies"] = [Depends(repeatable), *others]
         super().__init__(path, endpoint, **more)
 
 

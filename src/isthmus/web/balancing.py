@@ -14,7 +14,7 @@ from isthmus.model.elections import ElectionJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import ReassignmentBody, plain
-from isthmus.web.conditions import DryRun, repeatable, unmatched
+from isthmus.web.conditions import DryRun, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operating import accepted
 from isthmus.web.operations import OnStep, OperationJson, Operations
@@ -44,7 +44,7 @@ def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/leaders:elect",
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Let preferred replicas lead again, where they are in sync",
     )
     async def elect_leaders(
@@ -79,7 +79,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     @router.post(
         _AT,
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Move partitions to other brokers, under a bound, and wait until they are there",
     )
     async def reassign(
@@ -112,7 +112,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
 
     @router.post(
         _AT + ":cancel",
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Give up what is on its way: partitions stay where they were",
     )
     async def cancel_reassignments(

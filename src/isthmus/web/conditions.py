@@ -11,6 +11,7 @@ from fastapi import Header, Query
 
 from isthmus.errors import RequestRefused
 
+CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 IfMatch = Annotated[str | None, Header(description="The ETag of what is to be changed, as it was read; or *.")]
 DryRun = Annotated[bool, Query(description="Only tell what would be.")]
 ONLY_TOLD: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "What would be, with dry_run."}}
@@ -21,7 +22,7 @@ IdempotencyKey = Annotated[
 
 
 def repeatable(idempotency_key: IdempotencyKey = None) -> None:
-    """Has the description say what the guard does for each POST."""
+    """Has the description say what the guard does for each change."""
 
 
 def unmatched(if_match: IfMatch = None) -> None:

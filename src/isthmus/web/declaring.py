@@ -13,7 +13,7 @@ from isthmus.model.registers import difference
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import AttachBody, LinkBody, LinkChangeBody, MapsBody, plain
-from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, repeatable, unmatched
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, unmatched
 from isthmus.web.desk import FabricDesk, answered
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
@@ -34,7 +34,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         "/links",
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Declare a link on both its clusters, once they were examined",
     )
     async def create_link(
@@ -107,7 +107,6 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.post(
         "/links/{link}:attach",
-        dependencies=[Depends(repeatable)],
         summary="Have more namespaces of the target follow the source; they become reserved",
     )
     async def attach(
@@ -124,7 +123,6 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.post(
         "/links/{link}:reattach",
-        dependencies=[Depends(repeatable)],
         summary="Attach namespaces again that were detached, all of them where none is named",
     )
     async def reattach(

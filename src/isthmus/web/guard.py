@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isthmus.errors import HostError, IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.listening import is_loopback
+from isthmus.web.conditions import CHANGING
 from isthmus.web.console.door import ConsoleDoor, is_of
 from isthmus.web.problems import problem_response, unforeseen
 from isthmus.web.replay import RepeatedRequests
@@ -42,6 +43,11 @@ class Caller:
     name: str
     role: Role
     sha256: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What tells callers apart: a name that was revoked and given again is another one."""
+        return self.sha256 or self.name
 
     @property
     def author(self) -> str:
@@ -147,11 +153,11 @@ class Guard:
         body = await _body(headers, receive, self._body_s)
         replayed = _replaying(body, receive)
         key = headers.get("idempotency-key")
-        if key is None or method != "POST" or caller is None:
+        if key is None or method not in CHANGING or caller is None:
             await self._app(scope, replayed, send)
         else:
             asked = f"{method} {path}?{scope.get('query_string', b'').decode('latin-1')}"
-            async with self._repeated.once(caller.name, key, asked, body, send) as remembering:
+            async with self._repeated.once(caller.identity, key, asked, body, send) as remembering:
                 if remembering is not None:
                     await self._app(scope, replayed, remembering)
 
@@ -208,8 +214,7 @@ class Guard:
                 status=HTTPStatus.UNAUTHORIZED,
                 hint="Send Authorization: Bearer TOKEN; isthmus token create makes one.",
             )
-        # By its hash: a name that was revoked and given again is another caller.
-        self._check_rate(caller.sha256 or caller.name)
+        self._check_rate(caller.identity)
         return caller
 
     def _check_rate(self, caller: str) -> None:

@@ -16,7 +16,7 @@ from isthmus.model.registers import Registers, difference
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import NamespaceBody, NamespaceChangeBody, plain
-from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.roles import Admin, Viewer
 
@@ -74,7 +74,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         _AT,
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Declare a namespace",
     )
     async def create_namespace(

@@ -15,7 +15,7 @@ from isthmus.model.instant import parse_instant
 from isthmus.model.recovery import RecoveryJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, WaitBody, plain
-from isthmus.web.conditions import DryRun, repeatable, unmatched
+from isthmus.web.conditions import DryRun, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
 from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations, WaitedJson
@@ -51,7 +51,7 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         "/operations/{operation}:cancel",
         tags=["operations"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Stop an operation, as Ctrl-C stops a command; given again it goes on",
     )
     def cancel_operation(operation: str, response: Response, caller: Operator) -> OperationJson:
@@ -63,7 +63,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         "/links/{link}:recover",
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Bring topics of the target back that have diverged; what only the target has is set aside",
     )
     async def recover(
@@ -90,7 +90,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         "/links/{link}/quarantine:replay",
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
     )
     async def replay(
@@ -119,7 +119,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         "/links/{link}/groups:drill",
         tags=["groups"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Prove a failover of a group without one",
     )
     async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
@@ -129,7 +129,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         "/links/{link}:verify",
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
     )
     async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
@@ -139,7 +139,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         "/links/{link}:wait",
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Wait until a link or a topic is caught up, lags no more than so many records, or is in a state",
     )
     async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> OperationJson:

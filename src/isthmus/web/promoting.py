@@ -7,14 +7,14 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from isthmus.control.answers import Promoter
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.model.promotion import Promotion, PromotionJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.bodies import LeaveBody, PromoteBody, ReverseBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.conditions import DryRun, IfMatch
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
 from isthmus.web.operating import accepted
@@ -27,7 +27,7 @@ _Verb = Callable[[Promoter], Awaitable[Promotion]]
 
 def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     """All of them; an admin may use them. With If-Match the link has to be as it was read."""
-    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"], dependencies=[Depends(repeatable)])
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"])
     _leaving(router, desk, operations)
     _leading(router, desk, operations)
     return router

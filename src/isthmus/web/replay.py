@@ -73,8 +73,8 @@ class RepeatedRequests:
             yield remembering
         finally:
             status = made.messages[0].get("status", 500) if made.messages else 500
-            # What failed by no fault of the caller may be tried again with the same key.
-            if status >= HTTPStatus.INTERNAL_SERVER_ERROR or made.size > _ANSWER_BYTES_MAX:
+            # What was not done may be tried again with the same key.
+            if status >= HTTPStatus.BAD_REQUEST or made.size > _ANSWER_BYTES_MAX:
                 self._kept[caller].pop(key, None)
             made.is_done = True
             self._forget_oldest(self._kept.get(caller, {}))

@@ -13,7 +13,7 @@ from isthmus.model.schemas import SchemaVersionJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import PrimaryBody, RegistriesBody, plain
-from isthmus.web.conditions import DryRun, repeatable, unmatched
+from isthmus.web.conditions import DryRun, unmatched
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.operating import accepted
 from isthmus.web.operations import OnStep, OperationJson, Operations
@@ -62,7 +62,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     @router.post(
         "/schemas:sync",
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Make registries hold what the primary one holds, once; a run does so all the time",
     )
     async def sync_schemas(
@@ -90,7 +90,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
 
     @router.post(
         "/schemas:primary",
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Have people write to another registry than the primary one, which holds the same",
     )
     async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:

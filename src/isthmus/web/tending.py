@@ -11,7 +11,7 @@ from isthmus.errors import RequestRefused
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable, unmatched
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, unmatched
 from isthmus.web.desk import FabricDesk, LimitsJson, found, limits_of
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin, Operator, Viewer
@@ -132,7 +132,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links/{link}/groups:sync",
         tags=["groups"],
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Carry the positions of all groups once; a run does so all the time",
     )
     async def sync_groups(
@@ -152,7 +152,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/links/{link}:forget",
         tags=["links"],
-        dependencies=[Depends(repeatable), Depends(desk.as_read)],
+        dependencies=[Depends(desk.as_read)],
         summary="Have the ledger forget topics that a link mirrored once and selects no more",
     )
     async def forget_topics(
@@ -166,7 +166,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/links/{link}:forget",
         tags=["links"],
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Have the ledger of a target cluster forget a link that is run no more",
     )
     async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> ForgottenLinkJson:

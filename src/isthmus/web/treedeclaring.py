@@ -13,7 +13,7 @@ from isthmus.model.registers import difference
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import TreeBody, TreeChangeBody, plain
-from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, repeatable, unmatched
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, unmatched
 from isthmus.web.desk import FabricDesk, answered
 from isthmus.web.roles import Admin
 
@@ -29,7 +29,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         "/trees",
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
-        dependencies=[Depends(repeatable), Depends(unmatched)],
+        dependencies=[Depends(unmatched)],
         summary="Declare a tree on all its clusters, once they were examined",
     )
     async def create_tree(

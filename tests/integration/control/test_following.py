@@ -25,10 +25,11 @@ from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
+from isthmus.model.loop import DATA_TASK, LoopState
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -55,6 +56,12 @@ def selecting(link: Link, *names: str) -> Link:
     return replace(link, topics=replace(link.topics, include=tuple(map(TopicPattern.parse, names))))
 
 
+def data_of(run: Running) -> LoopState:
+    """How the copying of the only link stands."""
+    (found,) = (each.state for each in run.links[0].loops if each.loop == DATA_TASK)
+    return found
+
+
 def test_filters_and_limits_change_without_a_new_lease(
     east: LocalCluster,
     west: LocalCluster,
@@ -62,7 +69,9 @@ def test_filters_and_limits_change_without_a_new_lease(
     spark: SparkSession,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had."""
+    """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had. What was
+    in the way of the topic that goes is in nobody's way any more.
+    """
     timings = Timings(follow_s=0.2)
     stem = topic("followed")
     stays, goes, comes, group = f"{stem}.stays", f"{stem}.goes", f"{stem}.comes", topic("group")
@@ -92,6 +101,10 @@ def test_filters_and_limits_change_without_a_new_lease(
             for name in (stays, goes):
                 await run.until(partial(is_at, name, 20))
             before = await leases_of(west, stem)
+            for cluster in (west, east):
+                await asyncio.to_thread(topics.produce, cluster, goes, records(1))
+            await run.until(lambda: data_of(run) is LoopState.IN_ERROR)
+            stopped = await ends(west, goes)
             changed = replace(
                 selecting(link, stays, comes),
                 groups=GroupSettings(include=(GroupPattern.parse(group),)),
@@ -100,11 +113,12 @@ def test_filters_and_limits_change_without_a_new_lease(
             written.append(configuration_of(changed, term_s=LASTING_S))
             await run.until(lambda: is_at(comes, 20))
             await run.until(lambda: {t.topic for t in run.links[0].topics} == {stays, comes})
+            await run.until(lambda: data_of(run) is LoopState.ACTIVE)
             await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP"})
             for name in (goes, stays):
                 await asyncio.to_thread(topics.produce, east, name, records(5))
             await run.until(lambda: is_at(stays, 25))
-            assert await is_at(goes, 20)
+            assert await ends(west, goes) == stopped
             # What cannot be used changes nothing.
             written.append(ConfigError("no YAML"))
             await run.until(lambda: "cannot be used" in caplog.text)

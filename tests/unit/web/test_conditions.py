@@ -42,14 +42,15 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     return DescribedClient(app, base_url="http://127.0.0.1:8087")
 
 
-def test_every_change_takes_if_match() -> None:
-    """Each is described with it, whether something has an ETag there or not."""
+@pytest.mark.parametrize("name", ["if-match", "idempotency-key"])
+def test_every_change_takes_if_match_and_a_key(name: str) -> None:
+    """Each is described with them, whether something has an ETag there or not."""
     described = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
     without = [
         f"{method} {path}"
         for path, methods in described.items()
         for method, operation in methods.items()
-        if method != "get" and "if-match" not in [each["name"] for each in operation.get("parameters", ())]
+        if method != "get" and name not in [each["name"] for each in operation.get("parameters", ())]
     ]
     assert without == []
 

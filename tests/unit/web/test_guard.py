@@ -204,3 +204,18 @@ def test_a_tree_that_is_not_there_has_no_plan(tokens: TokenFile) -> None:
     """It is missed before a cluster is asked for one."""
     answer = client(tokens).get("/v1/trees/nothing/plan")
     assert (answer.status_code, answer.json()["detail"]) == (404, "there is no tree nothing")
+
+
+def test_a_name_that_is_given_again_is_another_caller(tokens: TokenFile) -> None:
+    """Who has it now does not get the answers that the one before got to the same request and key."""
+    asking = client(tokens)
+
+    def status(secret: str) -> int:
+        headers = {**bearer(secret), "Idempotency-Key": "k"}
+        wanted = {"conditions": ["caught-up"], "timeout_s": 0}
+        return asking.post("/v1/links/east-west:wait", headers=headers, json=wanted).status_code
+
+    first = tokens.create("alice", Role.OPERATOR)
+    assert [status(first), status(first)] == [202, 202]
+    tokens.revoke("alice")
+    assert status(tokens.create("alice", Role.VIEWER)) == 403

@@ -184,8 +184,6 @@ class Session:
             # It may have been renewed once more before it was ended.
             self._settings.part()
             self._follow_now(self._settings.link)
-            self._lanes.assign()
-            self._lanes.forget({topic.topic for topic in self._topics.plan.topics} if self._topics.plan else ())
 
     async def _parted(self) -> None:
         """Wait until a namespace was detached."""
@@ -248,6 +246,9 @@ class Session:
     def _follow_now(self, link: Link) -> None:
         for part in (self._topics, self._groups, self._loops):
             part.follow(link)
+        self._lanes.assign()
+        # Nothing is told any more of what the link has let go of, as if it still were in the way.
+        self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
     async def _write_reports(self) -> None:
         """Tell what is refused or has ended and why, and what was never copied."""

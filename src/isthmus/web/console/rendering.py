@@ -69,16 +69,16 @@ def _moment(at_ms: float) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-_TONES: Final = {
-    "good": {"ACTIVE", "IN_STEP", "SUCCEEDED", "ALIVE", "RUNNING"},
-    "calm": {"PAUSED", "HELD", "STOPPED", "STARTING", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE", "IDLE"},
-    "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "RESOLVING", "DEGRADED", "UNKNOWN"},
+TONES: Final = {
+    "good": {"ACTIVE", "IN_STEP", "TRANSLATED", "BY_OTHERS", "SUCCEEDED", "RUNNING"},
+    "calm": {"PAUSED", "HELD", "STOPPED", "STARTING", "STANDBY", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE"},
+    "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "UNKNOWN"},
 }
 
 
 def _tone(state: str) -> str:
     """How a state is coloured; its word is always beside."""
-    return next((tone for tone, states in _TONES.items() if str(state) in states), "bad")
+    return next((tone for tone, states in TONES.items() if str(state) in states), "bad")
 
 
 def _short(text: str) -> str:
