@@ -29,9 +29,10 @@ class Claim:
     """One link wants to write one topic, made of one of its source. Clusters are ids. With mapped offsets (`is_mapped`)
     it leaves room for others that map theirs too.
 
-    A link that `is_resting` has written the topic and is not run now: it keeps nobody from writing it, but it may be
-    part of a circle. One that only wants the topic yet (`is_wanted`) has written nothing. Of one into a cluster that
-    was not heard nothing else is known than that it is declared (`is_declared`).
+    A link that `is_resting` has written the topic and is not run now, or is run and had the topic refused
+    (`is_refused`): it keeps nobody from writing it, but it may be part of a circle. One that only wants the topic yet
+    (`is_wanted`) has written nothing. Of one into a cluster that was not heard nothing else is known than that it is
+    declared (`is_declared`).
 
     Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
     circles: copy flags end them.
@@ -44,6 +45,7 @@ class Claim:
     target_id: str
     is_mapped: bool = False
     is_resting: bool = False
+    is_refused: bool = False
     is_wanted: bool = False
     is_declared: bool = False
     tree: str = ""
@@ -113,6 +115,8 @@ class Claims:
     _held: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
     _heard: set[str] = field(default_factory=set)
     _outflows: dict[str, tuple[Outflow, ...]] = field(default_factory=dict)
+    _left_to: dict[tuple[str, TargetTopic], set[tuple[str, str]]] = field(default_factory=dict)
+    """The links of others that ran, by name and target, when they closed a circle with a topic of ours."""
 
     def hear(self, told: ToldClaims) -> None:
         """Go by what others say now, in place of what they said of the same topics before."""
@@ -135,6 +139,7 @@ class Claims:
         else:
             self._drop(claim.link, claim.target_topic)
         if problem is None:
+            self._left_to.pop((claim.link, claim.target_topic), None)
             self._own[claim.link, claim.target_topic] = claim
             self._granted.setdefault((claim.target_id, claim.target_topic), []).append(claim)
         return problem
@@ -201,6 +206,8 @@ class Claims:
         """The link runs no more."""
         for topic in [topic for name, topic in self._own if name == link]:
             self.release(link, topic)
+        for key in [key for key in self._left_to if key[0] == link]:
+            del self._left_to[key]
 
     def _conflict(self, claim: Claim, *, among_others: bool = True) -> list[Claim]:
         """The claim that leaves no room for this one, or those that close a circle with it, if there are any."""
@@ -226,29 +233,49 @@ class Claims:
         """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
         other names it would get a longer one in every round.
 
-        Where all of them keep offsets, one that rests stands in nobody's way: a mirror that is turned round finds its
-        own records where they belong. With mapped offsets they would come a second time.
+        Where all of them keep offsets and the records come back into the topic they are from, one that rests stands in
+        nobody's way: a mirror that is turned round finds its own records where they belong. With mapped offsets they
+        would come a second time, under another name they would be copied once more.
         """
         waiting: list[tuple[str, str, list[Claim]]] = [(claim.source_id, claim.source_topic, [])]
-        seen: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str, bool, bool]] = set()
         while waiting:
             cluster, topic, links = waiting.pop()
-            if (cluster, topic) in seen:
+            rests, is_mapped = self._rests(claim, links), any(link.is_mapped for link in links)
+            # Of two ways to one place the one may be in the way, and the other not.
+            if (cluster, topic, rests, is_mapped) in seen:
                 continue
-            seen.add((cluster, topic))
+            seen.add((cluster, topic, rests, is_mapped))
             declared = self._declared_into(cluster, topic) if among_others else ()
             for upstream in (*self._writers(cluster, TargetTopic(topic), among_others=among_others), *declared):
                 is_itself = (upstream.link, upstream.target_id) == (claim.link, claim.target_id)
                 if is_itself or (claim.tree and upstream.tree == claim.tree):
                     continue
                 path = [upstream, *links]
-                if upstream.source_id == claim.target_id:
-                    is_mapped = claim.is_mapped or any(link.is_mapped for link in path)
-                    if is_mapped or not any(link.is_resting for link in path):
-                        return path
-                else:
+                if upstream.source_id != claim.target_id:
                     waiting.append((upstream.source_id, upstream.source_topic, path))
+                elif not (_is_turned_round(claim, path) and self._rests(claim, path)):
+                    self._leave_to(claim, path)
+                    return path
         return []
+
+    def _rests(self, claim: Claim, path: list[Claim]) -> bool:
+        """Whether one of the links rests. To one that ran when it closed this circle the topic is left while it is
+        silent, as it comes back: else an outage would turn a mirror round, and refuse it afterwards.
+        """
+        left_to = self._left_to.get((claim.link, claim.target_topic), ())
+        return any(one.is_resting and (one.is_refused or (one.link, one.target_id) not in left_to) for one in path)
+
+    def _leave_to(self, claim: Claim, path: list[Claim]) -> None:
+        own = self._own.values()
+        running = {(one.link, one.target_id) for one in path if not one.is_resting and one not in own}
+        self._left_to.setdefault((claim.link, claim.target_topic), set()).update(running)
+
+
+def _is_turned_round(claim: Claim, path: list[Claim]) -> bool:
+    """Whether the records of a circle come back into the topic they are from, where they were."""
+    is_home = path[0].source_topic == SourceTopic(claim.target_topic)
+    return is_home and not any(one.is_mapped for one in (claim, *path))
 
 
 def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
@@ -264,7 +291,12 @@ def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
             hint += (
                 f" Of {declared[0]} only the declaration is known here: add its target to clusters to have it asked."
             )
-        if resting:
+        if resting and _is_turned_round(claim, conflict):
+            hint += (
+                f" {resting[0]} is not run now, but was before: if this direction is to go on instead, run "
+                f"{claim.link} anew, or isthmus forget {resting[0]} --at CLUSTER."
+            )
+        elif resting:
             hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
         return Problem(f"the topic would run in a circle with {', '.join(names)}", hint)
     if first.tree != claim.tree:

@@ -141,6 +141,7 @@ def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
             is_mapped=document.is_mapped,
             # What is refused to it now it says again before it goes on.
             is_resting=not is_alive or _is_refused(document),
+            is_refused=is_alive and _is_refused(document),
             is_wanted=is_alive and document.is_wanted,
             tree=identity.tree,
         )

@@ -12,10 +12,14 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 
 
-def claim(link: str, source: str, target: str, topic: str = "orders") -> Claim:
-    """A claim by short names."""
+def claim(link: str, source: str, target: str, topic: str = "orders", copy: str = "") -> Claim:
+    """A claim by short names; the topic is called the same at both sides unless the `copy` has a name."""
     return Claim(
-        link=link, source_topic=SourceTopic(topic), target_topic=TargetTopic(topic), source_id=source, target_id=target
+        link=link,
+        source_topic=SourceTopic(topic),
+        target_topic=TargetTopic(copy or topic),
+        source_id=source,
+        target_id=target,
     )
 
 
@@ -136,6 +140,67 @@ def test_mapped_records_do_not_come_back_by_a_link_that_rests() -> None:
     assert problem is not None
     assert "ab, bc" in problem.message
     assert "isthmus forget ab" in problem.hint
+
+
+def test_what_rests_is_part_of_a_circle_that_ends_under_another_name() -> None:
+    """However long the circle is, and whatever the way of the names: only what comes back into its own topic is a
+    mirror that is turned round.
+    """
+    there = replace(claim("there", "a", "b", copy="x.orders"), is_resting=True)
+    on = replace(claim("on", "b", "c", "x.orders", "y.orders"), is_resting=True)
+    for others, source, topic in (([there], "b", "x.orders"), ([there, on], "c", "y.orders")):
+        claims = Claims()
+        heard(claims, *others)
+        assert claims.grant(claim("home", source, "a", topic, "orders")) is None
+        problem = claims.grant(claim("back", source, "a", topic, f"b.{topic}"))
+        assert problem is not None
+        assert f"circle with {', '.join(one.link for one in others)}" in problem.message
+        assert "isthmus forget there" in problem.hint
+
+
+def test_a_link_that_ran_is_waited_for_while_it_is_silent() -> None:
+    """An outage turns no mirror round: who was refused begins when the other one is forgotten, or in a new run."""
+    there, back = claim("there", "a", "b"), claim("back", "b", "a")
+    silent = replace(there, is_resting=True)
+    claims = Claims()
+    heard(claims, there)
+    assert claims.grant(back) is not None
+    heard(claims, silent)
+    problem = claims.grant(back)
+    assert problem is not None
+    assert "run back anew" in problem.hint
+    assert claims.grant(claim("bills", "b", "a", "bills")) is None
+    heard(claims)
+    assert claims.grant(back) is None
+    heard(claims, silent)
+    assert claims.settle("back", back.target_topic, is_wanted=True).problem is None
+
+    claims = Claims()
+    heard(claims, there)
+    assert claims.grant(back) is not None
+    claims.release_all("back")
+    heard(claims, silent)
+    assert claims.grant(back) is None
+
+
+def test_of_two_that_were_refused_to_each_other_one_begins() -> None:
+    """A link that runs and does not write the topic is not waited for."""
+    claims, back = Claims(), claim("back", "b", "a")
+    heard(claims, claim("there", "a", "b"))
+    assert claims.grant(back) is not None
+    heard(claims, replace(claim("there", "a", "b"), is_resting=True, is_refused=True))
+    assert claims.grant(back) is None
+
+
+def test_a_link_that_rests_hides_none_that_runs_on_the_same_way() -> None:
+    """Of two links that bring a topic from the same place the running one closes the circle."""
+    for first, last in (("old", "new"), ("new", "old")):
+        claims = Claims()
+        bring = {"old": replace(claim("old", "b", "c"), is_resting=True), "new": claim("new", "b", "c")}
+        heard(claims, bring[first], bring[last], claim("there", "a", "b"))
+        problem = claims.grant(claim("back", "c", "a"))
+        assert problem is not None
+        assert "circle with there, new" in problem.message
 
 
 def test_a_link_that_runs_again_rests_no_more() -> None:
