@@ -12,7 +12,6 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.provenance import FOLLOWS, Origin
 
 app = typer.Typer(add_completion=False)
 
@@ -50,7 +49,7 @@ def provenance(
             {
                 **each.as_dict(),
                 "partition": "all" if each.partition < 0 else str(each.partition),
-                "offset_end": _end(each),
+                "offset_end": each.end_in_words,
             }
             for each in found
         ]
@@ -63,9 +62,3 @@ def provenance(
         console.print(Text(printable(f"{alias}: {problem.in_full}"), style="yellow"))
     if problems:
         raise typer.Exit(1)
-
-
-def _end(each: Origin) -> str:
-    if each.offset_end >= 0:
-        return f"{each.offset_end:,}"
-    return "open" if each.verb == FOLLOWS else "unknown"

@@ -22,7 +22,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 _ALL: Final = -1
-FOLLOWS: Final = "follows"
+_FOLLOWS: Final = "follows"
 """In place of the verb where nothing has ended it."""
 LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
@@ -72,6 +72,13 @@ class Origin:
     by: str = ""
     at_ms: int = -1
     is_of_former_topic: bool = False
+
+    @property
+    def end_in_words(self) -> str:
+        """Where the range ends, for people."""
+        if self.offset_end >= 0:
+            return f"{self.offset_end:,}"
+        return "open" if self.verb == _FOLLOWS else "unknown"
 
     def as_dict(self) -> OriginJson:
         """Plain values under stable names; what is unknown is null."""
@@ -165,7 +172,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
                     source_cluster=sources.get(known.link, ""),
                     source_topic=known.source_topic,
                     link=known.link,
-                    verb=FOLLOWS,
+                    verb=_FOLLOWS,
                     is_mapped=known.is_mapped,
                 )
                 for partition, begin in begins.items()

@@ -118,7 +118,8 @@ def test_what_others_wrote_behind_a_lane_that_ended_did_not_come_by_its_link() -
     assert told(written(ledger, unknown)) == told(ledger), "a repeated verb says nothing else"
     ledger = written(ledger | held(replace(BEGUN, begins=((0, 40),))), replace(unknown, target_end=50))
     assert told(ledger)[1:] == [(0, 25, -1, "detach"), (0, 40, -1, "detach")]
-    assert {each.as_dict()["offset_end"] for each in _origins("west", "x-1", ID, ledger)} == {20, None}
+    ends = {each.as_dict()["offset_end"]: each.end_in_words for each in _origins("west", "x-1", ID, ledger)}
+    assert ends == {20: "20", None: "unknown"}
 
 
 def test_a_range_with_mapped_offsets_is_told_as_such() -> None:
