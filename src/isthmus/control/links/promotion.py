@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
-from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
@@ -25,6 +24,7 @@ from isthmus.control.links.filtering import in_force
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import recollect
+from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -33,12 +33,11 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, attachment, letting_go
+from isthmus.model.declaration import Declaration, letting_go
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
-from isthmus.model.registers import ATTACHED, RESERVED, merged
 from isthmus.model.wording import counted, first_few
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
@@ -48,7 +47,6 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
-_OPTION: Final = {"topic": "--map", "group": "--group-map", "principal": "--principal-map"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,7 @@ class Promoter:
         if self.maps:
             raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
         declared, known = await self._look()
-        if _is_reversed(declared, known, link):
+        if is_reversed(declared, known, link):
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
         former, chosen, is_attached = await self._link("reverse")
         if is_attached and former is not None:
@@ -210,19 +208,19 @@ class Promoter:
         ever = (*known.maps, *known.detached)
         # A detachment releases nothing, so that it may take what another verb let go of.
         own = known.detached if verb == "detach" else known.let_go_by(verb)
-        chosen = self.maps or known.maps or _reserved_still(declared, known, own)
+        chosen = self.maps or known.maps or reserved_still(declared, known, own)
         for each in chosen:
             if each not in ever:
                 raise ConfigError(
                     f"link {self.name} never attached {each}", hint=f"It has {', '.join(map(str, ever)) or 'nothing'}."
                 )
         if not chosen:
-            others = _reserved_still(declared, known, known.detached)
+            others = reserved_still(declared, known, known.detached)
             if not own and (others or verb == "reverse"):
-                raise _not_let_go(verb, known, others)
+                raise not_let_go(verb, known, others)
             return None, own or known.detached, False
         parts = (chosen, {*known.maps, *chosen})
-        link, whole = (declared.link(_attaching(known, each), self.configuration) for each in parts)
+        link, whole = (declared.link(attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
             raise PlanRefused(
                 f"link {self.name} cannot be used here",
@@ -398,48 +396,3 @@ def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bo
     """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
     beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
     return isinstance(beginning, BeginningDocument) and beginning.is_over
-
-
-def _is_reversed(declared: Declared, known: Declaration, link: str) -> bool:
-    """Whether this link was reversed to the end, by a new one of the name `link`, whatever became of that one."""
-    own, back = known.let_go_by("reverse"), declared.links.get(link)
-    if not known.is_deleted or not own or back is None:
-        return False
-    return all(each.reversed in (*back.maps, *back.detached) for each in own)
-
-
-def _not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -> PlanRefused:
-    """That a verb which is given without namespaces has none: those that are reserved it did not detach."""
-    if verb == "reverse":
-        return PlanRefused(
-            f"link {known.name} attaches nothing that could be reversed, and no reversal of it was begun",
-            hint="isthmus link create makes the way back, for the namespaces that it is to have.",
-        )
-    options = " ".join(f"{'--map-exact' if each.source.is_exact else _OPTION[each.kind]} {each}" for each in others)
-    return PlanRefused(
-        f"link {known.name} attaches nothing, and it was no {verb} that detached what is reserved still",
-        hint=f"Name the namespaces that are meant. Reserved are: {options}",
-    )
-
-
-def _reserved_still(
-    declared: Declared, known: Declaration, detached: Iterable[NamespaceMap]
-) -> tuple[NamespaceMap, ...]:
-    """Those of namespaces that were not released to the last rule."""
-    alias = declared.alias_of(known.target)
-    reserved = {
-        document.namespace
-        for document in declared.namespaces.get(alias or "", {}).values()
-        if any(register.name == RESERVED and register.said for register in document.registers)
-        or made_rules(document.registers)
-    }
-    return tuple(each for each in detached if each.target in reserved)
-
-
-def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declaration:
-    """The link as if it attached just these."""
-    others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
-    wanted = {attachment(each) for each in chosen}
-    ever = (register for register in known.registers if register.name in wanted)
-    attached = tuple(replace(register, value="true", beside=()) for register in ever)
-    return Declaration(name=known.name, registers=merged(others, attached))
