@@ -113,8 +113,7 @@ def run(
     """
     fabric = Fabric(linked(path, link := chosen_link(name, link)))
     if dry_run:
-        found = fabric.plan(link=link, clusters=clusters or ())
-        show_plan(found, output)
+        show_plan(found := fabric.plan(link=link, clusters=clusters or ()), output)
         raise typer.Exit(found.exit_code)
     with fabric, _served(fabric, serve, tokens, path) as told, LiveProgress() as live:
         outcome = fabric.run(
