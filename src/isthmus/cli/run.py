@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -35,6 +35,9 @@ from isthmus.control.fabric import Fabric
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 from isthmus.model.wording import counted
+
+if TYPE_CHECKING:
+    from isthmus.web.serving import ServedRun
 
 _LEFT_MAX: Final = 3
 _COLUMNS: Final = (
@@ -118,11 +121,12 @@ def run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
             clusters=clusters or (),
-            on_progress=partial(_tell, (live.show, told)),
+            on_progress=partial(_tell, (live.show, told.feed if told else None)),
             take_over=take_over,
             standby=standby,
             reread=partial(config.load, path),
             follow_config=follow_config,
+            on_configuration=told.take if told else lambda _: None,
             metrics=told_metrics(fabric, metrics, partitions=metrics_partitions, any_interface=metrics_any_interface),
         )
     show_outcome(outcome, output)
@@ -140,7 +144,7 @@ def _tell(whom: tuple[_Tell | None, ...], links: tuple[LinkProgress, ...]) -> No
 
 def _served(
     fabric: Fabric, listen: str | None, tokens: Path | None, path: Path | None
-) -> contextlib.AbstractContextManager[_Tell | None]:
+) -> contextlib.AbstractContextManager[ServedRun | None]:
     """The REST API beside a run, where it was asked for; it is to be told how the run does."""
     if listen is None:
         return contextlib.nullcontext()

@@ -20,7 +20,7 @@ from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.names import LinkNames, live_names
 from isthmus.control.opening import opened
 from isthmus.control.pool import ClusterPool
-from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.following import Following, OnConfiguration, Reread
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.starting import run_links
 from isthmus.control.schemas.distribution import AsyncSchemas
@@ -269,6 +269,7 @@ class AsyncFabric:
         standby: bool = False,
         reread: Reread | None = None,
         follow_config: bool = False,
+        on_configuration: OnConfiguration = lambda _: None,
         metrics: MetricsSettings | None = None,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
@@ -286,7 +287,8 @@ class AsyncFabric:
 
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged. A run
-        whose last link goes waits for another, unless it is to end caught up.
+        whose last link goes waits for another, unless it is to end caught up. `on_configuration` is called with what it
+        goes on by then, what is declared included.
 
         Where the configuration, or `metrics` in its place, says so it tells whoever asks how it does: docs/metrics.md.
 
@@ -295,7 +297,7 @@ class AsyncFabric:
         :raises PortBusy: Something listens already where metrics are to be told.
         """
         written = None if self.configuration.declared is None else self.configuration.written
-        following = Following(reread, is_constant=follow_config, written=written)
+        following = Following(reread, is_constant=follow_config, written=written, on_configuration=on_configuration)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 
         def takes(one: Link) -> bool:

@@ -98,6 +98,10 @@ class FabricDesk:
         """Leave the clusters, when no more requests come."""
         await self._lending.aclose()
 
+    def take(self, configuration: Configuration) -> None:
+        """Go by what a run goes by, whose file was read again or whose clusters say something else."""
+        self.configuration, self.latest = configuration.written, configuration
+
     async def room(self) -> AsyncIterator[None]:
         """A dependency of routes that ask clusters: has a request wait while many are worked on."""
         async with self._room:

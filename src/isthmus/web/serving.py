@@ -62,12 +62,20 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
         server.run(sockets=[listening])
 
 
+@dataclass(frozen=True, slots=True)
+class ServedRun:
+    """What a run tells those who serve beside it: how its links stand, and the configuration that it goes by."""
+
+    feed: Callable[[LinksProgress], None]
+    take: Callable[[Configuration], None]
+
+
 @contextlib.contextmanager
 def serving_beside(
     configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
-) -> Iterator[Callable[[LinksProgress], None]]:
-    """Answer requests in a thread for as long as the block runs. What it gives is called with how the links stand, by
-    a run: then nobody else looks at them for events and metrics (`is_fed`).
+) -> Iterator[ServedRun]:
+    """Answer requests in a thread for as long as the block runs. What it gives is told by a run how the links stand:
+    then nobody else looks at them for events and metrics (`is_fed`).
 
     :raises ConfigError: As `serve`.
     :raises PortBusy: As `serve`.
@@ -77,7 +85,7 @@ def serving_beside(
     with listening:
         thread.start()
         try:
-            yield server.watch.feed
+            yield ServedRun(feed=server.watch.feed, take=server.desk.take)
         finally:
             server.should_exit = True
             thread.join()
@@ -86,9 +94,9 @@ def serving_beside(
 class _Server(uvicorn.Server):
     """A server that ends its streams before it waits for connections to end."""
 
-    def __init__(self, config: uvicorn.Config, watch: Watch) -> None:
+    def __init__(self, config: uvicorn.Config, desk: FabricDesk, watch: Watch) -> None:
         super().__init__(config)
-        self.watch = watch
+        self.desk, self.watch = desk, watch
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self.watch.close)
@@ -129,7 +137,7 @@ def _prepared(
         ) from None
     listening = _bound(address)
     _log.info("serving at %s://%s/v1", "http" if settings.certificate is None else "https", address)
-    return _Server(config, watch), listening
+    return _Server(config, desk, watch), listening
 
 
 def _address(written: str) -> ListenAddress:

@@ -81,6 +81,7 @@ def test_filters_and_limits_change_without_a_new_lease(
     consumers.commit(east, {group: {(stays, 0): 7}})
     link = selecting(link_of(east.cluster(), west.cluster(), stays, name=stem), stays, goes)
     written: list[Configuration | ConfigError] = [configuration_of(link, term_s=LASTING_S)]
+    taken: list[Configuration] = []
 
     def reread() -> Configuration:
         found = written[-1]
@@ -95,7 +96,7 @@ def test_filters_and_limits_change_without_a_new_lease(
         async with running(
             configuration_of(link, term_s=LASTING_S),
             spark,
-            following=Following(reread, is_constant=True),
+            following=Following(reread, is_constant=True, on_configuration=taken.append),
             timings=timings,
         ) as run:
             for name in (stays, goes):
@@ -125,6 +126,7 @@ def test_filters_and_limits_change_without_a_new_lease(
             await asyncio.to_thread(topics.produce, east, stays, records(5))
             await run.until(lambda: is_at(stays, 30))
             assert await leases_of(west, stem) == before, "leases began anew"
+            assert taken[-1].links == (changed,)
             assert (await run.end()).exit_code == 0
 
     with caplog.at_level(logging.WARNING):

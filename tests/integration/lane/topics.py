@@ -137,7 +137,8 @@ def delete(cluster: Brokers, name: str) -> None:
 
 
 def own_configs(cluster: Brokers, name: str) -> dict[str, str]:
-    """What is set for a topic itself, as librdkafka is told."""
+    """What is set for a topic itself, as librdkafka is told by any broker, once all know the topic."""
+    await_served(cluster, name)
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
     return {

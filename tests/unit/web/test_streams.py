@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from isthmus import config
 from isthmus.model.configuration import Configuration
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
@@ -51,7 +52,7 @@ def test_a_thousand_streams_keep_nobody_from_an_answer(
     """
     settings, request, headers = asked
     with ExitStack() as stack:
-        feed = stack.enter_context(serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True))
+        feed = stack.enter_context(serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True)).feed
         streams: list[socket.socket] = []
         statuses: Counter[bytes] = Counter()
         for _ in range(THOUSAND):
@@ -89,7 +90,7 @@ def test_a_stream_ends_when_its_token_is_revoked(
     other = tokens.create("other", Role.VIEWER)
     others = request.replace(headers["Authorization"].encode(), f"Bearer {other}".encode())
     with ExitStack() as stack:
-        feed = stack.enter_context(serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True))
+        feed = stack.enter_context(serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True)).feed
         revoked, answer = opened(settings.listen, request)
         stack.enter_context(revoked)
         going, _ = opened(settings.listen, others)
@@ -111,3 +112,19 @@ def told(stream: socket.socket) -> Iterator[bytes]:
     """What comes, line by line."""
     with stream.makefile("rb") as lines:
         yield from iter(lines.readline, b"")
+
+
+def test_who_serves_beside_a_run_goes_by_what_the_run_goes_by(
+    asked: tuple[ServeSettings, bytes, dict[str, str]],
+) -> None:
+    """A cluster that comes while it runs is there: that the file was read again only the run knows."""
+    settings, _, headers = asked
+    with serving_beside(Configuration(clusters=(), links=()), settings, is_fed=True) as run:
+
+        def found() -> list[str]:
+            answer = httpx2.get(f"http://{settings.listen}/v1/clusters", headers=headers, timeout=TERM_S)
+            return [each["cluster"] for each in answer.json()]
+
+        assert found() == []
+        run.take(config.parse("clusters: {a: {bootstrap_servers: 'h:1'}}"))
+        assert found() == ["a"]

@@ -141,6 +141,7 @@ class Controller:
                     self._tell_refused(error)
                 else:
                     await self._links.take(configuration)
+                    following.on_configuration(configuration)
                     await keeper.keep(configuration, declared, declarations.client, self._links.is_run)
 
     async def _follow_file(self, reread: Reread) -> None:
@@ -148,6 +149,7 @@ class Controller:
             is_asked = await self._wait_to_reread(self.timings.follow_s if self._following.is_constant else None)
             if is_asked and (configuration := await self._reread(reread)) is not None:
                 await self._links.take(configuration)
+                self._following.on_configuration(configuration)
 
     async def _wait_to_reread(self, term_s: float | None) -> bool:
         """Wait until the file may say something else, at most so long; whether it may."""

@@ -14,6 +14,7 @@ from isthmus.model.naming import Naming
 
 Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
+OnConfiguration = Callable[[Configuration], None]
 _TOPICS: Final = ("include", "exclude", "start", "remote", "mirror_maker")
 _GROUPS: Final = ("include", "exclude", "margin_s", "commit", "delete_at_target")
 _OWN: Final = (
@@ -38,11 +39,13 @@ class Following:
     """How a run learns of changes: by asking `reread` on SIGHUP, and every few seconds if `is_constant`.
 
     Where `written`, what the file says, is given, links that are declared on its clusters are followed all the time.
+    `on_configuration` is called with what the run goes on by, whenever that may be another one.
     """
 
     reread: Reread | None = None
     is_constant: bool = False
     written: Configuration | None = None
+    on_configuration: OnConfiguration = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
