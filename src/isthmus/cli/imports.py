@@ -24,6 +24,7 @@ from isthmus.cli.takeover import (
     TakeOverOption,
     TimeoutOption,
     WholeOption,
+    WorkersGroupOption,
 )
 from isthmus.config.places import DEFAULT_NAME
 from isthmus.control.answers import TakeoverSettings
@@ -85,6 +86,7 @@ def import_(
     whole: WholeOption = False,
     allow_foreign: AllowForeignOption = False,
     offsets_topic: OffsetsTopicOption = None,
+    workers_group: WorkersGroupOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
@@ -112,7 +114,7 @@ def import_(
             allows_foreign=allow_foreign,
             is_dry_run=dry_run,
         )
-        _take_over(deployment, draft, to, settings, offsets_topic, output, force=force)
+        _take_over(deployment, draft, to, settings, offsets_topic, workers_group, output, force=force)
         return
     _import(deployment, draft, to, output, force=force, dry_run=dry_run)
 
@@ -158,6 +160,7 @@ def _take_over(
     to: Path | None,
     settings: TakeoverSettings,
     offsets_topic: str | None,
+    workers_group: str | None,
     output: OutputFormat,
     *,
     force: bool,
@@ -174,7 +177,7 @@ def _take_over(
         console.print(Text("Nothing was taken over yet: complete the configuration and give the same command again."))
         raise typer.Exit(1)
     used = to if is_there or written else None
-    found = takeover.take_over_all(deployment, takeover.loaded(draft, used), settings, offsets_topic)
+    found = takeover.take_over_all(deployment, takeover.loaded(draft, used), settings, offsets_topic, workers_group)
     if output.is_table:
         with contextlib.redirect_stdout(sys.stderr):
             _report(deployment, draft, notices, written, output)

@@ -160,12 +160,17 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Take back a namespace that is attached to no link. What is in it stays."""
+    """Take back a namespace that is attached to no link. What is in it stays.
+
+    If it was reserved, transactions that are open in its topics are aborted first, and named.
+    """
     namespace = Namespace.of(prefix, kind.value, is_exact=exact)
     if not (yes or dry_run):
         confirm(str(namespace), f"have it declared no more on {cluster}")
     found = _of(cluster, path).delete(namespace, dry_run=dry_run)
     if output.is_table:
+        for transaction in found.aborted:
+            _tell(aborted(transaction))
         _tell(f"namespace {found.namespace} of {cluster} {'would be' if dry_run else 'is'} declared no more")
     else:
         _show(found, output)

@@ -20,6 +20,7 @@ _COLUMNS: Final = (
     Column("partition"),
     Column("offset_begin", Cells.NUMBER),
     Column("offset_end"),
+    Column("offsets", gives_way=3),
     Column("source_cluster", Cells.NAME),
     Column("source_topic", Cells.NAME),
     Column("link", Cells.NAME),
@@ -38,8 +39,8 @@ def provenance(
 ) -> None:
     """Show which offsets of a topic came from which cluster by which link, and what ended that.
 
-    Offsets that no line covers were written on the cluster itself, or by what its ledger no longer remembers. Exits
-    with 1 if a cluster does not answer.
+    With mapped offsets records of others may lie between those that came. Offsets that no line covers were written on
+    the cluster itself, or by what its ledger no longer remembers. Exits with 1 if a cluster does not answer.
     """
     told = Fabric(configured(path)).provenance(topic)
     found, problems = told.origins, told.away
@@ -48,7 +49,7 @@ def provenance(
             {
                 **each.as_dict(),
                 "partition": "all" if each.partition < 0 else str(each.partition),
-                "offset_end": "open" if each.offset_end < 0 else f"{each.offset_end:,}",
+                "offset_end": each.end_in_words,
             }
             for each in found
         ]

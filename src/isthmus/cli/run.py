@@ -81,8 +81,7 @@ def run(
         typer.Option("--standby", help="Wait, ready to go, for the end of a controller that runs the links."),
     ] = False,
     follow_config: Annotated[
-        bool,
-        typer.Option("--follow-config", help="Follow changes of the configuration file while running."),
+        bool, typer.Option("--follow-config", help="Follow changes of the configuration file while running.")
     ] = False,
     metrics: MetricsOption = None,
     metrics_partitions: MetricsPartitionsOption = False,

@@ -53,6 +53,16 @@ OffsetsTopicOption = Annotated[
         show_default=False,
     ),
 ]
+WorkersGroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workers-group",
+        metavar="GROUP",
+        help="The group of MirrorMaker 2's workers, unless the file says it. If it is empty, workers may go on, as "
+        "they run other connectors too: then see that MirrorMaker 2's are deleted.",
+        show_default=False,
+    ),
+]
 COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
@@ -72,6 +82,7 @@ def take_over_all(
     configuration: Configuration,
     settings: TakeoverSettings,
     offsets_topic: str | None,
+    workers_group: str | None,
 ) -> list[LinkTakeover]:
     """Take over every flow of a deployment that the configuration has a link for.
 
@@ -88,7 +99,7 @@ def take_over_all(
             f"the configuration has no link for any flow of {deployment.name}",
             hint="A link takes the flow over that has the same source and target, by their aliases.",
         )
-    predecessors = [(link, predecessor_of(deployment, flow, offsets_topic)) for link, flow in chosen]
+    predecessors = [(link, predecessor_of(deployment, flow, offsets_topic, workers_group)) for link, flow in chosen]
     found = []
     for link, predecessor in predecessors:
         with TakeoverLine(link.name) as line:

@@ -16,14 +16,16 @@ _OF_STRIMZI: Final = ("mirrormaker2-cluster-offsets", "mirrormaker2-cluster")
 """What Strimzi's operator configures where the resource says nothing else (KafkaMirrorMaker2Cluster)."""
 
 
-def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None = None) -> Predecessor:
-    """What a link has to know of the flow that it is to take over.
+def predecessor_of(
+    deployment: Deployment, flow: Flow, offsets_topic: str | None = None, worker_group: str | None = None
+) -> Predecessor:
+    """What a link has to know of the flow that it is to take over. What is given goes before what the file says.
 
     :raises ConfigError: The file does not say where positions are kept.
     """
     workers = {**deployment.clusters[flow.target], **_said_of_all(flow)}
     topic = offsets_topic or (workers[_OFFSETS_TOPIC].value if _OFFSETS_TOPIC in workers else "")
-    group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else ""
+    group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else None
     if deployment.form == DEDICATED:
         # As MirrorMakerConfig.workerConfig has it.
         topic, group = topic or f"mm2-offsets.{flow.source}.internal", group or f"{flow.source}-mm2"
@@ -35,6 +37,7 @@ def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None
             field=_OFFSETS_TOPIC,
             hint="Name it by --offsets-topic: it is offset.storage.topic of the workers.",
         )
+    group = group if worker_group is None else worker_group
     return Predecessor(source_alias=flow.source, offsets_topic=topic, worker_group=group)
 
 

@@ -30,6 +30,8 @@ _OF_WORKERS: Final = (
     "worker",
     "listeners",
 )
+_HEARTBEATS: Final = "emit.heartbeats.enabled"
+_SEPARATOR: Final = "replication.policy.separator"
 _NAMED_CHARACTERS_MAX: Final = 40
 _COMPARED_MAX: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -120,7 +122,7 @@ class _Reading:
         self.flows = {(one, other): {} for one in aliases for other in aliases if one != other}
         for key, setting in self.settings.items():
             self._place(key, setting)
-        flows = tuple(self._enabled())
+        flows = self._enabled()
         if not flows:
             raise ConfigError(
                 f"{self.name} enables no flow, so nothing would be mirrored",
@@ -222,28 +224,66 @@ class _Reading:
     def _tell(self, impact: Impact, key: str, setting: Setting, why: str, todo: str = "") -> None:
         self.notices.append(Notice(impact=impact, key=key, line=setting.line, why=why, todo=todo))
 
-    def _enabled(self) -> Iterator[Flow]:
-        for (source, target), own in self.flows.items():
-            if "enabled" not in own:
-                if own:
-                    key = f"{source}{_ARROW}{target}.enabled"
-                    why = "the flow has settings, but is not enabled: it becomes no link"
-                    self.notices.append(Notice(impact=Impact.UNNEEDED, key=key, why=why))
-                continue
-            setting = own["enabled"]
-            try:
-                is_enabled = truth(setting.value)
-            except ValueError as error:
-                raise ConfigError(
-                    f"{self.name}:{setting.line}: {setting.written} {error}",
-                    field=setting.written,
-                    line=setting.line,
-                    hint="Write true to have the flow mirrored, false not to.",
-                ) from None
-            if is_enabled:
-                yield Flow(source=source, target=target, settings={**self.shared, **own})
-            else:
-                self._tell(Impact.UNNEEDED, setting.written, setting, "the flow is not enabled: it becomes no link")
+    def _enabled(self) -> tuple[Flow, ...]:
+        enabled = {ends for ends, own in self.flows.items() if self._is_enabled(own)}
+        for source, target in (ends for ends in self.flows if ends not in enabled):
+            beats = (target, source) in enabled and self._beats(source, target)
+            self._tell_not_enabled(source, target, beats=beats)
+        return tuple(
+            Flow(source=source, target=target, settings={**self.shared, **own})
+            for (source, target), own in self.flows.items()
+            if (source, target) in enabled
+        )
+
+    def _is_enabled(self, own: Mapping[str, Setting]) -> bool:
+        if "enabled" not in own:
+            return False
+        setting = own["enabled"]
+        try:
+            return truth(setting.value)
+        except ValueError as error:
+            raise ConfigError(
+                f"{self.name}:{setting.line}: {setting.written} {error}",
+                field=setting.written,
+                line=setting.line,
+                hint="Write true to have the flow mirrored, false not to.",
+            ) from None
+
+    def _beats(self, source: str, target: str) -> bool:
+        """Whether heartbeats go from one cluster to another though the flow is not enabled, and a link could write
+        them (MirrorMakerConfig.clusterPairs).
+        """
+        emits = {**self.shared, **self.flows[source, target]}.get(_HEARTBEATS)
+        return (emits is None or emits.value.lower() == "true") and self._separator() not in source + target
+
+    def _separator(self) -> str:
+        return self._value(_SEPARATOR) or "."
+
+    def _tell_not_enabled(self, source: str, target: str, *, beats: bool) -> None:
+        own = self.flows[source, target]
+        written = own.get("enabled")
+        impact, todo = Impact.UNNEEDED, ""
+        if beats:
+            separator = self._separator()
+            naming = "mm2" if separator == "." else f'{{mm2: {{separator: "{separator}"}}}}'
+            impact = Impact.LOST
+            why = (
+                f"the flow is not enabled, but MirrorMaker 2 writes heartbeats into {target} by it: without them "
+                f"heartbeats at {target}, and {target}{separator}heartbeats at {source}, get no records"
+            )
+            todo = (
+                f"If anybody watches that topic add a link: {{name: {source}-{target}, source: {source}, "
+                f"target: {target}, topics: {{naming: {naming}}}, mm2: {{heartbeats: true}}}} (docs/mirrormaker.md)."
+            )
+        elif written is not None:
+            why = "the flow is not enabled: it becomes no link"
+        elif own:
+            why = "the flow has settings, but is not enabled: it becomes no link"
+        else:
+            return
+        key = f"{source}{_ARROW}{target}.enabled" if written is None else written.written
+        line = None if written is None else written.line
+        self.notices.append(Notice(impact=impact, key=key, line=line, why=why, todo=todo))
 
     def _used(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
         """The clusters at the ends of flows; those without are named."""

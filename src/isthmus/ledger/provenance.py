@@ -20,6 +20,7 @@ Begins = dict[int, int]
 class ProvenanceDocument(DocumentOfLink):
     """Offsets `[offset_begin, offset_end)` of a partition came from a cluster by a link, which then let go of it.
 
+    `offset_end` is -1 where nobody knows how far that goes. Where it `is_mapped` records of others may lie between.
     `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
     have, -1 where that is not known. What lies before or behind was written here, or came by another link, or by this
     one at another time. What the source's offsets `[left_begin, left_end)` held was left in its remote tier.
@@ -43,7 +44,9 @@ class ProvenanceDocument(DocumentOfLink):
     at_ms: int
 
     def _path(self) -> tuple[str, ...]:
-        return (str(LaneKey(self.topic, self.partition)), str(self.offset_end))
+        # A range of which the end is not known is none that another one with a known end could be.
+        end = str(self.offset_end) if self.offset_end >= 0 else f"from-{self.offset_begin}"
+        return (str(LaneKey(self.topic, self.partition)), end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

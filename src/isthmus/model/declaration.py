@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypedDict
 
@@ -14,6 +14,8 @@ SOURCE: Final = "source"
 TARGET: Final = "target"
 SEMANTICS: Final = "semantics/"
 """Of the cluster whose id follows: what it can keep, as the handshake found."""
+LET_GO: Final = "let-go"
+"""Which namespaces the link let go of last, in one step, and by which verb: a repeated verb goes on with its own."""
 ASYNC: Final = "async"
 TARGET_LOGIN: Final = "target_login"
 """The setting with the login that a link has at its target."""
@@ -101,10 +103,18 @@ class Declaration(Declarable):
         """Those that were attached once, and are no more."""
         return tuple(each for each, is_attached in self._maps() if not is_attached)
 
+    def let_go_by(self, verb: str) -> tuple[NamespaceMap, ...]:
+        """Those that are detached, and were the last to be, by this verb. Older releases did not write that down."""
+        said = self.value(LET_GO)
+        if not said or said["verb"] != verb:
+            return ()
+        wanted = [_map(*each) for each in said["maps"]]
+        return tuple(each for each in self.detached if each in wanted)
+
     def _maps(self) -> Iterable[tuple[NamespaceMap, bool]]:
         for register in self.registers:
             if register.name.startswith(ATTACHED):
-                yield _map_of(register.name.removeprefix(ATTACHED)), bool(register.said)
+                yield _map(*json.loads(register.name.removeprefix(ATTACHED))), bool(register.said)
 
     @property
     def reversed_settings(self) -> Mapping[str, Any]:
@@ -139,19 +149,28 @@ def map_dict(each: NamespaceMap) -> AttachedJson:
 
 def attachment(each: NamespaceMap) -> str:
     """The register that says whether two namespaces are attached."""
-    return ATTACHED + json.dumps([each.kind, each.source.prefix, each.target.prefix, each.source.is_exact])
+    return ATTACHED + json.dumps(_parts(each))
+
+
+def letting_go(verb: str, maps: Collection[NamespaceMap]) -> dict[str, Any]:
+    """What is said where a verb detaches namespaces, by the names of the registers."""
+    said = {"verb": verb, "maps": sorted(map(_parts, maps))}
+    return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said}
 
 
 def said_name(name: str) -> str:
     """What a register is about, for people."""
     if name.startswith(ATTACHED):
-        each = _map_of(name.removeprefix(ATTACHED))
+        each = _map(*json.loads(name.removeprefix(ATTACHED)))
         return f"attached {'' if each.kind == 'topic' else f'{each.kind} '}{each}"
     return name.removeprefix(SETTINGS).replace("/", " ")
 
 
-def _map_of(text: str) -> NamespaceMap:
-    kind, source, target, is_exact = json.loads(text)
+def _parts(each: NamespaceMap) -> list[Any]:
+    return [each.kind, each.source.prefix, each.target.prefix, each.source.is_exact]
+
+
+def _map(kind: NamespaceKind, source: str, target: str, is_exact: bool) -> NamespaceMap:
     return NamespaceMap(source=_namespace(kind, source, is_exact), target=_namespace(kind, target, is_exact))
 
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
     """A flow of MirrorMaker 2 into a cluster: what it calls its source, the topic that holds its positions, and the
-    group of its workers, "" where that is not known.
+    group of its workers: `None` where that is not known, "" where they go on without it and are not asked for.
     """
 
     source_alias: str
     offsets_topic: str
-    worker_group: str = ""
+    worker_group: str | None = None
 
 
 class Progress(NamedTuple):

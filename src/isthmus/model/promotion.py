@@ -34,8 +34,9 @@ class LeftPartitionJson(TypedDict):
 class LeftPartition:
     """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago.
 
-    `state` is that of a lane that waits for an operator. Offsets and `missing_records` are -1 where they are not known,
-    and so is `partition` where nothing is known of a whole topic.
+    `state` is that of a lane that waits for an operator. What is before `copied_end` at the target, and not there from
+    before the link began, came by it; with mapped offsets records of others may lie between. Offsets and
+    `missing_records` are -1 where they are not known, and so is `partition` where nothing is known of a whole topic.
     """
 
     topic: TargetTopic
@@ -45,6 +46,7 @@ class LeftPartition:
     is_mapped: bool = False
     target_begin: int = -1
     target_end: int = -1
+    copied_end: int = -1
     source_end: int = -1
     source_age_s: float | None = None
     missing_records: int = -1

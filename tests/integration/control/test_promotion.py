@@ -21,7 +21,7 @@ from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
 from isthmus.control.running.following import Following
-from isthmus.errors import GateNotMet, IsthmusError
+from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
@@ -38,6 +38,7 @@ from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.interrupting import finished
+from tests.integration.control.recovering import Interrupted
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut, remembers
@@ -216,7 +217,7 @@ def test_a_partition_that_has_ended_is_no_proof(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
 ) -> None:
     """Though both logs end alike: it is named instead of promoted or reversed, and what a failover leaves behind is
-    counted from where its lane came to.
+    counted from where its lane came to. What others wrote behind that is not told to have come from the source.
     """
     only, each = created(both, east, name)
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
@@ -238,6 +239,11 @@ def test_a_partition_that_has_ended_is_no_proof(
 
     asyncio.run(scenario())
     assert each in Fabric(both).declarations.describe(name).declaration.maps
+    with pytest.raises(Interrupted):
+        asyncio.run(replace(promoter, on_step=ends_at("releasing")).failover())
+    assert asyncio.run(promoter.failover()).is_done
+    (left,) = asyncio.run(provenance(both.cluster("west"), name))
+    assert (left.offset_begin, left.offset_end, left.verb) == (0, 20, "failover")
 
 
 def test_leader_and_follower_change_places(
@@ -339,6 +345,74 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_verb(
     links.delete(f"{name}-back")
 
 
+def test_a_repeated_verb_goes_on_with_its_own(both: Configuration, name: str) -> None:
+    """What was detached before stays reserved when a failover is given twice, and another verb asks what is meant."""
+    both = replace(both, timings=Timings(calm_s=0.1))
+    links, first, second = Fabric(both).declarations, *two_maps(name)
+    links.create(name, source="east", target="west", maps=[first, second])
+    promoter = partial(Promoter, configuration=both, name=name, quiet_s=0.1)
+    asyncio.run(promoter(maps=(second,)).detach())
+    # It ends before the release, and then it is given again twice.
+    with pytest.raises(Interrupted):
+        asyncio.run(promoter(on_step=ends_at("releasing")).failover())
+    with pytest.raises(PlanRefused, match="it was no promote that detached") as told:
+        asyncio.run(promoter().promote())
+    assert f"--map {first} --map {second}" in told.value.hint
+    for _ in range(2):
+        found = asyncio.run(promoter().failover())
+        assert (found.is_done, found.namespaces) == (True, (first,))
+        assert are_reserved(both, first, second) == [False, True]
+    assert asyncio.run(promoter(maps=(second,)).failover()).is_done
+    assert are_reserved(both, second) == [False]
+
+
+def test_a_repeated_reversal_turns_what_it_began_with(both: Configuration, name: str) -> None:
+    """Interrupted before the way back was made, or between the release of groups and of topics, it comes back with all
+    that followed and nothing that was detached before; done to the end, it is done, whatever the way back is by then.
+    """
+    both = replace(both, timings=Timings(calm_s=0.1))
+    links, (first, second), back = Fabric(both).declarations, two_maps(name), f"{name}-back"
+    groups = NamespaceMap.parse(f"{name}.", "group")
+    links.create(name, source="east", target="west", maps=[first, second, groups])
+    promoter = partial(Promoter, configuration=both, name=name, quiet_s=0.1)
+    asyncio.run(promoter(maps=(second,)).detach())
+    with pytest.raises(Interrupted):
+        asyncio.run(promoter(on_step=ends_at("releasing")).reverse(back))
+    Fabric(both).cluster("west").namespaces.update(groups.target, reserved=False)
+    with pytest.raises(Interrupted):
+        asyncio.run(promoter(on_step=ends_at("creating")).reverse(back))
+    for _ in range(2):
+        assert asyncio.run(promoter().reverse(back)).is_done
+        assert set(links.describe(back).declaration.maps) == {first.reversed, groups.reversed}
+        assert are_reserved(both, first, second) == [False, True]
+        links.update(back, settings={"limits.bytes_per_s": "1GiB"})
+    links.delete(back)
+    assert asyncio.run(promoter().reverse(back)).is_done
+    with pytest.raises(PlanRefused, match="attaches nothing that could be reversed"):
+        asyncio.run(promoter(name=back).reverse(f"{name}-again"))
+
+
+def two_maps(name: str) -> tuple[NamespaceMap, NamespaceMap]:
+    """Of two namespaces of topics that hold none."""
+    return NamespaceMap.parse(f"{name}.a-:{name}.x-"), NamespaceMap.parse(f"{name}.b-:{name}.y-")
+
+
+def ends_at(step: str) -> Callable[[str], None]:
+    """A hook that ends the command before the step that begins so."""
+
+    def heard(what: str) -> None:
+        if what.startswith(step):
+            raise Interrupted(what)
+
+    return heard
+
+
+def are_reserved(configuration: Configuration, *maps: NamespaceMap) -> list[bool]:
+    """Whether the followers are, each."""
+    namespaces = Fabric(configuration).cluster("west").namespaces
+    return [namespaces.describe(each.target).is_reserved for each in maps]
+
+
 def test_an_open_transaction_is_in_the_way(
     both: Configuration, east: LocalCluster, name: str, spark: SparkSession
 ) -> None:
@@ -404,7 +478,9 @@ def of_two_links_all_or_none(both: Configuration, east: LocalCluster, name: str)
 def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str
 ) -> None:
-    """By failover and by update: also what no coordinator knows. Its producer is fenced, and readers pass it."""
+    """By failover, by update and by deletion: also what no coordinator knows. Its producer is fenced, and readers pass
+    it.
+    """
     created(both, east, name)
     topic = f"{name}.x-1"
     topics.create(west, topic)
@@ -429,6 +505,12 @@ def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     assert [each.owner for each in released.aborted] == [f"{name}-again"]
     assert released.state is NamespaceState.WRITABLE
     assert namespaces.update(namespace, reserved=False).aborted == ()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    namespaces.update(namespace, reserved=True)
+    producer = opened(west, topic, f"{name}-last")
+    assert namespaces.delete(namespace, dry_run=True).aborted == ()
+    assert [each.owner for each in namespaces.delete(namespace).aborted] == [f"{name}-last"]
     with pytest.raises(KafkaException):
         producer.commit_transaction(20)
     last = written(west, topic)

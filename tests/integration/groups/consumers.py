@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from isthmus.errors import Unreachable
@@ -49,6 +49,34 @@ def joined(cluster: Brokers, group: str, topic: str, protocol: str = "classic", 
         yield member
     finally:
         member.close()
+
+
+@contextmanager
+def worker(cluster: Brokers, group: str) -> Iterator[None]:
+    """A member of the kind of Kafka Connect's workers, which librdkafka has not."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="default", metadata=b"")
+    await_coordinator(cluster.admin_bootstrap_servers, group)
+    first = int(cluster.admin_bootstrap_servers.partition(",")[0].rpartition(":")[2])
+    port = ask(first, FindCoordinatorRequest(key=group, key_type=0, max_version=3), cluster="local").port
+    # From version 4 on a member has to ask twice.
+    joined = ask(
+        port,
+        JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=300_000,
+            rebalance_timeout_ms=300_000,
+            member_id="",
+            protocol_type="connect",
+            protocols=[protocol],
+            max_version=3,
+        ),
+        cluster="local",
+    )
+    assert joined.error_code == 0, joined
+    try:
+        yield
+    finally:
+        ask(port, LeaveGroupRequest(group_id=group, member_id=joined.member_id, max_version=2), cluster="local")
 
 
 def commit(cluster: Brokers, groups: Mapping[str, Offsets]) -> None:

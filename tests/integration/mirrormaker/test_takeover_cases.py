@@ -56,12 +56,12 @@ class LeftBehind:
         given = Given(key, None if value is None else json.dumps(value).encode(), [], SEPTEMBER)
         topics.produce(self.flow.target.cluster, self.offsets_topic, [given], partition=len(topic) % 2)
 
-    def take_over(self, link: Link, **settings: Any) -> LinkTakeover:
-        """What becomes of it."""
+    def take_over(self, link: Link, *, workers: str | None = "mm2", **settings: Any) -> LinkTakeover:
+        """What becomes of it, if the group of the workers is called `workers` after the source, or not known."""
         predecessor = Predecessor(
             source_alias=self.flow.source.alias,
             offsets_topic=self.offsets_topic,
-            worker_group=f"{self.flow.source.alias}-mm2",
+            worker_group=workers and f"{self.flow.source.alias}-{workers}",
         )
         chosen = TakeoverSettings(**{"quiet_s": 0.2, "patience_s": 0.5, **settings})
         return asyncio.run(take_over(link, predecessor, chosen, configuration_of(link).ledger, lambda *_: None))
@@ -196,3 +196,21 @@ def test_who_has_not_stopped_is_left_alone(flow: Flow) -> None:
     topics.delete(flow.target.cluster, left.offsets_topic)
     with pytest.raises(PlanRefused, match="has no topic mm2-offsets"):
         left.take_over(link)
+
+
+def test_workers_of_an_unknown_group_are_waited_for(flow: Flow) -> None:
+    """Connectors do not name the group of their workers: those of Kafka Connect at the target count, and no consumers,
+    until somebody says which group it is.
+    """
+    left = LeftBehind(flow)
+    left.topic("idle", written=numbered(10), copied=numbered(5), committed=4)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    group, target = f"{flow.source.alias}-connect", flow.target.cluster
+    with consumers.worker(target, group):
+        with pytest.raises(GateNotMet, match=f"group {group} has 1 worker") as refused:
+            left.take_over(link, workers=None)
+        assert "--workers-group" in refused.value.hint
+        assert left.take_over(link, workers="mm2", is_dry_run=True).is_complete
+        assert left.take_over(link, workers="", is_dry_run=True).is_complete
+    with consumers.joined(target, f"{flow.stem}-reading", left.offsets_topic):
+        assert left.take_over(link, workers=None, patience_s=30.0).is_complete

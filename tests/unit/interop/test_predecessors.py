@@ -55,7 +55,9 @@ def test_strimzis_workers_share_a_group(text: str, topic: str, group: str) -> No
 
 
 def test_connectors_do_not_say_it() -> None:
-    """The topic is one of the workers, of which a connector knows nothing: it has to be named."""
+    """The topic and the group are those of the workers, of which a connector knows nothing: the topic has to be named,
+    and the group may be.
+    """
     connector = {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
         "source.cluster.alias": "a",
@@ -67,4 +69,7 @@ def test_connectors_do_not_say_it() -> None:
     (flow,) = copying_flows(deployment)
     with pytest.raises(ConfigError, match="does not say in which topic"):
         predecessor_of(deployment, flow)
-    assert predecessor_of(deployment, flow, "connect-offsets").offsets_topic == "connect-offsets"
+    unnamed = predecessor_of(deployment, flow, "connect-offsets")
+    assert (unnamed.offsets_topic, unnamed.worker_group) == ("connect-offsets", None)
+    for group in ("workers", ""):
+        assert predecessor_of(deployment, flow, "connect-offsets", group).worker_group == group

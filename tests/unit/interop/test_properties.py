@@ -49,7 +49,7 @@ def test_bytes_are_latin_1_as_in_java() -> None:
 
 def test_the_last_of_two_alike_counts() -> None:
     """A key that is written twice has its last value, and is named with both lines."""
-    deployment = read(pair("a->b.topics = first", "a->b.topics = last"))
+    deployment = read(pair("a->b.topics = first", "a->b.topics = last", "emit.heartbeats.enabled = false"))
 
     assert deployment.flows[0].settings["topics"].value == "last"
     (notice,) = deployment.notices
@@ -71,15 +71,37 @@ def test_what_was_cut_off_a_secret_is_not_shown() -> None:
     """A line without a backslash before it becomes a key: only what looks like a setting is named."""
     text = pair("a.ssl.keystore.key = -----BEGIN", "MIIEvQIBADANBgkqhkiG9w0BAQEF", "hunter2", "topcis = x")
 
-    assert [notice.key for notice in read(text).notices] == ["line 6", "line 7", "topcis"]
+    assert [notice.key for notice in read(text).notices][:3] == ["line 6", "line 7", "topcis"]
     assert "Did you mean topics?" in read(text).notices[2].todo
+
+
+@pytest.mark.parametrize(
+    ("lines", "todo"),
+    [
+        ((), "{name: b-a, source: b, target: a, topics: {naming: mm2}, mm2: {heartbeats: true}}"),
+        (("b->a.enabled = false", "replication.policy.separator = _"), 'topics: {naming: {mm2: {separator: "_"}}}'),
+        (("b->a.enabled = false", "emit.heartbeats.enabled = false"), None),
+        (("b->a.topics = x", "b->a.emit.heartbeats.enabled = false"), None),
+        (("b->a.enabled = false", "replication.policy.separator = a"), None),
+        (("b->a.enabled = true",), None),
+    ],
+)
+def test_heartbeats_of_a_flow_that_is_not_enabled_are_lost(lines: tuple[str, ...], todo: str | None) -> None:
+    """MirrorMaker 2 writes them for the flow in the other direction: the link that does so is told, once, unless they
+    are off, or cannot be told by their names.
+    """
+    lost = [notice for notice in read(pair(*lines)).notices if notice.impact is Impact.LOST]
+
+    assert [notice.key for notice in lost] == ([] if todo is None else ["b->a.enabled"])
+    assert all(todo is None or todo in notice.todo for notice in lost)
+    assert [notice.line for notice in lost] == ([] if todo is None else [5 if lines else None])
 
 
 def test_what_has_no_effect_is_told() -> None:
     """Misspelt keys, flows of unknown clusters, clusters without a flow: named, never an error."""
-    text = pair("toppics = x", "a->c.topics = y", "b->a.topics = z", "consumer.fetch.max.bytes = 1").replace(
-        "a, b", "a, b, d"
-    )
+    silent = "emit.heartbeats.enabled = false"
+    text = pair("toppics = x", "a->c.topics = y", "b->a.topics = z", "consumer.fetch.max.bytes = 1", silent)
+    text = text.replace("a, b", "a, b, d")
     notices = {notice.key: notice.impact for notice in read(text).notices}
 
     assert notices == {

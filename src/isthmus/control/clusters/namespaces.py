@@ -102,7 +102,8 @@ class AsyncNamespaces:
         return await self._change(namespace, given, is_new=False, dry_run=dry_run)
 
     async def delete(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
-        """Have the ledger forget one; what is in it stays.
+        """Have the ledger forget one; what is in it stays. Where it was reserved, transactions that are open in its
+        topics are aborted first, as by `update`.
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It is attached to a link.
@@ -123,9 +124,13 @@ class AsyncNamespaces:
                 )
             if found.is_reserved:
                 await self._check_let_go(declarations, declared, namespace)
-            if not dry_run:
-                await self._delete(declarations, found)
-            return found
+            if dry_run:
+                return found
+            aborted: tuple[OpenTransaction, ...] = ()
+            if found.is_reserved and namespace.kind == "topic":
+                aborted = await aborted_in(declarations.client(self._cluster.alias), namespace)
+            await self._delete(declarations, found)
+            return replace(found, aborted=aborted)
 
     async def enforce(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from isthmus.control.links.declared import Declared
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.model.declaration import ASYNC, SEMANTICS, Declaration, End
+from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.problem import cluster_error
 from isthmus.wire.client import Client
@@ -72,7 +72,7 @@ def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
     """
     if not known.registers or known.is_deleted:
         return
-    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
+    said = {one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO))}
     if said != values:
         raise PlanRefused(
             f"link {known.name} is declared already, and otherwise",

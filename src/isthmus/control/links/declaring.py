@@ -29,6 +29,7 @@ from isthmus.model.declaration import (
     Declaration,
     End,
     attachment,
+    letting_go,
 )
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, problem_of
@@ -388,7 +389,7 @@ class AsyncDeclaredLinks:
 
 
 def _deletion(known: Declaration) -> dict[str, Any]:
-    return {DELETED: True, **dict.fromkeys(map(attachment, known.maps), False)}
+    return {DELETED: True, **(letting_go("detach", known.maps) if known.maps else {})}
 
 
 def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declaration:

@@ -167,7 +167,8 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
     elif (seen := sight.told.get((source_topic, key.partition))) is not None:
         source_end, age_s, start = seen.end, seen.age_s, max(seen.start, 0)
     # What its source has no more there is nothing to prove of.
-    state = sight.state(key) if log is not None or sight.here is None else None
+    ended = sight.state(key)
+    state = ended if log is not None or sight.here is None else None
     position = -1 if report is None else report.position
     copied = _copied(state, there, position, is_mapped=is_mapped)
     missing = -1 if source_end < 0 or copied is None else max(source_end - max(copied, start), 0)
@@ -179,6 +180,7 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
         is_mapped=is_mapped,
         target_begin=-1 if there is None else there.start,
         target_end=-1 if there is None else there.end,
+        copied_end=_copied_end(ended, there, position, is_mapped=is_mapped),
         source_end=source_end,
         source_age_s=age_s,
         missing_records=missing,
@@ -195,6 +197,16 @@ def _copied(state: LaneState | None, there: LogRange | None, position: int, *, i
     if state in _NO_COPIES or position < 0:
         return None
     return position if is_mapped else min(position, there.end)
+
+
+def _copied_end(ended: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int:
+    """The target's offset before which its records came from the source; -1 where nobody can tell. Where offsets are
+    mapped no position tells it: the log's end, with what others may have written between.
+    """
+    if there is None:
+        return 0
+    copied = there.end if is_mapped else _copied(ended, there, position, is_mapped=False)
+    return -1 if copied is None else copied
 
 
 def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bool:
@@ -246,7 +258,7 @@ def begins_at(
         return begin
     return max(
         (
-            each.offset_end
+            max(each.offset_begin, each.offset_end)
             for each in documents.values()
             if isinstance(each, ProvenanceDocument)
             and (each.link, each.topic, each.partition, each.topic_id) == (link, topic, partition, topic_id)
@@ -273,7 +285,8 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
     stretches = () if document is None else left_in_tier(document, known.documents)
     left = [one for one in stretches if one.partition == each.partition]
     topic_id = NO_TOPIC_ID if document is None else document.target_topic_id
-    end = max(each.target_end, 0)
+    # What is behind came from somewhere else, and where nobody knows the end, all of it may have.
+    last = each.copied_end if each.copied_end >= 0 else max(each.target_end, 0)
     begin = begins_at(found.link, each.topic, each.partition, topic_id, known.documents)
     written = ProvenanceDocument(
         link=found.link,
@@ -283,8 +296,8 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         source_cluster=source_cluster,
         source_topic=each.source_topic,
         is_mapped=each.is_mapped,
-        offset_begin=min(max(each.target_begin, begin), end),
-        offset_end=end,
+        offset_begin=min(max(each.target_begin, begin), last),
+        offset_end=each.copied_end,
         missing_records=each.missing_records,
         left_begin=left[0].offset_begin if left else 0,
         left_end=left[0].offset_end if left else 0,

@@ -10,10 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
-from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
@@ -25,6 +24,7 @@ from isthmus.control.links.filtering import in_force
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import recollect
+from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -33,12 +33,11 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, attachment
+from isthmus.model.declaration import Declaration, letting_go
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
-from isthmus.model.registers import ATTACHED, RESERVED, merged
 from isthmus.model.wording import counted, first_few
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
@@ -72,16 +71,20 @@ class Promoter:
 
         :raises ConfigError: There is no such link.
         :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
-        :raises PlanRefused: The new link cannot be created; the namespaces are promoted, and a repeated call goes on.
+        :raises PlanRefused: Nothing is attached that could be reversed; or the new link cannot be created: the
+            namespaces are promoted, and a repeated call goes on.
         :raises ClusterError: A cluster does not answer.
         """
         if self.maps:
             raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
-        former, chosen, is_attached = await self._link()
+        declared, known = await self._look()
+        if is_reversed(declared, known, link):
+            return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
+        former, chosen, is_attached = await self._link("reverse")
         if is_attached and former is not None:
             await self._check_members(former)
             await self._reserved(former, chosen)
-        found = replace(await self.promote(dry_run=dry_run), verb="reverse")
+        found = replace(await self._promote("reverse", dry_run=dry_run), verb="reverse")
         if dry_run:
             return found
         self.on_step(f"creating link {link}")
@@ -90,7 +93,8 @@ class Promoter:
             link,
             source=known.target.alias,
             target=known.source.alias,
-            maps=[each.reversed for each in chosen],
+            # All that this verb let go of, whatever was detached before and whatever is released by now.
+            maps=[each.reversed for each in known.let_go_by("reverse")],
             settings=known.reversed_settings,
         )
         if not known.is_deleted:
@@ -139,9 +143,13 @@ class Promoter:
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
             carried; nothing was changed.
+        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
         :raises ClusterError: A cluster does not answer.
         """
-        link, chosen, is_attached = await self._link()
+        return await self._promote("promote", dry_run=dry_run)
+
+    async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
+        link, chosen, is_attached = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
         groups: dict[str, str] = {}
@@ -151,7 +159,7 @@ class Promoter:
             groups = await self._carried(link, chosen, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
-        await self._detach(chosen)
+        await self._detach(verb, chosen)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
@@ -168,6 +176,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
+        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("failover", dry_run=dry_run)
@@ -182,31 +191,36 @@ class Promoter:
         return await self._leave("detach", dry_run=dry_run)
 
     async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, _ = await self._link()
+        link, chosen, _ = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
         if not dry_run:
-            await self._detach(chosen, spares_source=verb == "failover")
+            await self._detach(verb, chosen, spares_source=verb == "failover")
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
         return found if dry_run else await self._let_go(found, link)
 
-    async def _link(self) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
+    async def _link(self, verb: Verb) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
         """The link as far as the namespaces go that were chosen, with all its groups; these, and whether any of them is
-        attached still. No link where all that was ever attached was let go of before.
+        attached still. No link where all that the verb let go of was released before.
         """
         declared, known = await self._look()
         ever = (*known.maps, *known.detached)
-        chosen = self.maps or known.maps or _interrupted(declared, known)
+        # A detachment releases nothing, so that it may take what another verb let go of.
+        own = known.detached if verb == "detach" else known.let_go_by(verb)
+        chosen = self.maps or known.maps or reserved_still(declared, known, own)
         for each in chosen:
             if each not in ever:
                 raise ConfigError(
                     f"link {self.name} never attached {each}", hint=f"It has {', '.join(map(str, ever)) or 'nothing'}."
                 )
         if not chosen:
-            return None, known.detached, False
+            others = reserved_still(declared, known, known.detached)
+            if not own and (others or verb == "reverse"):
+                raise not_let_go(verb, known, others)
+            return None, own or known.detached, False
         parts = (chosen, {*known.maps, *chosen})
-        link, whole = (declared.link(_attaching(known, each), self.configuration) for each in parts)
+        link, whole = (declared.link(attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
             raise PlanRefused(
                 f"link {self.name} cannot be used here",
@@ -288,11 +302,15 @@ class Promoter:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _detach(self, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
+    async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
         self.on_step("detaching")
         links = AsyncDeclaredLinks(self.configuration.written)
-        values = dict.fromkeys(map(attachment, chosen), False)
-        await links.change(self.name, lambda _: values, spares_source=spares_source, even_deleted=True)
+
+        def values(known: Declaration) -> dict[str, Any]:
+            # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
+            return letting_go(verb, chosen) if any(each in known.maps for each in chosen) else {}
+
+        await links.change(self.name, values, spares_source=spares_source, even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
@@ -343,7 +361,8 @@ class Promoter:
                 one
                 for one in provenance(found, known)
                 if not _is_written(one, known.documents)
-                and not (found.verb == "detach" and _is_let_go(one, known.documents))
+                # Without its topic's document nobody knows any more how far a lane came that had ended.
+                and not ((found.verb == "detach" or one.topic not in known.topics) and _is_let_go(one, known.documents))
             ]
             changes += endings(found, known)
             if found.verb != "detach":
@@ -377,24 +396,3 @@ def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bo
     """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
     beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
     return isinstance(beginning, BeginningDocument) and beginning.is_over
-
-
-def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
-    """Namespaces that were detached and not released to the last rule: their promotion may have been interrupted."""
-    alias = declared.alias_of(known.target)
-    reserved = {
-        document.namespace
-        for document in declared.namespaces.get(alias or "", {}).values()
-        if any(register.name == RESERVED and register.said for register in document.registers)
-        or made_rules(document.registers)
-    }
-    return tuple(each for each in known.detached if each.target in reserved)
-
-
-def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declaration:
-    """The link as if it attached just these."""
-    others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
-    wanted = {attachment(each) for each in chosen}
-    ever = (register for register in known.registers if register.name in wanted)
-    attached = tuple(replace(register, value="true", beside=()) for register in ever)
-    return Declaration(name=known.name, registers=merged(others, attached))

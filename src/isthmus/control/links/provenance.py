@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypedDict
+from typing import Final, Literal, TypedDict
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.leaving import begins_at, left_in_tier
@@ -22,6 +22,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 _ALL: Final = -1
+_FOLLOWS: Final = "follows"
+"""In place of the verb where nothing has ended it."""
 LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
 
@@ -34,6 +36,7 @@ class OriginJson(TypedDict):
     partition: int | None
     offset_begin: int
     offset_end: int | None
+    offsets: Literal["same", "mapped"]
     source_cluster: str
     source_topic: str
     link: str
@@ -48,10 +51,11 @@ class OriginJson(TypedDict):
 class Origin:
     """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
-    `offset_end` is -1 where that link follows still, and `partition` where it is about all of them, from their first
-    offset on. `verb` is what ended it, "follows" while nothing has; "left in the source's tier" says that these offsets
-    of the source were not copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was
-    deleted and created since.
+    `offset_end` is -1 where that link follows still, or nobody knows how far that goes; where it `is_mapped` records of
+    others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is what
+    ended it, "follows" while nothing has; "left in the source's tier" says that these offsets of the source were not
+    copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and created
+    since.
     """
 
     cluster: str
@@ -63,10 +67,18 @@ class Origin:
     source_topic: str
     link: str
     verb: str
+    is_mapped: bool = False
     missing_records: int = -1
     by: str = ""
     at_ms: int = -1
     is_of_former_topic: bool = False
+
+    @property
+    def end_in_words(self) -> str:
+        """Where the range ends, for people."""
+        if self.offset_end >= 0:
+            return f"{self.offset_end:,}"
+        return "open" if self.verb == _FOLLOWS else "unknown"
 
     def as_dict(self) -> OriginJson:
         """Plain values under stable names; what is unknown is null."""
@@ -76,6 +88,7 @@ class Origin:
             "partition": None if self.partition < 0 else self.partition,
             "offset_begin": self.offset_begin,
             "offset_end": None if self.offset_end < 0 else self.offset_end,
+            "offsets": "mapped" if self.is_mapped else "same",
             "source_cluster": self.source_cluster,
             "source_topic": self.source_topic,
             "link": self.link,
@@ -136,6 +149,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
             source_topic=each.source_topic,
             link=each.link,
             verb=each.verb,
+            is_mapped=each.is_mapped,
             missing_records=each.missing_records,
             by=each.by,
             at_ms=each.at_ms,
@@ -158,7 +172,8 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
                     source_cluster=sources.get(known.link, ""),
                     source_topic=known.source_topic,
                     link=known.link,
-                    verb="follows",
+                    verb=_FOLLOWS,
+                    is_mapped=known.is_mapped,
                 )
                 for partition, begin in begins.items()
             ]
@@ -192,5 +207,6 @@ def _left(origin: Origin, stretch: LeftInTier) -> Origin:
         offset_begin=stretch.offset_begin,
         offset_end=stretch.offset_end,
         verb=LEFT,
+        is_mapped=False,
         missing_records=-1,
     )

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.cluster.groups import describe_groups
+from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import GateNotMet
 from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from isthmus.model.wording import counted, first_few
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -19,19 +20,26 @@ from isthmus.wire.offsets import PartitionKey
 _LOOK_S: Final = 0.5
 _NAMED_MAX: Final = 5
 _STOP: Final = "Stop every worker of MirrorMaker 2 and see that nothing starts it again, then call this again."
+_CONNECT: Final = "connect"
+"""The protocol type of the groups of Kafka Connect's workers (ConnectProtocol.java)."""
+_WHOSE: Final = (
+    "The file does not name the group of MirrorMaker 2's workers: if these are those of others, name it by "
+    "--workers-group."
+)
 OnWait = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """Where MirrorMaker 2 would write: partitions of the target, and the group of its workers ("" for unknown).
+    """Where MirrorMaker 2 would write: partitions of the target, and the group of its workers. If that is `None`, those
+    of all Connect clusters there are waited for; if it is "", none.
 
     It has stopped when nothing has moved for `quiet_s`. What still writes, is open or has not left is waited for, up to
     `patience_s`: workers and transactions of a process that was killed are given up by brokers only after a while.
     """
 
     partitions: Collection[PartitionKey]
-    worker_group: str
+    worker_group: str | None
     quiet_s: float
     patience_s: float
 
@@ -48,27 +56,41 @@ class Standstill:
             if reason is None and time.monotonic() - since >= self.quiet_s:
                 return ranges
             if reason is not None and time.monotonic() > deadline:
-                raise GateNotMet(f"MirrorMaker 2 has not stopped: {reason}", hint=_STOP)
-            on_wait(reason or f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}")
+                raise GateNotMet(f"MirrorMaker 2 has not stopped: {reason.message}", hint=reason.hint)
+            still = f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}"
+            on_wait(still if reason is None else reason.message)
             await asyncio.sleep(_LOOK_S)
             now = await ranges_of(target, self.partitions)
             if (grown := _growth(ranges, now)) is not None:
                 since = time.monotonic()
             # Where a transaction ends its marker moves the end.
             ranges = now
-            reason = grown or await self._unfinished(target, ranges)
+            reason = await self._unfinished(target, ranges) if grown is None else Problem(grown, _STOP)
 
-    async def _unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> str | None:
+    async def _unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> Problem | None:
         pending = [key for key, log in ranges.items() if log.stable_end < log.end]
         if pending:
-            return f"a transaction is open in {_named(pending)} of {target.cluster.alias}"
-        if not self.worker_group:
-            return None
-        outcomes = await describe_groups(target, [self.worker_group])
+            return Problem(f"a transaction is open in {_named(pending)} of {target.cluster.alias}", _STOP)
+        groups = await _groups_of_connect(target) if self.worker_group is None else [self.worker_group]
+        outcomes = await describe_groups(target, [group for group in groups if group])
         for error in outcomes.errors.values():
             raise error
-        members = len(outcomes.values[self.worker_group].members)
-        return f"group {self.worker_group} has {counted(members, 'worker')}" if members else None
+        found = {group: len(described.members) for group, described in sorted(outcomes.values.items())}
+        told = [f"group {group} has {counted(members, 'worker')}" for group, members in found.items() if members]
+        if not told:
+            return None
+        return Problem(first_few(told, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
+
+
+async def _groups_of_connect(client: Client) -> list[str]:
+    """The groups of all Connect clusters that keep their state in a cluster.
+
+    :raises ClusterError: A broker does not say which groups it has.
+    """
+    outcomes = await list_groups(client)
+    for error in outcomes.errors.values():
+        raise error
+    return [group for group, listing in listed(outcomes).items() if listing.protocol_type == _CONNECT]
 
 
 async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:

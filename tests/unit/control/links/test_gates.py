@@ -22,6 +22,7 @@ LET_PASS = {
     Standing.AHEAD_AT_TARGET,
     Standing.MOVED_AT_TARGET,
     Standing.BY_OTHERS,
+    Standing.CLOCKS_DIFFER,
     Standing.NOT_MIRRORED,
     Standing.GONE_AT_SOURCE,
     Standing.UNSUPPORTED,

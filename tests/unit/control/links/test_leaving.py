@@ -118,6 +118,10 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, None, at_ms=1)
 
     assert (left.state, left.missing_records) == (state, missing)
+    # Nor does it say what came from the source: others may have written behind that, and it may not be known either.
+    assert left.copied_end == (position if missing >= 0 else -1)
+    (left_by_source,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, {}, at_ms=1)
+    assert (left_by_source.state, left_by_source.copied_end) == (None, left.copied_end)
     assert left.as_dict()["state"] == str(state)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left, left))
     assert found.ended == f"2 partitions {state}"

@@ -9,6 +9,7 @@ from isthmus.control.links.leaving import endings, provenance
 from isthmus.control.links.memory import LinkMemory
 from isthmus.control.links.provenance import _origins
 from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument, TopicDocument
+from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 
@@ -39,6 +40,7 @@ def left(ledger: Ledger, end: int, verb: Verb = "detach", link: str = "l", start
             source_topic=SourceTopic("a-1"),
             target_begin=start,
             target_end=end,
+            copied_end=end,
             missing_records=0,
         )
         for each in (0, 1)
@@ -94,3 +96,53 @@ def test_a_topic_that_was_created_again_begins_anew() -> None:
     former = replace(BEGUN, topic_id=uuid.UUID(int=3), begins=((0, 50), (1, 50)))
     assert told(left(held(TOPIC, former), 20)) == [(0, 0, 20, "detach"), (1, 0, 20, "detach")]
     assert told(held(TOPIC, former)) == [(-1, 0, -1, "follows")]
+
+
+def test_what_others_wrote_behind_a_lane_that_ended_did_not_come_by_its_link() -> None:
+    """The range ends where the lane came to, and has no end where nobody knows that; such ranges stay apart too."""
+    found = LeftPartition(
+        topic=TargetTopic("x-1"),
+        partition=0,
+        source_topic=SourceTopic("a-1"),
+        state=LaneState.FOREIGN_WRITE,
+        target_begin=0,
+        target_end=25,
+        copied_end=20,
+    )
+    ledger = written(held(TOPIC, BEGUN), found)
+    assert told(ledger) == [(0, 0, 20, "detach")]
+    again = ledger | held(replace(BEGUN, begins=((0, 25),)))
+    unknown = replace(found, state=LaneState.DIVERGED, target_end=40, copied_end=-1)
+    ledger = written(again, unknown)
+    assert told(ledger) == [(0, 0, 20, "detach"), (0, 25, -1, "detach")]
+    assert told(written(ledger, unknown)) == told(ledger), "a repeated verb says nothing else"
+    ledger = written(ledger | held(replace(BEGUN, begins=((0, 40),))), replace(unknown, target_end=50))
+    assert told(ledger)[1:] == [(0, 25, -1, "detach"), (0, 40, -1, "detach")]
+    ends = {each.as_dict()["offset_end"]: each.end_in_words for each in _origins("west", "x-1", ID, ledger)}
+    assert ends == {20: "20", None: "unknown"}
+
+
+def test_a_range_with_mapped_offsets_is_told_as_such() -> None:
+    """While it follows and afterwards: records of others may lie between those that came."""
+    mapped = replace(TOPIC, is_mapped=True)
+    part = LeftPartition(
+        topic=TargetTopic("x-1"),
+        partition=0,
+        source_topic=SourceTopic("a-1"),
+        is_mapped=True,
+        target_begin=0,
+        target_end=25,
+        copied_end=25,
+    )
+    for ledger in (held(mapped, BEGUN), written(held(mapped, BEGUN), part)):
+        (origin,) = _origins("west", "x-1", ID, ledger)
+        assert origin.as_dict()["offsets"] == "mapped"
+    (origin,) = _origins("west", "x-1", ID, held(TOPIC, BEGUN))
+    assert origin.as_dict()["offsets"] == "same"
+
+
+def written(ledger: Ledger, *partitions: LeftPartition) -> Ledger:
+    """The ledger after the link has detached these."""
+    found = Promotion(link="l", verb="detach", namespaces=(), partitions=partitions)
+    known = LinkMemory("l", documents=dict(ledger))
+    return ledger | held(*provenance(found, known), *endings(found, known))
