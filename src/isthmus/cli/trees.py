@@ -238,7 +238,7 @@ def remove(
     everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
     holds stays there.
 
-    With --force it does not wait for the cluster, which is gone for good. It tells what is lost with it before it asks
+    With --force it does not wait for the cluster, which is gone for good. It shows what is lost with it before it asks
     you. Whoever copied to it leaves it and sends to another leaf what it may not have got, which may come twice. It is
     refused while the cluster answers. If it was cut off, or exits with 5, call it again.
     """
