@@ -50,7 +50,7 @@ def test_the_end_of_a_transactional_log_is_as_old_as_its_last_record(
 
 
 def test_records_behind_a_position_show_that_clocks_differ(east: LocalCluster, topic: Callable[[str], str]) -> None:
-    """Without being looked up themselves: what lies right behind it comes with it."""
+    """Without being looked up themselves: what lies right behind it comes with it. The end is looked up anew."""
     name = topic("clocks")
     topics.create(east, name)
     for second in (0, 3_600, 10):
@@ -61,6 +61,10 @@ def test_records_behind_a_position_show_that_clocks_differ(east: LocalCluster, t
         async with Client(east.cluster()) as client:
             times = RecordTimes(client)
             assert await times.of([(key, 3)]) == {(key, 3): RecordTime(at(10), 0, is_end=True)}
-            assert await times.of([(key, 0)]) == {(key, 0): RecordTime(at(0), 3_590_000, is_end=False)}
+            first = {(key, 0): RecordTime(at(0), 3_590_000, is_end=False)}
+            assert await times.of([(key, 0)]) == first
+            await asyncio.to_thread(topics.produce, east, name, [topics.Given(None, b"v", [], at(20))])
+            last = {(key, 3): RecordTime(at(20), 3_590_000, is_end=False)}
+            assert await times.of([(key, 0), (key, 3)]) == first | last
 
     asyncio.run(scenario())

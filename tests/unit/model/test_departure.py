@@ -48,6 +48,10 @@ def test_who_copies_to_a_cluster_that_is_gone_leaves_it_by_force() -> None:
     assert to_leave(TREE, {}, "d", gone=("c", "e")) == ((B2, "c"),), "that one is taken out next"
     assert to_leave(TREE, {}, "d", gone=("b",)) == (), "nobody can ask b"
     assert to_leave(TREE, {"t.b.2": chosen("d", "e")}, "d") == ((B2, "e"),), "where it goes already"
+    told = chosen("d", "e", is_forced=True, is_resent=True)
+    assert to_leave(TREE, {"t.b.2": told}, "d") == ((B2, "e"),), "it has been told, and is waited for"
+    for waiting in (chosen("e", "d"), chosen("e", finishes="d")):
+        assert to_leave(TREE, {"t.b.2": waiting}, "d") == ((B2, "e"),), "it stays where it is, and waits no more"
 
 
 @pytest.mark.parametrize(
