@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.model.translation import timestamp_to_look_up
+
 REMEMBERED_S: Final = 3_600.0
 """For so long it counts that a record was late."""
 _NONE: Final = -1
@@ -27,7 +29,7 @@ class TimesSeen:
     def see(self, offset: int, time_ms: int, now_s: float) -> None:
         """A record at an offset has this time."""
         is_newer, is_behind = time_ms > self._newest_ms, offset > self._offset
-        late_ms = abs(time_ms - self._newest_ms) if self._offset != _NONE and is_newer != is_behind else 0
+        late_ms = abs(time_ms - self._newest_ms) if is_newer != is_behind else 0
         known_ms = self.late_ms(now_s)
         if late_ms and 2 * late_ms >= known_ms:
             # One that is about as late says that it still is so.
@@ -50,4 +52,5 @@ def read_until(record_ms: int, *, now_ms: int, margin_ms: int, late_ms: int = 0,
     at_ms = record_ms - (late_ms if late_ms > margin_ms else 0)
     if at_ms > now_ms + margin_ms and not is_end:
         return None
-    return max(min(at_ms, now_ms) - margin_ms, 0)
+    # Who has a clock that is ahead does not make others skip what comes meanwhile.
+    return timestamp_to_look_up(min(at_ms, now_ms), margin_ms)

@@ -18,12 +18,10 @@ def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) ->
     """
     found = []
     for each in tree.distributors:
-        choice = choices.get(each.name)
-        known = choice if choice is not None and choice.is_of(each.leaves) else None
-        target = each.target if known is None else known.target
+        known = choice_of(each.target, each.leaves, choices.get(each.name))
         others = [leaf for leaf in each.leaves if leaf != cluster]
-        certain = [leaf for leaf in others if known is None or known.doubt(leaf) is None]
-        if target == cluster and others and each.cluster != cluster:
+        certain = [leaf for leaf in others if known.doubt(leaf) is None]
+        if known.target == cluster and others and each.cluster != cluster:
             found.append((each, (certain or others)[0]))
     return tuple(found)
 

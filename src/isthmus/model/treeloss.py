@@ -107,7 +107,7 @@ def loss_of(
     distributor and its source, and `entrances` the distributors that leave the cluster now.
     """
     ends: dict[LaneKey, int] = {}
-    for _, _, report in _each(reports):
+    for report in (one for targets in reports.values() for lanes in targets.values() for one in lanes.values()):
         ends[report.key] = max(ends.get(report.key, 0), report.position, report.source_end)
     undistributed = []
     for name, targets in reports.items():
@@ -130,15 +130,6 @@ def loss_of(
         entrances=tuple(sorted(entrances)),
         unknown=tuple(sorted(name for name, targets in reports.items() if not any(targets.values()))),
     )
-
-
-def _each(
-    reports: Mapping[str, Mapping[str, Mapping[LaneKey, LaneReport]]],
-) -> Iterator[tuple[str, str, LaneReport]]:
-    for name, targets in reports.items():
-        for target, lanes in targets.items():
-            for report in lanes.values():
-                yield name, target, report
 
 
 def _by_distributor(found: Iterable[Undistributed | Unsent]) -> dict[str, tuple[int, str]]:

@@ -249,8 +249,6 @@ class DistributedReview:
             )
             if read_ms is None or stamp.late_ms > self._margin_ms:
                 due.doubtful.add(at)
-            # Who has a clock that is ahead does not make others skip what comes meanwhile.
-            seen = None
             if read_ms is not None:
                 seen = SeenCommit(
                     timestamp_ms=read_ms,

@@ -73,9 +73,7 @@ class Standstill:
             return Problem(f"a transaction is open in {_named(pending)} of {target.cluster.alias}", _STOP)
         groups = await _groups_of_connect(target) if self.worker_group is None else [self.worker_group]
         outcomes = await describe_groups(target, [group for group in groups if group])
-        for error in outcomes.errors.values():
-            raise error
-        found = {group: len(described.members) for group, described in sorted(outcomes.values.items())}
+        found = {group: len(described.members) for group, described in sorted(outcomes.all().items())}
         told = [f"group {group} has {counted(members, 'worker')}" for group, members in found.items() if members]
         if not told:
             return None
@@ -98,10 +96,7 @@ async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[Part
 
     :raises ClusterError: One of them does not answer.
     """
-    outcomes = await log_ranges(client, keys)
-    for error in outcomes.errors.values():
-        raise error
-    return dict(outcomes.values)
+    return dict((await log_ranges(client, keys)).all())
 
 
 def require_unmoved(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]) -> None:
