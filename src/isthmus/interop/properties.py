@@ -281,8 +281,7 @@ class _Reading:
             why = "the flow has settings, but is not enabled: it becomes no link"
         else:
             return
-        key = f"{source}{_ARROW}{target}.enabled" if written is None else written.written
-        line = None if written is None else written.line
+        key, line = f"{source}{_ARROW}{target}.enabled", None if written is None else written.line
         self.notices.append(Notice(impact=impact, key=key, line=line, why=why, todo=todo))
 
     def _used(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
