@@ -24,8 +24,8 @@ _LOOK_S: Final = 0.2
 
 async def end_leases(link: str, target: Client) -> None:
     """End all leases of a link that nobody runs. Their tasks are overtaken in the ledger, and none of them writes after
-    `REVOCATION_S`, whatever has become of it (`spark.tenure`). The source is not asked. Nothing is done where somebody
-    else runs the link by now.
+    `REVOCATION_S`, whatever has become of it (`spark.tenure`). The source is not asked. Whoever takes the link over
+    meanwhile ends them instead.
 
     :raises ClusterError: The ledger cannot be read or written.
     """
