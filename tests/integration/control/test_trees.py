@@ -312,6 +312,59 @@ def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], st
         assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in written.items()}
 
 
+def test_a_cluster_that_is_gone_is_removed_beside_a_run(
+    four: Clusters, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A leaf is lost while everybody produces, and taken out by force while `isthmus run` goes on: the others get all
+    that they produce. When it is back after all the run says so, and nothing goes to it or comes from it any more.
+    """
+    name = topic("lost")
+    for cluster in four.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file, told = tmp_path / "isthmus.yaml", tmp_path / "run.log"
+    tree = [["east", "west"], ["north", "south"]]
+    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    load = Load(four, name, file)
+    rest = {alias: cluster for alias, cluster in four.items() if alias != "north"}
+
+    def of_the_rest(cluster: LocalCluster) -> dict[tuple[int, str], set[int]]:
+        return {key: set(numbers) for key, numbers in read(cluster, name).items() if key[1] != "north"}
+
+    def is_everywhere() -> bool:
+        wanted = {(p, origin): set(range(load.written[origin])) for p in range(PARTITIONS) for origin in rest}
+        return all(of_the_rest(cluster) == wanted for cluster in rest.values())
+
+    def goes_round() -> Callable[[], bool]:
+        """Whether each of the rest gets 200 more of all that the rest produces from now on."""
+        before = {alias: sum(map(len, of_the_rest(cluster).values())) for alias, cluster in rest.items()}
+        return lambda: all(
+            sum(map(len, of_the_rest(cluster).values())) >= before[alias] + 200 for alias, cluster in rest.items()
+        )
+
+    running = load.run(told)
+    try:
+        load.wait_for(lambda: all(len(read(cluster, name)) == PARTITIONS * len(four) for cluster in four.values()))
+        assert load.targets()["east"] == "north"
+        load.end("north")
+        four["north"].broker(1).kill()
+        load.wait_for(lambda: load.done("tree", "remove", name, "north", "--force", "--yes").returncode == 0)
+        load.wait_for(goes_round())
+        four["north"].broker(1).start()
+        produce(four["north"], "returned", name, range(20), "lz4")
+        held = read(four["north"], name)
+        load.wait_for(lambda: "north answers" in told.read_text())
+        load.wait_for(goes_round())
+        load.end()
+        load.wait_for(is_everywhere)
+        assert read(four["north"], name) == held
+        assert all(origin != "returned" for cluster in rest.values() for _, origin in read(cluster, name))
+    finally:
+        four["north"].broker(1).start()
+        load.end()
+        running.send_signal(signal.SIGINT)
+        running.wait(TERM_S)
+
+
 def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
