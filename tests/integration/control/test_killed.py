@@ -47,7 +47,7 @@ class Verb:
 
 
 VERBS: Final = {
-    "failover": Verb(words=("failover",), links=5),
+    "failover": Verb(words=("failover",), links=6),
     "promote": Verb(words=("promote", "--quiet", "100ms"), links=10),
     "reverse": Verb(words=("reverse", "--quiet", "100ms", "--as"), links=16, leader="west"),
     "detach": Verb(words=("detach",), links=6),
@@ -129,8 +129,8 @@ def outcome(east: LocalCluster, west: LocalCluster, name: str, verb: str) -> dic
     if VERBS[verb].has_groups:
         consumers.await_position(west, group, (mirror, 0), 7)
     return {
-        "east": written_down(east, name, KINDS),
-        "west": written_down(west, name, KINDS),
+        **written_down(east, name, KINDS),
+        **written_down(west, name, KINDS),
         "records": [(each.offset, each.value) for each in log_of(west, mirror)],
         "set aside": [each.value for each in log_of(west, quarantine_of(mirror))] if verb == "recover" else [],
     }

@@ -80,6 +80,10 @@ class Promoter:
             raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
         declared, known = await self._look()
         if is_reversed(declared, known, link):
+            if declared.behind(known) and not dry_run:
+                # It was interrupted while it said that the link is deleted.
+                links = AsyncDeclaredLinks(self.configuration.written)
+                await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
         former, chosen, is_attached = await self._link("reverse")
         # All that this verb lets go of, whatever was detached before and whatever is released by now.
