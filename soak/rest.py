@@ -2,7 +2,8 @@
 
     python -m soak.rest --requests 10000 --seed 1
 
-It fails at the first answer of 5xx. Verifications are refused here, since each would be a Spark of its own.
+It fails in the first round in which an answer is a 5xx, or has a status, a type or a content that the description does
+not have. Verifications are refused here, since each would be a Spark of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.web.serving import ServeSettings, serving_beside
 
 _CASES: Final = re.compile(r"(\d[\d,]*) generated")
+_CHECKS: Final = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+)
 _HEAP_MB: Final = 256
 _NAMED: Final = """
 [parameters]
@@ -83,7 +90,7 @@ def _round(base: str, file: Path, seed: int, each: int) -> tuple[int, int]:
         *("--config-file", str(file), "run", f"{base}/v1/openapi.json", "--generation-database", "none"),
         *(
             "--checks",
-            "not_a_server_error,response_schema_conformance",
+            ",".join(_CHECKS),
             "--phases",
             "examples,coverage,fuzzing",
             "--exclude-path",

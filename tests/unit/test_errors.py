@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from isthmus.cli.app import app
-from isthmus.errors import IsthmusError, error_classes, exit_codes
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.topics.plan import LinkPlan, Plan
+from isthmus.errors import BrokerRefused, IsthmusError, RegistryRefused, error_classes, exit_codes
 from isthmus.model.checks import CHECKS
-from isthmus.model.problem import problem_dict, problem_of
+from isthmus.model.problem import Problem, exit_code_of, problem_dict, problem_of
+from isthmus.model.progress import ControllerProgress, LinkProgress
+from isthmus.model.state import ControllerState, LinkState
 
 ERRORS = list(error_classes())
 # A code is never changed nor used for something else; what is new is added here.
@@ -54,6 +59,44 @@ def test_every_error_says_what_to_do(error: type[IsthmusError]) -> None:
     """In words of its own, not those of the class it is made of."""
     assert error.remedy.endswith(".")
     assert [other for other in ERRORS if other.remedy == error.remedy] == [error]
+
+
+def raised(error: type[IsthmusError]) -> IsthmusError:
+    """An error of this class."""
+    more: dict[type[IsthmusError], dict[str, Any]] = {
+        BrokerRefused: {"code": 41, "name": "NOT_CONTROLLER"},
+        RegistryRefused: {"status": 500},
+    }
+    return error("broken", **more.get(error, {}))
+
+
+def ended(link: str, problem: Problem | None) -> LinkProgress:
+    """A link whose run is over."""
+    state = LinkState.STOPPED if problem is None else LinkState.FAILED
+    controller = ControllerProgress(state=ControllerState.NONE)
+    return LinkProgress(link=link, source="east", target="west", state=state, controller=controller, problem=problem)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.error_code)
+def test_a_cause_ends_a_plan_as_it_ends_a_run(error: type[IsthmusError]) -> None:
+    """Where it keeps all links from running with its own code, where only some of them with 1."""
+    found, links = raised(error), ("a", "b")
+    for failed, code in ((links, error.exit_code), (links[1:], 1), ((), 0)):
+        problems = {link: problem_of(found) if link in failed else None for link in links}
+        plan = Plan(
+            links=tuple(LinkPlan(link=link, source="east", target="west", problem=problems[link]) for link in links)
+        )
+        run = RunOutcome(
+            links=tuple(ended(link, problems[link]) for link in links), errors=dict.fromkeys(failed, found)
+        )
+        assert (plan.exit_code, run.exit_code, exit_code_of(problems.values())) == (code, code, code)
+
+
+def test_the_first_cause_counts() -> None:
+    """Of several, in the order of the links; one that was found by looking, and is no error, ends with 1."""
+    reachable, away = Problem("looked at"), Problem("away", code="ISTH-UNREACHABLE")
+    refused = Problem("refused", code="ISTH-PLAN-REFUSED")
+    assert [exit_code_of(found) for found in ([away, refused], [refused, away], [reachable, away])] == [10, 6, 1]
 
 
 def test_all_exit_codes_are_listed() -> None:

@@ -68,7 +68,8 @@ def plan(
 
     The ends of both logs are compared as a run does at its first look. Nothing is written.
 
-    Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied.
+    Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied or looked at; when no link can
+    be run, with the code of the first reason, as a run does.
     """
     link = chosen_link(name, link)
     found = answered(linked(path, link), lambda fabric: fabric.plan(link=link))

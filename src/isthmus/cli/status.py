@@ -34,6 +34,7 @@ from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
 from isthmus.model.patterns import NamePattern
 from isthmus.model.pauses import told_of
+from isthmus.model.problem import exit_code_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import ControllerState, LinkState
 
@@ -64,9 +65,9 @@ def status(
 ) -> None:
     """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
 
-    What cannot be asked now is shown as it was last known, with its age. Exits with 1 if a cluster does not answer, or
-    something else is in the way of copying; a pause, or that no controller runs, is not. With --topic that is about
-    these topics, and so are the sums.
+    What cannot be asked now is shown as it was last known, with its age. Exits with 1 if something is in the way of
+    copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
+    With --topic that is about these topics, and so are the sums.
 
     --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
     down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
@@ -93,7 +94,8 @@ def status(
         else:
             asyncio.run(_watch(reader, view, interval_s, partitions))
         return
-    links = view.of(answered(configuration, lambda fabric: fabric.status(link=link)))
+    found = answered(configuration, lambda fabric: fabric.status(link=link))
+    links = view.of(found)
     if tasks:
         _show_tasks(links, output, only_problems=problems)
     elif output.is_table:
@@ -105,8 +107,11 @@ def status(
     if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
-    if any(progress.is_unfinished for progress in links):
-        raise typer.Exit(1)
+    # However it is sorted and whatever is left out, it ends the same way.
+    judged = View(topics=view.topics).of(found)
+    code = exit_code_of(progress.problem for progress in judged)
+    if code or any(progress.is_unfinished for progress in judged):
+        raise typer.Exit(code or 1)
 
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:

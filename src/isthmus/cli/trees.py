@@ -113,7 +113,8 @@ def plan(
     """Show what the distributors of trees would create and copy, and which positions of groups they would send and
     commit. Nothing is written.
 
-    Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed.
+    Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed; when no
+    distributor can be run, with the code of the first reason.
     """
     configuration = linked(path)
     names = {each.tree.name for each in trees_named(configuration.trees, name)}

@@ -143,6 +143,7 @@ class Transaction:
         timeout_ms = self._timeout_ms
         # Where nobody used transactions before, their log is only being created.
         patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
+        deadline = time.monotonic() + patience_s
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -156,9 +157,12 @@ class Transaction:
                     request, lambda a: a.error_code, "beginning a transaction", patience_s=patience_s
                 )
             except BrokerRefused as error:
-                if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
+                if error.code == codes.INVALID_TRANSACTION_TIMEOUT:
+                    timeout_ms //= 2
+                elif error.code in codes.COORDINATOR_MOVED and not is_mine:
+                    await self._pause(deadline)
+                else:
                     raise
-                timeout_ms //= 2
             else:
                 break
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0

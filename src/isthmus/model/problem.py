@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
@@ -12,6 +13,7 @@ from isthmus.errors import (
     NotAuthorized,
     Unreachable,
     UnsupportedByBroker,
+    error_classes,
 )
 
 _OF_CLUSTERS: Final = {
@@ -47,6 +49,19 @@ class Problem:
 def problem_of(error: IsthmusError) -> Problem:
     """An error as the reason why something cannot be done."""
     return Problem(error.message, error.hint, error.error_code)
+
+
+def exit_code_of(problems: Iterable[Problem | None]) -> int:
+    """The exit code where these are the problems of links, `None` of one that has none.
+
+    That of the first problem where every link has one, 1 where only some have, else 0.
+    """
+    listed = list(problems)
+    found = [problem for problem in listed if problem is not None]
+    if not found or len(found) < len(listed):
+        return int(bool(found))
+    codes = {each.error_code: each.exit_code for each in error_classes()}
+    return codes.get(found[0].code, IsthmusError.exit_code)
 
 
 def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterError:

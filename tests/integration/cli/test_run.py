@@ -257,11 +257,11 @@ def children(pid: int) -> list[int]:
 
 
 def test_unreachable_cluster_is_named(tmp_path: Path, east: LocalCluster, topic: Callable[[str], str]) -> None:
-    """Reading commands say which cluster does not answer, and exit with 1."""
+    """Reading commands say which cluster does not answer, and exit with the code of that: the doctor with 1."""
     away = Shell(tmp_path, east, east, topic("away"))
     path = tmp_path / "isthmus.yaml"
     path.write_text(path.read_text().replace(east.bootstrap_servers, "127.0.0.1:1"))
-    assert "does not answer" in away.run("plan", code=1)["links"][0]["problem"]["message"]
-    (status,) = away.run("status", code=1)
+    assert "does not answer" in away.run("plan", code=10)["links"][0]["problem"]["message"]
+    (status,) = away.run("status", code=10)
     assert (status["state"], status["problem"]["hint"] != "") == ("UNAVAILABLE", True)
     assert [f["subject"] for f in away.run("doctor", code=1) if f["level"] == "error"] == ["east", "west"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
+from tests.integration.control.treeload import Clusters
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +28,13 @@ def guarded() -> Iterator[LocalCluster]:
     """A target with an authorizer."""
     with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def four(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
+    """Four clusters."""
+    with ExitStack() as stack:
+        more = {
+            name: stack.enter_context(LocalCluster.start(name, brokers=1, heap_mb=256)) for name in ("north", "south")
+        }
+        yield {"east": east, "west": west, **more}

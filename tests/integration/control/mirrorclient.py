@@ -43,9 +43,9 @@ def answers(cluster: LocalCluster, *questions: str, properties: tuple[str, ...] 
 
 @contextmanager
 def checkpoint_connector(
-    source: LocalCluster, target: LocalCluster, topic: str, group: str, folder: Path
+    source: LocalCluster, target: LocalCluster, topic: str, group: str, folder: Path, *, location: str = "target"
 ) -> Iterator[None]:
-    """MirrorMaker 2's MirrorCheckpointConnector from a to b, alone: it goes by pairs of offsets at the target."""
+    """MirrorMaker 2's MirrorCheckpointConnector from a to b, alone: it goes by pairs of offsets at one side."""
     jvm = jvm_for("mm2-4.3.1")
     converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
     worker = {
@@ -64,7 +64,7 @@ def checkpoint_connector(
         "target.cluster.bootstrap.servers": target.admin_bootstrap_servers,
         "topics": topic,
         "groups": f"{group}.*",
-        "offset-syncs.topic.location": "target",
+        "offset-syncs.topic.location": location,
         "offset-syncs.topic.replication.factor": "1",
         "checkpoints.topic.replication.factor": "1",
         "emit.checkpoints.interval.seconds": "1",

@@ -428,9 +428,10 @@ def test_look_that_takes_too_long(east: LocalCluster, west: LocalCluster, topic:
     topics.create_both(east, west, name)
     topics.produce(east, name, records(5))
     configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
-    (link,) = Fabric(replace(configuration, timings=Timings(look_s=0.0))).plan().links
+    plan = Fabric(replace(configuration, timings=Timings(look_s=0.0))).plan()
+    (link,) = plan.links
     (planned,) = link.as_dict()["topics"]
-    assert (planned["action"], planned["records_to_copy"], link.has_refusals) == ("copy", 5, False)
+    assert (planned["action"], planned["records_to_copy"], link.has_refusals, plan.exit_code) == ("copy", 5, False, 1)
     assert "took longer than" in planned["unexamined_partitions"][0]["message"]
 
 

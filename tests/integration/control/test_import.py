@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,46 @@ def test_an_imported_file_runs(
     assert [asyncio.run(ends(west, f"east.{each}")) for each in left_out] == [[-1]] * 3
     assert asyncio.run(_position(west, f"{stem}-billing")) == {(f"east.{copied[0]}", 0): 4}
     assert asyncio.run(_position(west, f"other-{stem}")) == {}
+
+
+def test_an_imported_login_is_used(
+    east: LocalCluster, guarded: LocalCluster, topic: Callable[[str], str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """A login by SCRAM and a trust store of Java's let the link into a cluster that asks for both; the password is in
+    none of what was written but its own file.
+    """
+    name, store = topic("secured"), tmp_path / "trusted.jks"
+    create(east, name)
+    produce(east, name, records(10))
+    trusting = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(guarded.credentials.ca_file)]
+    subprocess.run([*trusting, "-keystore", store, "-storetype", "JKS", "-storepass", "changeit"], check=True)
+    password = guarded.credentials.password("admin").reveal()
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    given, made = tmp_path / "mm2.properties", tmp_path / "isthmus.yaml"
+    given.write_text(f"""\
+clusters = east, guarded
+east.bootstrap.servers = {east.bootstrap_servers}
+guarded.bootstrap.servers = {guarded.bootstrap_servers}
+guarded.security.protocol = SASL_SSL
+guarded.sasl.mechanism = SCRAM-SHA-512
+guarded.sasl.jaas.config = {module} required username="admin" password="{password}";
+guarded.ssl.truststore.location = {store}
+guarded.ssl.truststore.password = changeit
+east->guarded.enabled = true
+east->guarded.topics = {name}
+replication.factor = 1
+""")
+
+    import_(given, to=made)
+    with isthmus.open(made, spark=spark) as fabric:
+        outcome = fabric.run(until="caught-up")
+
+    assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
+    there = oracle.records(guarded.admin_bootstrap_servers, f"east.{name}")
+    assert there == oracle.records(east.admin_bootstrap_servers, name)
+    written = [each for each in tmp_path.rglob("*") if each.is_file() and each != given]
+    (secret,) = (each for each in written if password.encode() in each.read_bytes())
+    assert (secret.parent.name, secret.stat().st_mode & 0o077) == ("isthmus.secrets", 0)
 
 
 async def _position(cluster: LocalCluster, group: str) -> dict[tuple[str, int], int]:

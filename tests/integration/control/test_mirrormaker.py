@@ -253,8 +253,18 @@ def test_offset_syncs_topics_on_target(chain: Chain, topic: TopicNamer, spark: S
     """MirrorMaker 2's own checkpoint connector translates by the pairs of offsets of a mapped topic: exactly at the
     end, and never beyond the place of a group that is behind. They are kept at the target, and none at the source.
     """
+    translates(chain, topic("pairs"), spark, tmp_path, location="target", syncs="mm2-offset-syncs.a.internal")
+
+
+def test_offset_syncs_topics_on_source(chain: Chain, topic: TopicNamer, spark: SparkSession, tmp_path: Path) -> None:
+    """The same by pairs that are kept at the source, and none at the target."""
+    translates(chain, topic("pairs"), spark, tmp_path, location="source", syncs="mm2-offset-syncs.b.internal")
+
+
+def translates(chain: Chain, name: str, spark: SparkSession, folder: Path, *, location: str, syncs: str) -> None:
+    """See that MirrorMaker 2's connector translates positions of a mapped topic by pairs at one side."""
     a, b, _ = chain
-    name = topic("pairs")
+    at, other = (b, a) if location == "target" else (a, b)
     groups = {f"{name}-end": 5_000, f"{name}-behind": 4_000}
     topics.create(a, name)
     topics.create(b, f"a.{name}")
@@ -263,16 +273,17 @@ def test_offset_syncs_topics_on_target(chain: Chain, topic: TopicNamer, spark: S
     consumers.commit(a, {group: {(name, 0): position} for group, position in groups.items()})
     link = (
         f"name: {name}, source: a, target: b, topics: {{include: [{name}], naming: mm2, offsets: mapped}}, "
-        "mm2: {offset_syncs: target}"
+        f"mm2: {{offset_syncs: {location}}}"
     )
+    before = {each for each in topics.names(other) if each.startswith("mm2-offset-syncs")}
     assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
 
-    assert "mm2-offset-syncs.a.internal" in topics.names(b)
-    assert not any(each.startswith("mm2-offset-syncs") for each in topics.names(a))
-    with checkpoint_connector(a, b, name, name, tmp_path):
+    assert syncs in topics.names(at)
+    assert {each for each in topics.names(other) if each.startswith("mm2-offset-syncs")} == before
+    with checkpoint_connector(a, b, name, name, folder, location=location):
         deadline = time.monotonic() + 2 * TERM_S
         while not groups.keys() <= checkpointed(b):
-            assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()
+            assert time.monotonic() < deadline, (folder / "connect.log").read_text()
             time.sleep(0.2)
     (at_end,), (behind,) = answers(b, *(f"translateOffsets a {group}" for group in groups))
     assert at_end == f"a.{name}-0:5007:"

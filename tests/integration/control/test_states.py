@@ -159,7 +159,7 @@ def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
 
         # The source is away: what the target has is known now, what the source had from the run before.
         code, ((status,), plan) = both(scene, away="east")
-        assert (code, status["state"], "does not answer" in status["problem"]["message"]) == (1, "UNAVAILABLE", True)
+        assert (code, status["state"], "does not answer" in status["problem"]["message"]) == (10, "UNAVAILABLE", True)
         found = by_name(status["topics"], scene.stem)
         gone = "PAUSED" if paused else "SOURCE_UNAVAILABLE"
         assert states(found) == {"copied": gone, "refused": "REFUSED"}
@@ -171,7 +171,7 @@ def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
 
         # The target is away, and the ledger with it: only the source is known.
         code, ((status,), plan) = both(scene, away="west")
-        assert (code, status["state"], status["controller"]["state"]) == (1, "UNAVAILABLE", "UNKNOWN")
+        assert (code, status["state"], status["controller"]["state"]) == (10, "UNAVAILABLE", "UNKNOWN")
         found = by_name(status["topics"], scene.stem)
         assert set(states(found).values()) == {"TARGET_UNAVAILABLE"}
         assert (set(lags(found).values()), status["lag_records"]) == ({None}, None)

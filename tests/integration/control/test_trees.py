@@ -9,8 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
 from tests.integration.control.tree_positions import committed, has_followed, to_be_at
-from tests.integration.control.treeload import ISTHMUS, PARTITIONS, Clusters, Load, has, produce, read
+from tests.integration.control.treeload import ISTHMUS, PARTITIONS, Clusters, Load, file_of, has, produce, read
 from tests.integration.control.treerefusals import deleted_unusable, refused_beside
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
@@ -36,24 +35,6 @@ from tests.integration.lane.topics import Given
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def four(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
-    """Four clusters."""
-    with ExitStack() as stack:
-        more = {
-            name: stack.enter_context(LocalCluster.start(name, brokers=1, heap_mb=256)) for name in ("north", "south")
-        }
-        yield {"east": east, "west": west, **more}
-
-
-def file_of(clusters: Clusters, tree: Any, name: str) -> dict[str, Any]:
-    """The configuration file of a tree."""
-    return {
-        "clusters": {alias: {"bootstrap_servers": each.bootstrap_servers} for alias, each in clusters.items()},
-        "trees": [{"name": name, "clusters": tree, "topics": [name]}],
-    }
 
 
 def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]) -> None:
@@ -248,68 +229,6 @@ def test_distributors_go_over_to_other_leaves_under_load(
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(four, name, load.written)
-
-
-def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
-    """A leaf is killed while everybody produces. One distributor leaves it by the word of an operator who does not
-    expect it back and has all sent again; another one by itself, and what it sent comes once: when the leaf is back
-    it is reconciled, and nothing is missing anywhere.
-    """
-    name = topic("gone")
-    for cluster in four.values():
-        topics.create(cluster, name, partitions=PARTITIONS)
-    file = tmp_path / "isthmus.yaml"
-    whole = file_of(four, [["east", "west"], ["north", "south"]], name)
-    whole["trees"][0] |= {"switch_after_s": 30}
-    file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
-    load = Load(four, name, file)
-
-    def comes(alias: str, *origins: str) -> Callable[[], bool]:
-        """Whether records that are produced at these from now on come to a cluster."""
-
-        def count(origin: str) -> int:
-            return sum(len(numbers) for (_, key), numbers in read(four[alias], name).items() if key == origin)
-
-        before = {origin: count(origin) for origin in origins}
-        return lambda: all(count(origin) >= before[origin] + 200 for origin in origins)
-
-    def is_everywhere() -> bool:
-        wanted = {(p, origin): set(range(n)) for p in range(PARTITIONS) for origin, n in load.written.items()}
-        return all({key: set(found) for key, found in read(each, name).items()} == wanted for each in four.values())
-
-    running = load.run()
-    try:
-        load.wait_for(lambda: all(len(read(cluster, name)) == PARTITIONS * len(four) for cluster in four.values()))
-        load.switch("west", "north")
-        load.wait_for(lambda: load.targets()["west"] == "north")
-        load.wait_for(comes("north", "east", "west"))
-        load.end("north")
-        four["north"].broker(1).kill()
-        load.switch("east", "south", "--force", "--resend", "--dry-run")
-        asked = load.done("tree", "switch", name, "east", "2", "--to", "south", "--force", "--resend")
-        assert (asked.returncode, load.targets()["east"]) == (2, "north"), "nobody has said yes"
-        load.switch("east", "south", "--force", "--resend", "--yes")
-        load.wait_for(lambda: {load.targets()[alias] for alias in ("east", "west")} == {"south"})
-        load.wait_for(comes("south", "east", "west"))
-        assert load.doubted().keys() == {"north"}
-        assert load.doubted()["north"] > 0
-        refused = load.done("tree", "switch", name, "west", "2", "--to", "north")
-        assert (refused.returncode, "north is IN_DOUBT" in refused.stderr) == (6, True), refused.stderr
-        four["north"].broker(1).start()
-        load.wait_for(lambda: not load.doubted())
-        assert load.targets()["west"] == "south"
-        load.end()
-        load.wait_for(is_everywhere)
-    finally:
-        four["north"].broker(1).start()
-        load.end()
-        running.send_signal(signal.SIGINT)
-        running.wait(TERM_S)
-    for cluster in four.values():
-        # Only what was sent again may come twice; the order of a producer is not kept in what was in doubt.
-        found = {key: sorted(numbers) for key, numbers in read(cluster, name).items() if key[1] != "east"}
-        written = {origin: n for origin, n in load.written.items() if origin != "east"}
-        assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in written.items()}
 
 
 def test_a_cluster_comes_into_a_running_tree_and_leaves_it(

@@ -66,6 +66,14 @@ def has(cluster: LocalCluster, name: str, count: int) -> bool:
     return highs >= count and sum(map(len, read(cluster, name).values())) >= count
 
 
+def file_of(clusters: Clusters, tree: Any, name: str) -> dict[str, Any]:
+    """The configuration file of a tree."""
+    return {
+        "clusters": {alias: {"bootstrap_servers": each.bootstrap_servers} for alias, each in clusters.items()},
+        "trees": [{"name": name, "clusters": tree, "topics": [name]}],
+    }
+
+
 class Load:
     """Producers on all clusters of a tree that `isthmus` runs as a program, each with a little all the time;
     `written` counts what they wrote.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -214,3 +216,39 @@ def test_workers_of_an_unknown_group_are_waited_for(flow: Flow) -> None:
         assert left.take_over(link, workers="", is_dry_run=True).is_complete
     with consumers.joined(target, f"{flow.stem}-reading", left.offsets_topic):
         assert left.take_over(link, workers=None, patience_s=30.0).is_complete
+
+
+def test_other_connectors_may_go_on(flow: Flow) -> None:
+    """Positions of other connectors in the same topic of Kafka Connect hold nobody up, however many; a position
+    of this flow does.
+    """
+    left = LeftBehind(flow)
+    topic = left.topic("idle", written=numbered(10), copied=numbered(5), committed=4)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    with at_work(lambda: left.commit(topic, {"offset": 7}, cluster="elsewhere")):
+        assert left.take_over(link, workers="", is_dry_run=True).topics[0].partitions[0].begin == 5
+    with (
+        at_work(lambda: left.commit(topic, {"offset": 4})),
+        pytest.raises(GateNotMet, match=f"{left.offsets_topic}-[01] grew by"),
+    ):
+        left.take_over(link, workers="", is_dry_run=True)
+
+
+@contextmanager
+def at_work(act: Callable[[], None]) -> Iterator[None]:
+    """Somebody acts again and again, and has acted once."""
+    begun, is_over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not is_over.is_set():
+            act()
+            begun.set()
+
+    acting = threading.Thread(target=work)
+    acting.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        is_over.set()
+        acting.join()

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -31,6 +33,7 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "topologies.md"
 BLOCK: Final = re.compile(r"^## (?P<title>.+?)$.*?^```yaml\n(?P<text>.*?)^```$", re.M | re.S)
 COUNTS: Final = {"east": 40, "west": 50, "north": 60}
 PAIRS: Final = ("audit", "billing", "catalog", "devices", "events", "flights", "grid", "hotels")
+WAYS: Final = (("east", "west"), ("west", "east"))
 TERM_S: Final = 600.0
 Clusters = Mapping[str, LocalCluster]
 
@@ -155,35 +158,41 @@ def test_page_has_no_other() -> None:
     assert found == [*COPIES, "Consolidated"]
 
 
-def test_consolidated(east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], tmp_path: Path) -> None:
-    """Eight pairs each way in two processes of two slots; one link more, whose source is away, stops none of them."""
+@pytest.fixture
+def sixteen() -> Iterator[Clusters]:
+    """Eight clusters in each of two data centres, of one small broker each."""
+    aliases = [f"{pair}-{alias}" for pair in PAIRS for alias in ("east", "west")]
+    with ExitStack() as ending, ThreadPoolExecutor(max_workers=4) as starting:
+        started = starting.map(partial(LocalCluster.start, brokers=1, heap_mb=192), aliases)
+        yield {alias: ending.enter_context(cluster) for alias, cluster in zip(aliases, started, strict=True)}
+
+
+def test_consolidated(sixteen: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
+    """Eight pairs of clusters, both ways, in two processes of two slots; a link whose source is away stops none."""
     stem = topic("orders")
-    clusters = {"east": east, "west": west}
-    for cluster in clusters.values():
-        for pair in PAIRS:
-            fill(cluster, f"{pair}.{stem}", 20)
-    text = written("Consolidated", clusters, stem)
-    assert text.count("source: east") == text.count("source: west") == len(PAIRS)
+    for cluster in sixteen.values():
+        fill(cluster, stem, 20)
+    text = written("Consolidated", sixteen, stem)
     text = text.replace("clusters:\n", "clusters:\n  away: {bootstrap_servers: '127.0.0.1:1'}\n", 1)
-    text += f"  - {{name: away-{stem}, source: away, target: west, topics: {{include: [{stem}]}}}}\n"
+    text += f"  - {{name: away-{stem}, source: away, target: audit-west, topics: {{include: [{stem}]}}}}\n"
     file = tmp_path / "isthmus.yaml"
     file.write_text(text)
-    command = [str(Path(sys.executable).with_name("isthmus")), "run", "-c", str(file), "--clusters"]
+    command = [str(Path(sys.executable).with_name("isthmus")), "run", "-c", str(file)]
+    ways = {f"{pair}-{source}": f"{pair}-{target}" for pair in PAIRS for source, target in WAYS}
     runs = []
     try:
-        for alias in clusters:
-            with (tmp_path / f"{alias}.log").open("wb") as log:
-                runs.append(subprocess.Popen([*command, alias], stdout=log, stderr=log))
+        for centre in ("east", "west"):
+            into = [f"--clusters={alias}" for alias in sixteen if alias.endswith(centre)]
+            with (tmp_path / f"{centre}.log").open("wb") as log:
+                runs.append(subprocess.Popen([*command, *into], stdout=log, stderr=log))
         begun = time.monotonic()
-        ways = (("east", "west"), ("west", "east"))
-        waiting = {(at, f"{source}.{pair}.{stem}") for source, at in ways for pair in PAIRS}
+        waiting = {(target, f"{source}.{stem}") for source, target in ways.items()}
         while waiting:
             time.sleep(0.2)
             # Without those that are not there yet: whoever asks for them is kept waiting.
-            there = {alias: topics.names(cluster) for alias, cluster in clusters.items()}
-            asked = {(at, name) for at, name in waiting if name in there[at]}
-            waiting -= {(at, name) for at, name in asked if asyncio.run(ends(clusters[at], name)) == [20]}
-            logs = [(tmp_path / f"{alias}.log").read_text() for alias in clusters]
+            asked = {(at, name) for at, name in waiting if name in topics.names(sixteen[at])}
+            waiting -= {(at, name) for at, name in asked if asyncio.run(ends(sixteen[at], name)) == [20]}
+            logs = [(tmp_path / f"{centre}.log").read_text() for centre in ("east", "west")]
             assert all(run.poll() is None for run in runs), logs
             assert time.monotonic() - begun < TERM_S, (waiting, logs)
     finally:
@@ -193,8 +202,6 @@ def test_consolidated(east: LocalCluster, west: LocalCluster, topic: Callable[[s
             run.wait(60)
     told = (tmp_path / "west.log").read_text()
     assert f"away-{stem}: UNAVAILABLE" in told, told
-    for source, target in ((east, west), (west, east)):
-        alias = source.cluster().alias
-        for pair in PAIRS:
-            copied = oracle.records(target.admin_bootstrap_servers, f"{alias}.{pair}.{stem}")
-            assert copied == oracle.records(source.admin_bootstrap_servers, f"{pair}.{stem}")
+    for source, target in ways.items():
+        copied = oracle.records(sixteen[target].admin_bootstrap_servers, f"{source}.{stem}")
+        assert copied == oracle.records(sixteen[source].admin_bootstrap_servers, stem)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +21,22 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, 
 
 from isthmus import config
 from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
 from isthmus.web.tokens import Role
+from tests.integration.cli.test_run import Shell
 from tests.integration.groups import consumers
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
 from tests.integration.web.asking import Served, serving
+from tests.patience import TERM_S
+from tests.unit.metrics.standing import free_port
 
 pytestmark = pytest.mark.integration
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 TERM_MS = 60_000
+START_MS = TERM_S * 1000
+"""Spark takes its time to start."""
 EXPECTED = ("Failed to load resource: the server responded with a status of 401",)
 
 
@@ -192,6 +207,74 @@ def test_a_tree_is_drawn(chromium: Browser, east: LocalCluster, west: LocalClust
         visitor.page.context.close()
     # A drawing by itself names no icon, and the browser looks for one.
     assert [each for each in visitor.wrong if "404" not in each] == []
+
+
+@contextlib.contextmanager
+def producing(cluster: LocalCluster, name: str) -> Iterator[None]:
+    """Records come into a topic, some hundred a second, for as long as the block runs."""
+    over = threading.Event()
+
+    def produce() -> None:
+        while not over.wait(0.1):
+            topics.produce(cluster, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 50)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_run_shows_its_rates_as_they_change(
+    chromium: Browser, tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """The console beside a run: the map, the link and its topic show how much is copied a second while records come,
+    and that it is nothing when they come no more, on pages that nobody loads anew.
+    """
+    shell = Shell(tmp_path, east, west, topic("live"))
+    topics.create(east, name := f"{shell.stem}.a")
+    address = f"127.0.0.1:{free_port()}"
+    flowing, still = re.compile(r"[1-9]"), re.compile(r"^0(?![.,\d])")
+    options = ("--serve", address, "--tokens", str(tmp_path / "tokens.json"))
+    with shell.start("run", *options, "-o", "json") as command:
+        served = Served(f"http://{address}", shell.stem, Configuration(clusters=(), links=()), {})
+        listening(address, command)
+        map_, link = Visitor(chromium, served), Visitor(chromium, served)
+        map_.go("/")
+        row = map_.page.locator("tbody tr", has_text=shell.stem)
+        expect(row).to_contain_text("ACTIVE", timeout=START_MS)
+        link.go("/links/{link}")
+        expect(link.state).to_have_text("ACTIVE", timeout=TERM_MS)
+        rates = [
+            row.locator("td.number").nth(2),
+            map_.page.locator("svg a .told", has_text=re.compile(r"· [\d,.]*[1-9][\d,.]*/s")),
+            link.page.locator("dl.facts div", has_text="Throughput").locator("dd"),
+            link.page.locator("tbody tr", has_text=name).locator("td.number").nth(2),
+        ]
+        with producing(east, name):
+            for rate in rates:
+                expect(rate).to_have_text(flowing, timeout=TERM_MS)
+        for rate in (rates[0], rates[2], rates[3]):
+            expect(rate).to_have_text(still, timeout=TERM_MS)
+        for visitor in (map_, link):
+            visitor.page.context.close()
+        command.send_signal(signal.SIGTERM)
+        command.communicate(timeout=TERM_S)
+    assert (command.returncode, map_.wrong, link.wrong) == (143, [], [])
+
+
+def listening(address: str, command: subprocess.Popen[str]) -> None:
+    """Wait until somebody may connect."""
+    host, _, port = address.partition(":")
+    deadline = time.monotonic() + TERM_S
+    while True:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+            return
+        assert command.poll() is None, command.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_page_that_stays_open_does_not_grow(chromium: Browser, served: Served) -> None:

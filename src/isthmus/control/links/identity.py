@@ -54,10 +54,16 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
     """
     source_id = (await describe_cluster(source)).cluster_id
     target_id = (await describe_cluster(target)).cluster_id
-    if source_id == target_id:
-        for problem, _ in same_clusters({link.source.alias: source_id, link.target.alias: target_id}, [link]):
-            raise PlanRefused(problem.message, hint=problem.hint)
+    if (refusal := mirrored_into_itself(link, source_id, target_id)) is not None:
+        raise refusal
     return source_id, target_id
+
+
+def mirrored_into_itself(link: Link, source_id: str, target_id: str) -> PlanRefused | None:
+    """Why the link cannot run where both its clusters are one and the same, `None` where they are not."""
+    for problem, _ in same_clusters({link.source.alias: source_id, link.target.alias: target_id}, [link]):
+        return PlanRefused(problem.message, hint=problem.hint)
+    return None
 
 
 async def producer_identity(

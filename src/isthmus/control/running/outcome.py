@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.latency import quantile_ms
+from isthmus.model.problem import exit_code_of, problem_of
 from isthmus.model.progress import LinkProgress
 
 _SIGNALLED = 128
@@ -47,7 +48,7 @@ class RunOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well, else why it is not: see `errors`.
+        """0 when all is well, else why it is not: see `errors` and `exit_code_of`.
 
         1 where something is in the way of copying, and that of `GateNotMet` where the run was to catch up and something
         is paused.
@@ -55,8 +56,8 @@ class RunOutcome:
         if self.signal is not None:
             return _SIGNALLED + self.signal
         if self.errors:
-            first = next(iter(self.errors.values()))
-            return first.exit_code if len(self.errors) == len(self.links) else 1
+            found = [problem_of(error) for error in self.errors.values()]
+            return exit_code_of([*found, *[None] * (len(self.links) - len(found))])
         if any(link.is_unfinished for link in self.links):
             return 1
         return GateNotMet.exit_code if self.is_to_catch_up and not self.is_caught_up else 0

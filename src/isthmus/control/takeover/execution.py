@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.producers import active_producers
-from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.hearing import is_run
 from isthmus.control.links.host import operator
@@ -19,13 +17,13 @@ from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.takeover.examination import BothLogs, Examiner
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
-from isthmus.control.takeover.standstill import Standstill, ranges_of, require_unmoved
+from isthmus.control.takeover.positions import PositionsTopic
+from isthmus.control.takeover.standstill import Standstill, ranges_of
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.preflight import TopicPair, is_compacted
 from isthmus.control.topics.recording import begun
 from isthmus.errors import PlanRefused
 from isthmus.lane.mapped.transit import SEGMENT_RANGES
-from isthmus.lane.rebatch import records_of
 from isthmus.ledger.documents import GapDocument, LinkDocument, MapDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.maps import map_segments
@@ -37,11 +35,9 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.model.predecessor import Predecessor, progress_of
+from isthmus.model.predecessor import Predecessor
 from isthmus.model.problem import Problem
-from isthmus.model.rights import on_topic as topic_right
 from isthmus.model.topic import TopicIds
-from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
@@ -117,18 +113,20 @@ class _Takeover:
         self._link = operated(self._link, known.documents)
         observed = await observe(self._link, self._source, self._target)
         pairs = dict(observed.pairs)
-        watched = [*await self._offset_partitions(), *_partitions(pairs)]
+        positions = PositionsTopic(self._target, self._predecessor)
         standstill = Standstill(
-            partitions=watched,
+            partitions=[*await positions.partitions(), *_partitions(pairs)],
+            positions=positions,
             worker_group=self._predecessor.worker_group,
             quiet_s=self._settings.quiet_s,
             patience_s=self._settings.patience_s,
         )
         at_target = await standstill.shown(self._target, lambda what: self._on_progress(what, self._compared))
-        committed = await self._committed(at_target)
+        self._on_progress(f"reading {positions.name}", self._compared)
+        committed = await positions.committed(at_target)
         at_source = await ranges_of(self._source, _source_partitions(pairs))
         topics = await self._topics(pairs, committed, at_source, at_target, known)
-        require_unmoved(at_target, await ranges_of(self._target, watched))
+        await standstill.require_unmoved(self._target, at_target)
         refused = {name for name, problem in (*observed.names.refused.items(), *observed.problems.items()) if problem}
         selected = {pair.source_name for pair in pairs.values()} | {observed.names.sources[name] for name in refused}
         found = LinkTakeover(
@@ -140,44 +138,6 @@ class _Takeover:
         )
         if not self._settings.is_dry_run:
             await self._write(found)
-        return found
-
-    # What MirrorMaker 2 says
-
-    async def _offset_partitions(self) -> list[PartitionKey]:
-        topic = self._predecessor.offsets_topic
-        described = (await self._target.metadata([topic])).topics[topic]
-        if described.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-            raise PlanRefused(
-                f"{self._link.target.alias} has no topic {topic}, in which MirrorMaker 2 keeps its positions",
-                hint="Name the topic that is offset.storage.topic of its workers: --offsets-topic.",
-            )
-        codes.raise_for_code(
-            described.error_code, f"reading {topic}", topic_right("READ", topic), cluster=self._link.target.alias
-        )
-        return [(topic, partition.partition) for partition in described.partitions]
-
-    async def _committed(self, logs: LogRanges) -> dict[PartitionKey, int]:
-        """The next offset of each partition of the source by MirrorMaker 2's positions."""
-        found: dict[PartitionKey, int] = {}
-        reader = LogReader(self._target)
-        keys = [key for key in logs if key[0] == self._predecessor.offsets_topic]
-        for key in keys:
-            self._on_progress(f"reading {key[0]}-{key[1]}", self._compared)
-            span = OffsetRange(*key, logs[key].start, logs[key].stable_end)
-            if span.is_empty:
-                continue
-            async with aclosing(reader.read(span)) as answers:
-                async for stored in answers:
-                    for batch, is_aborted in stored:
-                        for record in () if is_aborted or batch.is_control else records_of(batch):
-                            progress = progress_of(record.key, record.value, self._predecessor.source_alias)
-                            if progress is None:
-                                continue
-                            if progress.next_offset is None:
-                                found.pop(progress.key, None)
-                            else:
-                                found[progress.key] = progress.next_offset
         return found
 
     # What is there

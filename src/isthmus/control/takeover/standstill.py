@@ -10,6 +10,7 @@ from typing import Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.takeover.positions import PositionsTopic
 from isthmus.errors import GateNotMet
 from isthmus.model.log import LogRange
 from isthmus.model.problem import Problem
@@ -31,14 +32,15 @@ OnWait = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """Where MirrorMaker 2 would write: partitions of the target, and the group of its workers. If that is `None`, those
-    of all Connect clusters there are waited for; if it is "", none.
+    """Where MirrorMaker 2 would write: partitions of the target, its positions among them, and the group of its
+    workers. If that is `None`, those of all Connect clusters there are waited for; if it is "", none.
 
     It has stopped when nothing has moved for `quiet_s`. What still writes, is open or has not left is waited for, up to
     `patience_s`: workers and transactions of a process that was killed are given up by brokers only after a while.
     """
 
     partitions: Collection[PartitionKey]
+    positions: PositionsTopic
     worker_group: str | None
     quiet_s: float
     patience_s: float
@@ -61,7 +63,7 @@ class Standstill:
             on_wait(still if reason is None else reason.message)
             await asyncio.sleep(_LOOK_S)
             now = await ranges_of(target, self.partitions)
-            if (grown := _growth(ranges, now)) is not None:
+            if (grown := await self._growth(ranges, now)) is not None:
                 since = time.monotonic()
             # Where a transaction ends its marker moves the end.
             ranges = now
@@ -78,6 +80,35 @@ class Standstill:
         if not told:
             return None
         return Problem(first_few(told, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
+
+    async def require_unmoved(self, target: Client, before: Mapping[PartitionKey, LogRange]) -> None:
+        """See that nothing was written since.
+
+        :raises GateNotMet: Something was; what, is told.
+        :raises ClusterError: The target does not answer.
+        """
+        if (grown := await self._growth(before, await ranges_of(target, self.partitions))) is not None:
+            raise GateNotMet(f"MirrorMaker 2 has not stopped: {grown}", hint=_STOP)
+
+    async def _growth(
+        self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
+    ) -> str | None:
+        """What was written in between, if anything was: other connectors may go on with positions of their own."""
+        # An open transaction that ends adds nothing but its marker.
+        moved = {
+            key: log
+            for key, log in after.items()
+            if log.end > before[key].end + (before[key].stable_end < before[key].end)
+        }
+        for key in await self.positions.of_others(before, moved):
+            del moved[key]
+        if not moved:
+            return None
+        grown = sum(log.end - before[key].end for key, log in moved.items())
+        return (
+            f"it is still running, or somebody else writes: {_named(moved)} grew by {counted(grown, 'offset')} "
+            "while it was looked at"
+        )
 
 
 async def _groups_of_connect(client: Client) -> list[str]:
@@ -97,30 +128,6 @@ async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[Part
     :raises ClusterError: One of them does not answer.
     """
     return dict((await log_ranges(client, keys)).all())
-
-
-def require_unmoved(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]) -> None:
-    """See that nothing was written in between.
-
-    :raises GateNotMet: Something was; what, is told.
-    """
-    if (grown := _growth(before, after)) is not None:
-        raise GateNotMet(f"MirrorMaker 2 has not stopped: {grown}", hint=_STOP)
-
-
-def _growth(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]) -> str | None:
-    """What was written in between, if anything was."""
-    # An open transaction that ends adds nothing but its marker.
-    moved = [
-        key for key, log in after.items() if log.end > before[key].end + (before[key].stable_end < before[key].end)
-    ]
-    if not moved:
-        return None
-    grown = sum(after[key].end - before[key].end for key in moved)
-    return (
-        f"it is still running, or somebody else writes: {_named(moved)} grew by {counted(grown, 'offset')} "
-        "while it was looked at"
-    )
 
 
 def _named(keys: Collection[PartitionKey]) -> str:

@@ -17,7 +17,7 @@ from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pause, PauseJson
 from isthmus.model.plain import plain
-from isthmus.model.problem import Problem, ProblemJson, problem_dict
+from isthmus.model.problem import Problem, ProblemJson, exit_code_of, problem_dict
 from isthmus.model.topic import LeftInTier, Parted, PartedJson
 from isthmus.model.transactions import AbortedPolicy
 
@@ -237,6 +237,11 @@ class LinkPlan:
         return self.problem is not None or any(topic.has_refusals for topic in self.topics)
 
     @property
+    def is_examined(self) -> bool:
+        """Whether every partition could be looked at."""
+        return all(partition.unexamined is None for topic in self.topics for partition in topic.partitions)
+
+    @property
     def has_changes(self) -> bool:
         """Whether anything would be changed: what cannot be, or is to stay as it is, does not count."""
         return any(change.problem is None for change in self.changes)
@@ -295,8 +300,9 @@ class Plan:
 
     @property
     def exit_code(self) -> int:
-        """1 when a link cannot be done or something is refused, as a run ends with; else 0."""
-        return int(any(link.has_refusals for link in self.links))
+        """As a run ends: see `exit_code_of`; 1 where something is refused or does not answer, else 0."""
+        are_whole = all(link.is_examined and not link.has_refusals for link in self.links)
+        return exit_code_of(link.problem for link in self.links) or int(not are_whole)
 
     def as_dict(self) -> PlanJson:
         """Plain values under stable names."""

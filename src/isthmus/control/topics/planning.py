@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isthmus.control.links.claims import Claim, Claims
-from isthmus.control.links.identity import same_clusters
+from isthmus.control.links.identity import mirrored_into_itself
 from isthmus.control.topics.creation import creation, is_filling, prefix_notes, settled_policy
 from isthmus.control.topics.firstlook import first_partitions
 from isthmus.control.topics.observation import ObservedLink
@@ -33,7 +33,7 @@ from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
 from isthmus.model.schemagate import UNGATED
 from isthmus.model.switching import begin_of
@@ -94,12 +94,9 @@ def plan_link(
     the ledger.
     """
     link = observed.link
-    problem: Problem | None = None
+    refusal = mirrored_into_itself(link, observed.source_id, observed.target_id)
     topics: tuple[TopicPlan, ...] = ()
-    if observed.source_id == observed.target_id:
-        ids = {link.source.alias: observed.source_id, link.target.alias: observed.target_id}
-        problem = next(found for found, _ in same_clusters(ids, [link]))
-    else:
+    if refusal is None:
         topics = tuple(
             _topic(observed, name, claims, (recorded or {}).get(name), look) for name in sorted(observed.names.sources)
         )
@@ -113,7 +110,7 @@ def plan_link(
         recommendations=(*_recommendations(observed, topics), *unseen_sources(link, topics, claims)),
         aborted=observed.aborted,
         unmatched=observed.unmatched,
-        problem=problem,
+        problem=None if refusal is None else problem_of(refusal),
     )
 
 
