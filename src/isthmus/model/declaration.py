@@ -19,12 +19,6 @@ LET_GO: Final = "let-go"
 ASYNC: Final = "async"
 TARGET_LOGIN: Final = "target_login"
 """The setting with the login that a link has at its target."""
-_ACROSS: Final = {
-    "source_login": TARGET_LOGIN,
-    TARGET_LOGIN: "source_login",
-    "properties.source.": "properties.target.",
-    "properties.target.": "properties.source.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +111,6 @@ class Declaration(Declarable):
                 yield _map(*json.loads(register.name.removeprefix(ATTACHED))), bool(register.said)
 
     @property
-    def reversed_settings(self) -> Mapping[str, Any]:
-        """Those of a link in the other direction: each cluster keeps its login and properties."""
-        return {_across(name): value for name, value in self.settings.items()}
-
-    @property
     def semantics(self) -> Mapping[str, Any]:
         """What the clusters can keep, by their ids."""
         found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
@@ -176,11 +165,3 @@ def _map(kind: NamespaceKind, source: str, target: str, is_exact: bool) -> Names
 
 def _namespace(kind: NamespaceKind, prefix: str, is_exact: bool) -> Namespace:
     return Namespace(kind=kind, prefix=prefix, is_exact=is_exact)
-
-
-def _across(name: str) -> str:
-    """A setting of the other direction that says of the same cluster what this one says."""
-    for one, other in _ACROSS.items():
-        if name == one or (one.endswith(".") and name.startswith(one)):
-            return f"{other}{name.removeprefix(one)}"
-    return name

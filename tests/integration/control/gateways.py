@@ -18,12 +18,13 @@ BROKERS = 2
 
 
 class Recorder(Proxy):
-    """Forwards a port, counts the bytes, and reads who clients say they are in the heads of their requests."""
+    """Forwards a port, counts the bytes, and reads in the heads of requests who asks, and what (Kafka's API keys)."""
 
     def __init__(self, port: int, upstream_port: int) -> None:
         super().__init__(port, upstream_port)
         self.bytes = 0
         self.client_ids: set[str | None] = set()
+        self.api_keys: set[int] = set()
         self._pending: dict[int, bytearray] = {}
 
     async def admitted(self, link: Link, chunk: bytes, *, is_answer: bool) -> int:
@@ -38,6 +39,7 @@ class Recorder(Proxy):
     def _read(self, pending: bytearray, chunk: bytes) -> None:
         pending += chunk
         while len(pending) >= 4 and len(pending) >= 4 + (size := struct.unpack_from(">i", pending)[0]):
+            self.api_keys.add(struct.unpack_from(">h", pending, 4)[0])
             (length,) = struct.unpack_from(">h", pending, 12)
             self.client_ids.add(None if length < 0 else pending[14 : 14 + length].decode())
             del pending[: 4 + size]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -13,12 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
-from isthmus.control.clusters.contents import NamesOfLink, contents
-from isthmus.control.clusters.lastknown import remember
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declaring import AsyncDeclaredLinks
@@ -34,14 +30,12 @@ from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
-from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
-from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.lastknown import KnownLog, KnownNames, KnownSetting
+from isthmus.model.lastknown import KnownLog
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
@@ -49,10 +43,8 @@ from isthmus.model.state import LinkState
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
-from tests.integration.acls import denied
 from tests.integration.control.running import Running, configuration_of, ends, link_of, running
 from tests.integration.control.test_following import leases_of
-from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
 from tests.unit.control.links.test_parted import documents
@@ -227,58 +219,6 @@ def clusters_out_of_reach_are_remembered(both: Configuration, name: str) -> None
     others = Configuration(clusters=(*both.clusters, nobody), links=())
     with pytest.raises(ConfigError, match="nothing is remembered of a cluster north: asked were east, west"):
         Fabric(others).cluster("north").last_known()
-
-
-def test_what_is_remembered_of_a_cluster_with_access_rules(
-    guarded: LocalCluster, west: LocalCluster, topic: Namer
-) -> None:
-    """Topics with their own configurations and ends, groups, and rules about both, but of nothing beside them; whom a
-    rule names, or from where, is not remembered, nor what the link has no right to see.
-    """
-    stem = topic("known")
-    topics.create(guarded, f"{stem}-in", max_message_bytes=2_000_000)
-    topics.create(guarded, f"other-{stem}")
-    topics.produce(guarded, f"{stem}-in", records(7))
-    consumers.commit(guarded, {f"{stem}-group": {(f"{stem}-in", 0): 3}})
-    link = link_of(guarded.cluster(), west.cluster(), f"{stem}-*", name=stem)
-    link = replace(link, groups=GroupSettings(include=(GroupPattern.parse(f"{stem}-*"),)))
-
-    async def seen() -> KnownNames:
-        async with Client(replace(topics.as_admin(guarded), alias=guarded.name)) as client:
-            (names,) = await contents(client, await client.metadata(None), [NamesOfLink(link, is_source=True)])
-        return names
-
-    with denied(guarded, ResourceType.TOPIC, f"{stem}-in", AclOperation.ALTER):
-        names = asyncio.run(seen())
-    (found,) = names.topics
-    assert (found.name, found.logs) == (f"{stem}-in", (KnownLog(0, 0, 7),))
-    assert KnownSetting("max.message.bytes", "2000000") in found.settings
-    assert [(each.group, each.state) for each in names.groups] == [(f"{stem}-group", "Empty")]
-    digest = hashlib.sha256(b"User:isthmus").hexdigest()[:12]
-    assert ("DENY", "ALTER", "topic", f"{stem}-in", "LITERAL", f"User:#{digest}", False) in names.rules
-    assert "isthmus" not in json.dumps(names.as_dict()).replace(stem, "")
-
-
-def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
-    east: LocalCluster, west: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without them: how it stands is worth more than nothing."""
-    name = topic("slow")
-    link = link_of(east.cluster(), west.cluster(), name, name=name)
-
-    async def slow(*_: object) -> list[KnownNames]:
-        raise TimeoutError
-
-    async def scenario() -> None:
-        async with Client(link.target) as client:
-            await on_topic(client, lambda: locate(client))
-        await remember([link], declared=())
-
-    monkeypatch.setattr("isthmus.control.clusters.lastknown.contents", slow)
-    asyncio.run(scenario())
-    found = Fabric(Configuration(clusters=(link.source, link.target), links=(link,))).cluster("east").last_known()
-    assert (found.cluster.link, found.kept_by) == (name, "west")
-    assert name not in [each.link for each in found.names]
 
 
 def test_both_sides_change_a_link_while_they_are_cut_apart(

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from pyspark.sql import SparkSession
 
 from isthmus.control.clusters.namespaces import AsyncNamespaces
@@ -30,15 +33,17 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.promotion import Promotion
 from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
-from tests.integration.cluster.hanging import leave_hanging
+from tests.integration.cluster.hanging import leave_hanging, trusting
+from tests.integration.control.gateways import Recorder
 from tests.integration.control.interrupting import finished
-from tests.integration.control.recovering import Interrupted
+from tests.integration.control.recovering import Interrupted, log_of
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut, remembers
@@ -46,9 +51,14 @@ from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror, reached
+from tests.integration.lane.test_lone_transactions import abort_large
 from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
+
+READING = (ApiVersionsRequest, DescribeClusterRequest, FetchRequest, ListOffsetsRequest, MetadataRequest)
+"""The requests by which a ledger is found and read."""
 
 
 def created(both: Configuration, east: LocalCluster, name: str) -> tuple[Configuration, NamespaceMap]:
@@ -186,6 +196,25 @@ def test_a_follower_takes_over_without_its_source(
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
     # The source knows nothing of it yet.
     assert Fabric(both).declarations.describe(name).behind == ("east",)
+
+
+def test_failover_leaves_a_source_alone_that_can_be_reached(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """It asks for nothing there but for what is declared, and writes nothing."""
+    (port,) = free_ports(1)
+    upstream = int(east.bootstrap_servers.rpartition(":")[2])
+    way = replace(both.cluster("east"), addresses=((east.bootstrap_servers, f"{HOST}:{port}"),))
+    seen = replace(both, clusters=(way, both.cluster("west")))
+    created(both, east, name)
+    topics.create(west, f"{name}.x-1")
+    before = oracle.ends(east.bootstrap_servers, LEDGER_TOPIC)
+    with Recorder(port, upstream) as recorder:
+        assert asyncio.run(Promoter(configuration=seen, name=name).failover()).is_done
+    assert recorder.api_keys
+    assert recorder.api_keys <= {each.API_KEY for each in READING}, "it did more than read the ledger"
+    assert oracle.ends(east.bootstrap_servers, LEDGER_TOPIC) == before
+    assert not Fabric(both).cluster("west").namespaces.describe(Namespace.of(f"{name}.x-")).is_reserved
 
 
 def test_a_topic_that_was_refused_is_told_as_missing(
@@ -516,6 +545,34 @@ def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     last = written(west, topic)
     (seen,) = oracle.records(west.admin_bootstrap_servers, topic)
     assert [(each.offset, each.value) for each in seen] == [(end, b"mine"), (last, b"mine")]
+
+
+def test_what_is_open_at_the_source_or_half_copied_ends_with_failover(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, chance: random.Random
+) -> None:
+    """Of an aborted transaction of which a link has copied a part no record is ever seen, and nobody waits for its end;
+    nothing is copied of one that is open at the source.
+    """
+    topic, each = f"{name}.a-1", NamespaceMap.parse(f"{name}.a-")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[each])
+    topics.create_both(east, west, topic)
+    topics.produce(east, topic, records(2))
+    abort_large(east, topic, chance)
+    pending = opened(east, topic, f"{name}-pending")
+    topics.produce(east, topic, records(5))
+    with trusting(west):
+        (copied,) = Mirror(east, west).copy(topic, until=reached(50)).values()
+    stable = oracle.ends(east.bootstrap_servers, topic).stable
+    assert copied.position < stable < oracle.ends(east.bootstrap_servers, topic).high
+    before = oracle.ends(west.bootstrap_servers, topic)
+    assert before.stable == 2 < before.high
+    found = asyncio.run(Promoter(configuration=cut(both, "east"), name=name).failover())
+    assert [(one.state, one.first_offset) for one in found.aborted] == [(TransactionState.MIRRORED, 2)]
+    after = oracle.ends(west.bootstrap_servers, topic)
+    assert before.high < after.stable == after.high <= stable
+    assert written(west, topic) == after.high
+    assert [one.value for one in log_of(west, topic)] == [b"0", b"1", b"mine"]
+    pending.abort_transaction(20)
 
 
 def opened(cluster: LocalCluster, topic: str, transactional_id: str) -> Producer:

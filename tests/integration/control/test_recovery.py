@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.promotion import Promoter
 from isthmus.control.recovery import claiming, quarantine, rebuilding, replaying
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.holdings import holdings, replay_of
@@ -26,6 +30,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
+from isthmus.model.timings import Timings
 from isthmus.model.topic import TopicDescription
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.batch import Batch
@@ -41,6 +46,7 @@ from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 from tests.integration.lane.trickle import trickling
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -368,3 +374,63 @@ def test_an_old_source_follows_the_new_one(
     (held,) = asyncio.run(holdings(only.link(name)))
     assert (held.records, held.offset_first, held.offset_last) == (3, 20, 22)
     assert asyncio.run(recoverer.recover()).topics == ()
+
+
+@contextmanager
+def recovering(both: Configuration, link: str) -> Iterator[None]:
+    """Another operator recovers a link."""
+    is_at_it, is_over = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        async with Client(both.cluster("west")) as target, claimed(target, link, both.ledger):
+            is_at_it.set()
+            await asyncio.to_thread(is_over.wait)
+
+    with ThreadPoolExecutor(1) as other:
+        holding = other.submit(asyncio.run, hold())
+        try:
+            assert is_at_it.wait(TERM_S)
+            yield
+        finally:
+            is_over.set()
+            holding.result()
+
+
+def test_who_recovers_a_link_and_who_lets_go_of_it_see_each_other(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """While somebody recovers a link no verb moves leader or follower, be it that he begins in the middle of one; and
+    nobody recovers what was let go of since he looked.
+    """
+    filled(east, west, f"{name}.1", 10)
+    each, links = NamespaceMap.parse(f"{name}."), Fabric(both).declarations
+    links.create(name, source="east", target="west", maps=[each])
+    quick = replace(both, timings=Timings(calm_s=0.1))
+    promoter, way_back = Promoter(configuration=quick, name=name, quiet_s=0.1), f"{name}-back"
+    told = partial(pytest.raises, PlanRefused, match=f"recovers link {name} now")
+    verbs = (promoter.promote, promoter.failover, promoter.detach, partial(promoter.reverse, way_back))
+    with recovering(both, name):
+        for verb in verbs:
+            with told():
+                asyncio.run(verb())
+        with told():
+            links.delete(name)
+    with ExitStack() as stack:
+
+        def heard(step: str) -> None:
+            if step == "detaching":
+                stack.enter_context(recovering(both, name))
+
+        with told():
+            asyncio.run(replace(promoter, on_step=heard).failover())
+        assert links.describe(name).declaration.maps == (each,)
+    assert Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
+
+    looked = open_fabric(both, declared=True).configuration
+    before = asyncio.run(topic_id(west, f"{name}.1"))
+    assert asyncio.run(promoter.failover()).is_done
+    topics.produce(west, f"{name}.1", FOREIGN)
+    with pytest.raises(PlanRefused, match="attaches nothing any more"):
+        asyncio.run(LinkRecoverer(configuration=looked, name=name, topics=[f"{name}.1"], quiet_s=0.1).recover())
+    assert asyncio.run(topic_id(west, f"{name}.1")) == before
+    assert len(log_of(west, f"{name}.1")) == 10 + len(FOREIGN)

@@ -15,6 +15,7 @@ from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret, Tls,
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration
 from isthmus.model.registers import SETTINGS, Author, changed
+from isthmus.model.reversal import reversed_settings
 from isthmus.wire.address import reached_at, whereabouts
 
 LINK = "links: [{name: a-b, source: a, target: b, topics: {include: [orders]}, %s}]"
@@ -185,7 +186,7 @@ def test_a_declared_link_names_its_logins() -> None:
     with pytest.raises(ConfigError, match=r"clusters\.b\.logins has no mirror") as told:
         declared_link(declared, other, known)
     assert "of whoever runs the link" in told.value.hint
-    assert declared.reversed_settings == {"target_login": "mirror"}
+    assert reversed_settings(declared.settings, ()) == {"target_login": "mirror"}
 
 
 def test_a_declared_link_has_properties() -> None:
@@ -197,7 +198,7 @@ def test_a_declared_link_has_properties() -> None:
         declared_link(declared, *ends)
     sound = replace(declared, registers=tuple(each for each in declared.registers if each.said != 1))
     assert declared_link(sound, *ends).source.properties == ClientProperties(send_buffer_bytes=4096)
-    assert sound.reversed_settings == {"properties.target.send.buffer.bytes": 4096}
+    assert reversed_settings(sound.settings, ()) == {"properties.target.send.buffer.bytes": 4096}
 
 
 @pytest.mark.parametrize(

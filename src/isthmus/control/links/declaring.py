@@ -215,7 +215,7 @@ class AsyncDeclaredLinks:
         target does not answer, or this configuration cannot run the link, it is deleted without.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises PlanRefused: Somebody changed the same meanwhile, or recovers the link.
         :raises GateNotMet: The lanes do not end in time; a repeated call goes on.
         :raises ClusterError: None of its clusters could be written to.
         """

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
@@ -24,7 +23,9 @@ from isthmus.control.links.filtering import in_force
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import recollect
+from isthmus.control.links.operators import check_not_recovered, require_nobody_recovers
 from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
+from isthmus.control.links.reversing import await_reserved, require_no_members, settings_back
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -39,7 +40,6 @@ from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.wording import counted, first_few
-from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -71,19 +71,30 @@ class Promoter:
 
         :raises ConfigError: There is no such link.
         :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
-        :raises PlanRefused: Nothing is attached that could be reversed; or the new link cannot be created: the
-            namespaces are promoted, and a repeated call goes on.
+        :raises PlanRefused: Somebody recovers the link, nothing is attached that could be reversed, or a filter is a
+            regular expression and names differ on both sides; or the new link cannot be created: the namespaces are
+            promoted, and a repeated call goes on.
         :raises ClusterError: A cluster does not answer.
         """
         if self.maps:
             raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
         declared, known = await self._look()
         if is_reversed(declared, known, link):
+            if declared.behind(known) and not dry_run:
+                # It was interrupted while it said that the link is deleted.
+                links = AsyncDeclaredLinks(self.configuration.written)
+                await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
         former, chosen, is_attached = await self._link("reverse")
+        # All that this verb lets go of, whatever was detached before and whatever is released by now.
+        maps = known.maps or known.let_go_by("reverse")
+        target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
+        # What cannot be said of the way back is found before anything changes.
+        settings = await settings_back(known, maps, target)
         if is_attached and former is not None:
-            await self._check_members(former)
-            await self._reserved(former, chosen)
+            await require_no_members(former)
+            leaders, ledger = {each.source for each in chosen}, self.configuration.ledger
+            await await_reserved(former.source, leaders, ledger, timeout_s=self.timeout_s, on_step=self.on_step)
         found = replace(await self._promote("reverse", dry_run=dry_run), verb="reverse")
         if dry_run:
             return found
@@ -93,49 +104,12 @@ class Promoter:
             link,
             source=known.target.alias,
             target=known.source.alias,
-            # All that this verb let go of, whatever was detached before and whatever is released by now.
-            maps=[each.reversed for each in known.let_go_by("reverse")],
-            settings=known.reversed_settings,
+            maps=[each.reversed for each in maps],
+            settings=settings,
         )
         if not known.is_deleted:
             await links.delete(self.name)
         return found
-
-    async def _check_members(self, link: Link) -> None:
-        """See that no consumer of a group that the link carries is at work at the source: its position would move on.
-
-        :raises GateNotMet: One is.
-        """
-        async with Client(link.source) as source:
-            groups = [name for name in listed(await list_groups(source)) if link.groups.matches(name)]
-            found = (await describe_groups(source, groups)).values
-        at_work = sorted(name for name, group in found.items() if group.members)
-        if at_work:
-            raise GateNotMet(
-                f"consumers are at work at {link.source.alias}: {first_few(at_work)}",
-                hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
-            )
-
-    async def _reserved(self, link: Link, chosen: Iterable[NamespaceMap]) -> None:
-        """Wait until what an operator reserved at the source is so at all its leaders.
-
-        :raises GateNotMet: Somebody may write to one, or does.
-        """
-        namespaces = AsyncNamespaces(link.source, self.configuration.ledger)
-        deadline = time.monotonic() + self.timeout_s
-        wanted = {each.source for each in chosen}
-        while True:
-            found = [each for each in await namespaces.all() if each.namespace in wanted]
-            waiting = [each for each in found if each.state is NamespaceState.RESERVING]
-            if not waiting:
-                return
-            self.on_step(f"waiting until {waiting[0].namespace} of {link.source.alias} is reserved at every leader")
-            if time.monotonic() > deadline:
-                raise GateNotMet(
-                    f"namespace {waiting[0].namespace} of {link.source.alias} is RESERVING: {waiting[0].waits_for[0]}",
-                    hint="Stop its producers, or have access rules keep them out: isthmus namespace update --enforce.",
-                )
-            await asyncio.sleep(LOOK_S)
 
     async def promote(self, *, dry_run: bool = False) -> Promotion:
         """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
@@ -143,7 +117,8 @@ class Promoter:
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
             carried; nothing was changed.
-        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
+        :raises PlanRefused: Somebody recovers the link; or nothing is attached, and what is reserved still was not
+            detached by this verb.
         :raises ClusterError: A cluster does not answer.
         """
         return await self._promote("promote", dry_run=dry_run)
@@ -159,7 +134,7 @@ class Promoter:
             groups = await self._carried(link, chosen, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
-        await self._detach(verb, chosen)
+        await self._detach(verb, chosen, link)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
@@ -176,7 +151,8 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
-        :raises PlanRefused: Nothing is attached, and what is reserved still was not detached by this verb.
+        :raises PlanRefused: Somebody recovers the link; or nothing is attached, and what is reserved still was not
+            detached by this verb.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("failover", dry_run=dry_run)
@@ -186,6 +162,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
+        :raises PlanRefused: Somebody recovers the link.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("detach", dry_run=dry_run)
@@ -195,7 +172,7 @@ class Promoter:
         if link is None:
             return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
         if not dry_run:
-            await self._detach(verb, chosen, spares_source=verb == "failover")
+            await self._detach(verb, chosen, link)
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
         return found if dry_run else await self._let_go(found, link)
@@ -228,6 +205,7 @@ class Promoter:
             )
         async with ClusterPool() as pool:
             (link,) = await in_force([replace(link, groups=whole.groups)], pool)
+            await require_nobody_recovers(self.name, pool.client(link.target))
         return link, tuple(chosen), any(each in known.maps for each in chosen)
 
     async def _look(self) -> tuple[Declared, Declaration]:
@@ -302,15 +280,17 @@ class Promoter:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
+    async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], link: Link) -> None:
         self.on_step("detaching")
+        async with Client(link.target) as target:
+            await require_nobody_recovers(self.name, target)
         links = AsyncDeclaredLinks(self.configuration.written)
 
         def values(known: Declaration) -> dict[str, Any]:
             # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
             return letting_go(verb, chosen) if any(each in known.maps for each in chosen) else {}
 
-        await links.change(self.name, values, spares_source=spares_source, even_deleted=True)
+        await links.change(self.name, values, spares_source=verb == "failover", even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
@@ -319,6 +299,8 @@ class Promoter:
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
+                # Whoever began to recover it meanwhile sees that it is detached, or is seen here.
+                check_not_recovered(self.name, known)
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)

@@ -9,16 +9,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from isthmus.control.links.host import liveness_of, operator, whereabouts
-from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.host import operator, whereabouts
+from isthmus.control.links.operators import recovered, require_nobody_recovers
 from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.link import BEAT_S
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
 FAREWELL_S: Final = 5.0
@@ -58,29 +57,14 @@ class RecoveryClaim:
             async with self._writing:
                 await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
         except Fenced as error:
-            raise self._taken("somebody else") from error
+            raise recovered(self._link, "somebody else") from error
 
     async def _open(self) -> None:
-        await self._check()
+        await require_nobody_recovers(self._link, self._target)
         await on_topic(self._target, self._writer.take_over, replication_factor=self._ledger.replication_factor)
         # Whoever came at the same moment has said so by now, or will be refused.
-        await self._check()
+        await require_nobody_recovers(self._link, self._target)
         await self.write(self._claim())
-
-    async def _check(self) -> None:
-        known = await recollect(self._link, self._target)
-        found = known.documents.get(f"{RecoveryClaimDocument.KIND}/{self._link}")
-        if not isinstance(found, RecoveryClaimDocument):
-            return
-        is_heard = known.document_age_s(found, now_ms()) < SILENCE_S
-        if is_heard and liveness_of(found.whereabouts) is not Liveness.DEAD:
-            raise self._taken(found.by)
-
-    def _taken(self, by: str) -> PlanRefused:
-        return PlanRefused(
-            f"{by} recovers link {self._link} now",
-            hint=f"Wait for its end. If it was killed, give this command again in {SILENCE_S:g} s: it goes on there.",
-        )
 
     def _claim(self) -> RecoveryClaimDocument:
         self._beat += 1

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.declarations import looked
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import rebuilt_topics, remembered
 from isthmus.control.links.pausing import mirrored_as
@@ -54,7 +55,8 @@ class LinkRecoverer:
 
         :raises ConfigError: There is no such link, or it does not mirror one of the topics.
         :raises GateNotMet: Somebody is at work at the target, lanes do not end, or a topic is not refilled in time.
-        :raises PlanRefused: Somebody else recovers the link, offsets of a topic are mapped, or cannot be.
+        :raises PlanRefused: Somebody else recovers the link, it is detached, offsets of a topic are mapped, or cannot
+            be.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
         link = self.configuration.link(self.name)
@@ -67,6 +69,7 @@ class LinkRecoverer:
                 claim = await stack.enter_async_context(
                     claimed(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
                 )
+                link = await self._attached(link)
             link = await filtered(link, target)
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
@@ -76,6 +79,20 @@ class LinkRecoverer:
                 recoverer = self._recoverer(link, source, target, topic, source_topic)
                 found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
         return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
+
+    async def _attached(self, link: Link) -> Link:
+        """The link with what it attaches now: whoever lets go of it either sees the claim, or is seen here."""
+        if link.name not in (self.configuration.declared or ()):
+            return link
+        async with looked(self.configuration) as (_, declared):
+            known = declared.links.get(link.name)
+            found = None if known is None or known.is_deleted else declared.link(known, self.configuration)
+        if found is None or known is None or not known.maps:
+            raise PlanRefused(
+                f"link {link.name} attaches nothing any more",
+                hint=f"isthmus link describe {link.name} says what became of it.",
+            )
+        return found
 
     def _recoverer(
         self, link: Link, source: Client, target: Client, topic: TargetTopic, source_topic: SourceTopic

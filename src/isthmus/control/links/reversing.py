@@ -1,0 +1,83 @@
+"""What a reversal needs beside a promotion: nobody at work at the source, and what the way back is to be like."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from isthmus.cluster.groups import describe_groups, list_groups, listed
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.memory import recollect
+from isthmus.errors import GateNotMet
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.declaration import Declaration
+from isthmus.model.link import Link
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.reversal import reversed_settings
+from isthmus.model.wording import first_few
+from isthmus.model.writability import NamespaceState
+from isthmus.wire.client import Client
+
+_LOOK_S: Final = 0.5
+
+
+async def settings_back(known: Declaration, maps: Sequence[NamespaceMap], target: Cluster) -> Mapping[str, Any]:
+    """The settings of a link in the other direction, with the filters that operators have set while it ran.
+
+    :raises PlanRefused: A filter cannot be said in the names of the new source.
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    async with Client(target) as client:
+        filters = filters_of(known.name, (await recollect(known.name, client)).documents)
+    said = {name.replace("_", ".", 1): list(texts) for name, texts in filters.said.items()}
+    return reversed_settings({**known.settings, **said}, maps)
+
+
+async def require_no_members(link: Link) -> None:
+    """See that no consumer of a group that a link carries is at work at the source: its position would move on.
+
+    :raises GateNotMet: One is.
+    :raises ClusterError: The source does not answer.
+    """
+    async with Client(link.source) as source:
+        groups = [name for name in listed(await list_groups(source)) if link.groups.matches(name)]
+        found = (await describe_groups(source, groups)).values
+    at_work = sorted(name for name, group in found.items() if group.members)
+    if at_work:
+        raise GateNotMet(
+            f"consumers are at work at {link.source.alias}: {first_few(at_work)}",
+            hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
+        )
+
+
+async def await_reserved(
+    source: Cluster,
+    wanted: Collection[Namespace],
+    ledger: LedgerSettings,
+    *,
+    timeout_s: float,
+    on_step: Callable[[str], None],
+) -> None:
+    """Wait until what an operator reserved of these namespaces of the source is so at all its leaders.
+
+    :raises GateNotMet: Somebody may write to one, or does.
+    :raises ClusterError: The source's ledger cannot be read.
+    """
+    namespaces = AsyncNamespaces(source, ledger)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = [each for each in await namespaces.all() if each.namespace in wanted]
+        waiting = [each for each in found if each.state is NamespaceState.RESERVING]
+        if not waiting:
+            return
+        on_step(f"waiting until {waiting[0].namespace} of {source.alias} is reserved at every leader")
+        if time.monotonic() > deadline:
+            raise GateNotMet(
+                f"namespace {waiting[0].namespace} of {source.alias} is RESERVING: {waiting[0].waits_for[0]}",
+                hint="Stop its producers, or have access rules keep them out: isthmus namespace update --enforce.",
+            )
+        await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,179 @@
+"""Verbs of a link whose process is killed at each of their steps, and which are given again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.promotion import Promoter
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.recovery import quarantine_of
+from tests.integration.control.killing import LedgerWatch, configured, finished, written_down
+from tests.integration.control.recovering import log_of
+from tests.integration.control.running import running
+from tests.integration.control.test_declared import both as both
+from tests.integration.control.test_promotion import written
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+RECORDS: Final = 20
+STEPS_MIN: Final = 2
+BACK: Final = "-back"
+KINDS: Final = ("beginning", "declaration", "namespace", "pause", "provenance", "recovery", "recovering", "topic")
+"""What of the ledgers verbs write, or take away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A command, how many links it takes to kill it at each step and once not, and who leads them then, if any."""
+
+    words: tuple[str, ...]
+    links: int
+    leader: str = ""
+    has_groups: bool = True
+
+
+VERBS: Final = {
+    "failover": Verb(words=("failover",), links=6),
+    "promote": Verb(words=("promote", "--quiet", "100ms"), links=10),
+    "reverse": Verb(words=("reverse", "--quiet", "100ms", "--as"), links=16, leader="west"),
+    "detach": Verb(words=("detach",), links=6),
+    "reattach": Verb(words=("reattach",), links=8, leader="east"),
+    "recover": Verb(words=("recover", "--quiet", "100ms"), links=10, leader="east", has_groups=False),
+    "delete": Verb(words=("delete",), links=8),
+}
+
+
+@pytest.fixture
+def names(topic: Callable[[str], str], both: Configuration) -> Iterator[Callable[[int], list[str]]]:
+    """Names of links that are deleted in the end, so that no other test runs them."""
+    made: list[str] = []
+
+    def more(count: int) -> list[str]:
+        made.extend(topic("killed") for _ in range(count))
+        return made[-count:]
+
+    yield more
+    links = Fabric(both).declarations
+    for link in links.all():
+        if link.declaration.name.removesuffix(BACK) in made:
+            links.delete(link.declaration.name)
+
+
+def back(name: str) -> str:
+    """The way back of a link that is reversed."""
+    return f"{name}{BACK}"
+
+
+async def followed(
+    both: Configuration, east: LocalCluster, west: LocalCluster, names: list[str], spark: SparkSession, verb: str
+) -> None:
+    """Links of a topic of twenty records and a group each, as they are before the verb."""
+    declaring = AsyncDeclaredLinks(both.written)
+    for name in names:
+        topics.create(east, f"{name}.a-1")
+        topics.produce(east, f"{name}.a-1", records(RECORDS))
+        if VERBS[verb].has_groups:
+            consumers.commit(east, {f"{name}.app": {(f"{name}.a-1", 0): 7}})
+    await asyncio.gather(
+        *(
+            declaring.create(
+                name,
+                source="east",
+                target="west",
+                maps=[NamespaceMap.parse(f"{name}.a-:{name}.x-"), NamespaceMap.parse(f"{name}.", "group")],
+                validate=False,
+            )
+            for name in names
+        )
+    )
+    await caught_up(both, names, spark)
+    if verb == "reattach":
+        await asyncio.gather(*(Promoter(configuration=both, name=name).detach() for name in names))
+    if verb == "recover":
+        for name in names:
+            topics.produce(west, f"{name}.x-1", records(3, begin=100))
+
+
+async def caught_up(both: Configuration, names: list[str], spark: SparkSession) -> None:
+    """Those of these links that there are have copied all."""
+    opened = await asyncio.to_thread(open_fabric, both, declared=True)
+    links = tuple(link for link in opened.configuration.links if link.name in names)
+    async with running(replace(opened.configuration, links=links), spark, until_caught_up=True) as run:
+        assert (await run.task).is_caught_up
+
+
+def arguments(file: str, verb: str, name: str) -> list[str]:
+    """The command for one link."""
+    words, is_asked = VERBS[verb].words, verb != "reattach"
+    given = (words[0], name, *words[1:], *((back(name),) if words[-1] == "--as" else ()))
+    return ["link", *given, *(("--yes",) if is_asked else ()), "-c", file]
+
+
+def outcome(east: LocalCluster, west: LocalCluster, name: str, verb: str) -> dict[str, object]:
+    """All that has become of a link, whichever one it is: in both ledgers, in its topics, and of its group."""
+    mirror, group = f"{name}.x-1", f"{name}.app"
+    if VERBS[verb].has_groups:
+        consumers.await_position(west, group, (mirror, 0), 7)
+    return {
+        **written_down(east, name, KINDS),
+        **written_down(west, name, KINDS),
+        "records": [(each.offset, each.value) for each in log_of(west, mirror)],
+        "set aside": [each.value for each in log_of(west, quarantine_of(mirror))] if verb == "recover" else [],
+    }
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_killed_at_every_step(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    names: Callable[[int], list[str]],
+    spark: SparkSession,
+    tmp_path: Path,
+    verb: str,
+) -> None:
+    """As soon as one more record of it is in a ledger its process is killed. Given again it comes to its end, and
+    everything is as where nobody killed it; what is to follow then follows.
+    """
+    leader, chosen = VERBS[verb].leader, names(VERBS[verb].links)
+    asyncio.run(followed(both, east, west, chosen, spark, verb))
+    file, step, through = configured(tmp_path, east, west), 1, list[str]()
+    with LedgerWatch((east, west)) as watch:
+        for name in chosen:
+            was_killed, seen = watch.killed(arguments(file, verb, name), step)
+            through.append(name)
+            if not was_killed:
+                break
+            step = seen + 1
+            again = finished(arguments(file, verb, name))
+            is_gone = verb == "delete" and again.returncode == 2 and f"no link {name}" in again.stderr
+            assert again.returncode == 0 or is_gone, (step, again.stderr)
+    assert not was_killed, f"it takes more than {len(chosen)} links to kill it at each step"
+    *killed, undisturbed = through
+    assert len(killed) >= STEPS_MIN, f"it was killed {len(killed)} times only"
+    wanted = outcome(east, west, undisturbed, verb)
+    for name in killed:
+        assert outcome(east, west, name, verb) == wanted
+
+    topic, cluster = ("x-1", west) if leader != "east" else ("a-1", east)
+    for name in through:
+        assert written(cluster, f"{name}.{topic}") == RECORDS
+    if leader:
+        running_then = [back(name) if verb == "reverse" else name for name in through]
+        asyncio.run(caught_up(both, running_then, spark))
+        for name in through:
+            assert log_of(west, f"{name}.x-1") == log_of(east, f"{name}.a-1")
