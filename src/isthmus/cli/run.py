@@ -51,6 +51,11 @@ _COLUMNS: Final = (
     Column("problem", Cells.PROSE, gives_way=3),
 )
 
+ServeOption = Annotated[
+    str | None,
+    typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
+]
+
 app = typer.Typer(add_completion=False)
 
 
@@ -87,10 +92,7 @@ def run(
     metrics: MetricsOption = None,
     metrics_partitions: MetricsPartitionsOption = False,
     metrics_any_interface: MetricsAnyInterfaceOption = False,
-    serve: Annotated[
-        str | None,
-        typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
-    ] = None,
+    serve: ServeOption = None,
     tokens: TokensOption = None,
     certificate: CertificateOption = None,
     key: KeyOption = None,
