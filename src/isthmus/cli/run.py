@@ -28,10 +28,11 @@ from isthmus.cli.options import (
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.cli.rows import progress_names
-from isthmus.cli.serve import TokensOption, serve_settings
+from isthmus.cli.serve import CertificateOption, KeyOption, TokensOption, serve_settings
 from isthmus.cli.status import tell_problems
 from isthmus.control.answers import RunOutcome
 from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 from isthmus.model.wording import counted
@@ -49,6 +50,11 @@ _COLUMNS: Final = (
     Column("lag_records", Cells.NUMBER),
     Column("problem", Cells.PROSE, gives_way=3),
 )
+
+ServeOption = Annotated[
+    str | None,
+    typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
+]
 
 app = typer.Typer(add_completion=False)
 
@@ -86,11 +92,10 @@ def run(
     metrics: MetricsOption = None,
     metrics_partitions: MetricsPartitionsOption = False,
     metrics_any_interface: MetricsAnyInterfaceOption = False,
-    serve: Annotated[
-        str | None,
-        typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
-    ] = None,
+    serve: ServeOption = None,
     tokens: TokensOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, as isthmus plan does.")] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -114,7 +119,7 @@ def run(
     if dry_run:
         show_plan(found := fabric.plan(link=link, clusters=clusters or ()), output)
         raise typer.Exit(found.exit_code)
-    with fabric, _served(fabric, serve, tokens, path) as told, LiveProgress() as live:
+    with fabric, _served(fabric, serve, tokens, (certificate, key), path) as told, LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
@@ -141,12 +146,18 @@ def _tell(whom: tuple[_Tell | None, ...], links: tuple[LinkProgress, ...]) -> No
 
 
 def _served(
-    fabric: Fabric, listen: str | None, tokens: Path | None, path: Path | None
+    fabric: Fabric,
+    listen: str | None,
+    tokens: Path | None,
+    tls: tuple[Path | None, Path | None],
+    path: Path | None,
 ) -> contextlib.AbstractContextManager[ServedRun | None]:
     """The REST API beside a run, where it was asked for; it is to be told how the run does."""
     if listen is None:
+        if any(tls):
+            raise ConfigError("--tls-cert and --tls-key are for --serve", hint="Give --serve HOST:PORT as well.")
         return contextlib.nullcontext()
-    settings = serve_settings(listen, tokens, file=file_of(path))
+    settings = serve_settings(listen, tokens, *tls, file=file_of(path))
     from isthmus.web.serving import serving_beside
 
     return serving_beside(fabric.configuration.written, settings, is_fed=True)

@@ -28,16 +28,18 @@ TokensOption = Annotated[
         help="The file of tokens; else $ISTHMUS_TOKENS, else tokens.json in the user's folder of Isthmus.",
     ),
 ]
+CertificateOption = Annotated[
+    Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate chain as PEM: serve over TLS.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key as PEM.")]
 
 
 @app.command()
 def serve(
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:8087",
     tokens: TokensOption = None,
-    certificate: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate chain as PEM: serve over TLS.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key as PEM.")] = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     rate_limit: Annotated[
         float, typer.Option("--rate-limit", min=0.1, help="Requests a second that each token may send.")
     ] = 50.0,

@@ -154,8 +154,7 @@ def _check_reach(address: ListenAddress, settings: ServeSettings, tokens: TokenF
     if not address.is_loopback and not (has_tls and tokens.all()):
         raise ConfigError(
             f"other hosts could reach {address}",
-            hint="Listen at 127.0.0.1; or have isthmus serve listen there, with --tls-cert, --tls-key, and tokens "
-            "(isthmus token create).",
+            hint="Listen at 127.0.0.1, or give --tls-cert and --tls-key, and make tokens (isthmus token create).",
         )
 
 

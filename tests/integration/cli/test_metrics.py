@@ -8,17 +8,22 @@ import json
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import httpx2
 import pytest
+import trustme
 from kafka.protocol.admin import AlterClientQuotasRequest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
+from isthmus.metrics.catalogue import LATENCY, METRICS
+from isthmus.web.tokens import Role, TokenFile
 from tests.integration.cli.test_run import COMMAND, Shell
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
@@ -36,6 +41,22 @@ COUNTS = {0: 100, 1: 7, 2: 0}
 """Records of the first topic by partition."""
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where the REST API beside a run answers over TLS, and what it asks for."""
+
+    address: str
+    token: str
+    trusting: ssl.SSLContext
+
+    def get(self, path: str) -> str:
+        """What is answered to somebody who may look."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = httpx2.get(f"https://{self.address}{path}", headers=headers, verify=self.trusting, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
 @dataclass(slots=True)
 class Asked:
     """A run that is asked how it does, and what it ever said."""
@@ -43,7 +64,7 @@ class Asked:
     shell: Shell
     port: int
     command: subprocess.Popen[str]
-    served: int = 0
+    door: Door
     scrapes: Scrapes = field(default_factory=Scrapes)
 
     def get(self, path: str, accept: str = "") -> tuple[int, str]:
@@ -60,7 +81,7 @@ class Asked:
 
     def afresh(self) -> Asked:
         """The same, as if it had never been asked."""
-        return Asked(self.shell, self.port, self.command, self.served)
+        return Asked(self.shell, self.port, self.command, self.door)
 
     def ask(self, query: str) -> Vector:
         """What a query finds in all that was scraped."""
@@ -91,9 +112,10 @@ class Asked:
 def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: LocalCluster) -> Iterator[Asked]:
     """A run, asked by all tests of this module: two topics, of which one belongs to somebody else, and a group.
 
-    Its leases are short, so that many follow one another.
+    Its leases are short, so that many follow one another. It serves other hosts too.
     """
-    shell = Shell(tmp_path_factory.mktemp("metrics"), east, west, f"metrics-{secrets.token_hex(4)}")
+    folder = tmp_path_factory.mktemp("metrics")
+    shell = Shell(folder, east, west, f"metrics-{secrets.token_hex(4)}")
     stem = shell.stem
     topics.create(east, f"{stem}.a", partitions=len(COUNTS))
     for partition, count in COUNTS.items():
@@ -106,11 +128,25 @@ def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: Loca
     (link,) = shell.links
     shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}}
     shell.configure(links=shell.links, spark=SPARK)
+    authority, tokens, trusting = trustme.CA(), TokenFile(folder / "tokens.json"), ssl.create_default_context()
+    authority.configure_trust(trusting)
+    pem = folder / "server.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
     port, served = free_port(), free_port()
+    door = Door(f"127.0.0.1:{served}", tokens.create("alice", Role.VIEWER), trusting)
     metrics = ("--metrics", f"127.0.0.1:{port}", "--metrics-partitions")
-    serve = ("--serve", f"127.0.0.1:{served}", "--tokens", f"{shell.stem}-tokens.json")
+    serve = (
+        "--serve",
+        f"0.0.0.0:{served}",
+        "--tokens",
+        str(tokens.path),
+        "--tls-cert",
+        str(pem),
+        "--tls-key",
+        str(pem),
+    )
     with shell.start("run", *metrics, *serve, "-o", "json") as command:
-        yield Asked(shell, port, command, served)
+        yield Asked(shell, port, command, door)
         command.send_signal(signal.SIGTERM)
         command.communicate(timeout=TERM_S)
 
@@ -163,17 +199,35 @@ def test_health_is_told(run: Asked) -> None:
 
 
 def test_the_rest_api_beside_a_run_tells_what_the_run_tells(run: Asked) -> None:
-    """Its metrics are those of the run, with what only a run knows, and its routes answer."""
+    """Over TLS and with a token, as other hosts may ask as well: its metrics are those of the run, with what only a run
+    knows, and its routes answer. Nobody is answered without a token.
+    """
     labels = f'link="{run.shell.stem}",source="east",target="west",topic="{run.shell.stem}.a"'
     topic = f"isthmus_records_replicated_total{{{labels}}}"
-    beside = Asked(run.shell, run.served, run.command)
-    run.until(lambda: any(line.startswith(topic) and not line.endswith(" 0.0") for line in told(beside)))
-    assert run.shell.stem in [each["link"] for each in json.loads(beside.get("/v1/links")[1])]
+    door = run.door
+    run.until(
+        lambda: any(line.startswith(topic) and not line.endswith(" 0.0") for line in door.get("/metrics").splitlines())
+    )
+    assert run.shell.stem in [each["link"] for each in json.loads(door.get("/v1/links"))]
+    assert httpx2.get(f"https://{door.address}/v1/links", verify=door.trusting).status_code == 401
 
 
 def told(run: Asked) -> list[str]:
     """The lines of all metrics."""
     return run.get("/metrics")[1].splitlines()
+
+
+def test_every_metric_of_the_catalogue_has_a_series(run: Asked) -> None:
+    """What docs/metrics.md lists, made of the catalogue, is what a run tells, and nothing else begins with our name."""
+    listed = {metric.name for metric in METRICS}
+
+    def found() -> set[str]:
+        families = text_string_to_metric_families(run.get("/metrics", OPEN_METRICS)[1])
+        names = {sample.name for family in families for sample in family.samples}
+        return {name.removesuffix("_bucket") for name in names if name.startswith("isthmus_")}
+
+    run.until(lambda: listed <= found())
+    assert {name for name in found() - listed if not name.startswith(f"{LATENCY.name}_")} == set()
 
 
 def test_every_query_of_the_dashboard_finds_what_a_run_tells(run: Asked) -> None:

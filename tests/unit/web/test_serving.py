@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from isthmus.cli.app import app
 from isthmus.control import async_fabric
 from isthmus.errors import ConfigError, HostError
 from isthmus.model.configuration import Configuration
@@ -45,6 +48,31 @@ def test_other_hosts_are_let_in_with_tls_and_tokens_only(tmp_path: Path, lacks: 
 
     with pytest.raises(ConfigError, match=r"other hosts could reach 0\.0\.0\.0:8087"):
         serve(NOTHING, settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--serve", "0.0.0.0:8087"), "other hosts could reach 0.0.0.0:8087"),
+        (("--serve", "127.0.0.1:8087", "--tls-cert", "server.pem"), "belong together"),
+        (("--tls-key", "server.pem"), "are for --serve"),
+    ],
+    ids=["no TLS", "no key", "no server"],
+)
+def test_a_run_is_not_served_where_a_server_would_not_listen(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    """It ends before anything is begun, as `isthmus serve` does."""
+    file = tmp_path / "isthmus.yaml"
+    clusters = {alias: {"bootstrap_servers": "127.0.0.1:1"} for alias in ("east", "west")}
+    link = {"name": "mirror", "source": "east", "target": "west", "topics": {"include": ["orders"]}}
+    file.write_text(yaml.safe_dump({"clusters": clusters, "links": [link]}))
+    tokens = ("--tokens", str(tmp_path / "tokens.json"))
+
+    ended = CliRunner().invoke(app, ["run", "mirror", "-c", str(file), *options, *tokens])
+
+    assert ended.exit_code == ConfigError.exit_code
+    assert told in " ".join(ended.stderr.split())
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
