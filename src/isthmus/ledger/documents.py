@@ -310,9 +310,17 @@ OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
 
 WANTED: Final = frozenset(
     kind.KIND
-    for kind in (DeclarationDocument, FiltersDocument, NamespaceDocument, SettingsDocument, TreeDeclarationDocument)
+    for kind in (
+        DeclarationDocument,
+        FiltersDocument,
+        NamespaceDocument,
+        PauseDocument,
+        RecoveryDocument,
+        SettingsDocument,
+        TreeDeclarationDocument,
+    )
 )
-"""The kinds that only say what operators want: no task acts on them."""
+"""The kinds that only say what operators want, and how far a command of theirs has come: no task acts on them."""
 
 _KINDS: Final[dict[str, type[Document]]] = {
     kind.KIND: kind

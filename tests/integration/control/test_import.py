@@ -135,6 +135,7 @@ guarded.ssl.truststore.location = {store}
 guarded.ssl.truststore.password = changeit
 east->guarded.enabled = true
 east->guarded.topics = {name}
+emit.heartbeats.enabled = false
 replication.factor = 1
 """)
 

@@ -99,14 +99,14 @@ def test_gap_that_is_passed_is_noted() -> None:
 
 
 def test_silent_broker_is_no_refusal() -> None:
-    """What could not be looked at is told as such, and nothing is claimed about it."""
+    """What could not be looked at is told as such, nothing is claimed about it, and the plan ends as one not whole."""
     silent = Outlook(state=LaneState.TARGET_UNAVAILABLE, problem=Problem("no answer", "wait"))
     seen = with_seen(link({0: 5, 1: 5}), keyed({0: silent, 1: Outlook()}))
     plan = topic_of(seen)
     assert (plan.action, plan.has_refusals) == (Action.COPY, False)
     assert [each["partition"] for each in plan.as_dict()["unexamined_partitions"]] == [0]
     assert plan.states == (LaneState.TARGET_UNAVAILABLE, LaneState.ACTIVE)
-    assert Plan(links=(plan_of(seen),)).exit_code == 0
+    assert Plan(links=(plan_of(seen),)).exit_code == 1
 
 
 def test_reading_is_always_needed() -> None:
