@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from isthmus.lane.phase import Intake
 from isthmus.lane.regrouping import Regrouping, regroup
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Refused
+from isthmus.model.lane import LaneState
 
 
 class Shortened(Regrouping, Protocol):
@@ -30,7 +32,21 @@ class ShortDetour:
             piece, position = run.pending[0], run.writer.position
             if piece.batch.offset_end <= position:
                 self._engine.advanced(run, 1, piece.batch.record_count)
+            elif piece.batch.base_offset > position:
+                # The lane went back: taking the batch apart would never lead to its place.
+                raise _beyond(run, piece.batch.base_offset)
             elif piece.is_plain and piece.batch.base_offset == position:
                 return
             else:
                 regroup(run, piece, self._engine)
+
+
+def _beyond(run: LaneRun, ordinal: int) -> Refused:
+    """What was read is not what comes next: the place is looked up anew, and it is read again from there."""
+    run.intake = Intake.SPOILT
+    run.fail(
+        LaneState.BLOCKED,
+        f"record {ordinal} was read, and record {run.position} comes next",
+        "Isthmus reads again from there within seconds; if this stays, please report it with the log.",
+    )
+    return Refused()

@@ -11,6 +11,7 @@ from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Refused
+from isthmus.model.lane import LaneState
 from isthmus.wire.batch import Batch
 from tests.unit.lane.engines import Part
 from tests.unit.lane.looks import lane_of
@@ -50,6 +51,14 @@ def test_what_is_damaged_is_read_again() -> None:
     with pytest.raises(Refused):
         asyncio.run(ShortDetour(Part()).take(run))
     assert run.intake is Intake.SPOILT
+
+
+def test_what_lies_beyond_the_place_is_read_again() -> None:
+    """Where a lane went back to what its target has left, a batch from further on would never be taken apart to it."""
+    run = lane(one(stored(5, RECORDS)), 3)
+    with pytest.raises(Refused):
+        asyncio.run(ShortDetour(Part()).take(run))
+    assert (run.intake, run.state) == (Intake.SPOILT, LaneState.BLOCKED)
 
 
 def test_nothing_is_done_without_permission() -> None:
