@@ -296,7 +296,7 @@ class Engine:
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
         if run.transit is not None:
-            cursor = run.transit.cursor
+            run.transit.resume(cursor := run.transit.cursor)  # without what came since the place was found
             self._read_anew(run, cursor.source_offset, cursor.source_epoch)
         elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
             self._read_anew(run, begin, run.tail_epoch if begin == position else -1)

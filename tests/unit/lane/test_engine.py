@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.engine import Engine
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
@@ -20,6 +21,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
@@ -243,5 +245,24 @@ def test_milestones_are_those_of_the_same_topics() -> None:
             ):
                 engine.allow_writes(abandoned=True, marks=[told])
                 assert run.milestone == found
+
+    asyncio.run(scenario())
+
+
+def test_what_is_read_while_a_mapped_lane_is_placed_is_not_counted() -> None:
+    """An answer that comes when the place is found, before it is read anew from there, leaves no ordinals behind."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            engine.add([replace(LANE, is_mapped=True)])
+            run = engine._runs[LANE.key]
+            run.transit = Transit(Cursor(10, 10, 10))
+            run.transit._read(20, 5)
+            run.writer.placed(10)
+            engine.place(run)
+            assert (run.transit.read_ordinal, run.read_offset) == (10, 10)
 
     asyncio.run(scenario())
