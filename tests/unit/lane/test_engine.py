@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,11 +16,9 @@ from isthmus.lane.engine import Engine
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.routes import Leader
 from isthmus.lane.run import LaneRun
-from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -26,7 +27,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.fetch import Fetched
-from tests.unit.lane.looks import been_at
+from tests.unit.lane.looks import NOWHERE, PRODUCER, been_at
 
 LANE = Lane(
     source_topic=SourceTopic("orders"),
@@ -35,6 +36,13 @@ LANE = Lane(
     target_topic_id=uuid.uuid4(),
     partition=0,
 )
+
+
+@asynccontextmanager
+async def working(**settings: Any) -> AsyncIterator[Engine]:
+    """An engine between clusters that do not answer."""
+    async with Client(NOWHERE) as client:
+        yield Engine(source=client, target=client, producer=PRODUCER, link="link", **settings)
 
 
 def written(engine: Engine) -> LaneRun:
@@ -54,10 +62,7 @@ def test_what_was_written_before_does_not_hide_that_the_source_cannot_be_read(st
     """A lane whose source is refused or away says so, although an append of what was read before it succeeds later."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link")
+        async with working() as engine:
             run = written(engine)
             if state is LaneState.NOT_AUTHORIZED:
                 refused = Fetched(run.source, 1, codes.TOPIC_AUTHORIZATION_FAILED, -1, -1, -1, [], b"")
@@ -74,10 +79,7 @@ def test_a_lane_that_comes_back_goes_on_counting() -> None:
     """What it copied before a pause, and what is answered only after it, is in the report when it runs again."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link")
+        async with working() as engine:
             former = written(engine)
             engine.remove([LANE.key])
             engine.add([LANE])
@@ -96,11 +98,7 @@ def test_what_a_lane_had_read_makes_room_when_it_is_over(state: LaneState) -> No
     """Bytes of a lane that was removed or has ended do not count against the limit, once nothing of it is in flight."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            limits = Limits(bytes_in_flight=1)
-            engine = Engine(source=client, target=client, producer=producer, link="link", limits=limits)
+        async with working(limits=Limits(bytes_in_flight=1)) as engine:
             run = written(engine)
             engine.received(run, run.pending_bytes)
             if state is LaneState.STOPPED:
@@ -123,12 +121,7 @@ def test_a_lane_that_is_removed_makes_room_at_once() -> None:
     """A paused topic with a backlog does not stall the other lanes of its lease."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(
-                source=client, target=client, producer=producer, link="link", limits=Limits(bytes_in_flight=1)
-            )
+        async with working(limits=Limits(bytes_in_flight=1)) as engine:
             run = written(engine)
             engine.received(run, run.pending_bytes)
             run.writer.refused()
@@ -144,10 +137,7 @@ def test_a_lane_that_comes_back_waits_for_its_former_end() -> None:
     """While something of the former run is on its way the log moves; how that went is then the next one's to know."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link", abandoned=False)
+        async with working(abandoned=False) as engine:
             former = written(engine)
             engine.remove([LANE.key])
             engine.add([LANE])
@@ -168,10 +158,7 @@ def test_a_lapse_nobody_noticed_is_followed_by_a_look() -> None:
     """However short writing was not allowed, places are looked up anew when it is: others may have written."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link")
+        async with working() as engine:
             run = written(engine)
             engine.write_until(lasting_s() + 60)
             assert (run.phase.is_placed, engine.may_go_on(run)) == (True, True)
@@ -188,10 +175,7 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
     """Without the epoch of what was read last the new leader's log is held against the target first."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link")
+        async with working() as engine:
             engine.add([LANE])
             run = engine._runs[LANE.key]
             run.writer.position, run.source_epoch = 100, 4
@@ -214,10 +198,7 @@ def test_a_lane_whose_former_lease_left_something_on_its_way(is_unsettled: bool)
     """It settles although the lease before this one left nothing, whether it is there from the beginning or joins."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link", writable=False)
+        async with working(writable=False) as engine:
             lanes = [replace(LANE, partition=n, is_unsettled=is_unsettled) for n in (0, 1)]
             engine.add(lanes[:1])
             engine.allow_writes(abandoned=False)
@@ -232,9 +213,7 @@ def test_milestones_are_those_of_the_same_topics() -> None:
     """One of a topic that was created anew since says nothing of the lane."""
 
     async def scenario() -> None:
-        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link", writable=False)
+        async with working(writable=False) as engine:
             engine.add([LANE])
             run = engine._runs[LANE.key]
             milestone = been_at(run, 100)
@@ -253,10 +232,7 @@ def test_what_is_read_while_a_mapped_lane_is_placed_is_not_counted() -> None:
     """An answer that comes when the place is found, before it is read anew from there, leaves no ordinals behind."""
 
     async def scenario() -> None:
-        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
-        async with Client(nowhere) as client:
-            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
-            engine = Engine(source=client, target=client, producer=producer, link="link")
+        async with working() as engine:
             engine.add([replace(LANE, is_mapped=True)])
             run = engine._runs[LANE.key]
             run.transit = Transit(Cursor(10, 10, 10))
