@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -21,6 +22,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark = session(SparkSettings(master="local[3]"), log=log)
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A command takes over what signals do in its process, which here is that of the tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

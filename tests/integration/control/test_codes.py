@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,21 +27,12 @@ from tests.integration.acls import denied
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 
 NOWHERE = "127.0.0.1:1"
 PROMPT = Timings(arrival_s=1.0, stuck_s=1.0)
 EXIT_CODES = {each.error_code: each.exit_code for each in error_classes()}
 Section = Mapping[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """A command takes over what signals do in its process, which here is that of the tests."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from tests.integration.control.running import Running, ends, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 
 NOWHERE = "127.0.0.1:1"
 COPIED, NEW, REFUSED = 5, 7, 3
@@ -91,15 +90,6 @@ class Scene:
 
     def name(self, topic: str) -> str:
         return f"{self.stem}.{topic}"
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """A command takes over what signals do in its process, which here is that of the tests."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
