@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 from tests.integration.mirrormaker.flows import Flow, create, numbered, positions, values
+from tests.repeating import repeating
 
 pytestmark = pytest.mark.integration
 
@@ -225,30 +224,10 @@ def test_other_connectors_may_go_on(flow: Flow) -> None:
     left = LeftBehind(flow)
     topic = left.topic("idle", written=numbered(10), copied=numbered(5), committed=4)
     link = flow.link(offsets=OffsetPolicy.MAPPED)
-    with at_work(lambda: left.commit(topic, {"offset": 7}, cluster="elsewhere")):
+    with repeating(lambda: left.commit(topic, {"offset": 7}, cluster="elsewhere")):
         assert left.take_over(link, workers="", is_dry_run=True).topics[0].partitions[0].begin == 5
     with (
-        at_work(lambda: left.commit(topic, {"offset": 4})),
+        repeating(lambda: left.commit(topic, {"offset": 4})),
         pytest.raises(GateNotMet, match=f"{left.offsets_topic}-[01] grew by"),
     ):
         left.take_over(link, workers="", is_dry_run=True)
-
-
-@contextmanager
-def at_work(act: Callable[[], None]) -> Iterator[None]:
-    """Somebody acts again and again, and has acted once."""
-    begun, is_over = threading.Event(), threading.Event()
-
-    def work() -> None:
-        while not is_over.is_set():
-            act()
-            begun.set()
-
-    acting = threading.Thread(target=work)
-    acting.start()
-    begun.wait()
-    try:
-        yield
-    finally:
-        is_over.set()
-        acting.join()

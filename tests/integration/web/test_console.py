@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.integration.web.asking import Served, serving
 from tests.patience import TERM_S
+from tests.repeating import repeating
 from tests.unit.metrics.standing import free_port
 
 pytestmark = pytest.mark.integration
@@ -229,24 +229,6 @@ def kept(page: Page) -> Kept:
     return Kept(told["Nodes"], told["JSHeapUsedSize"])
 
 
-@contextlib.contextmanager
-def producing(cluster: LocalCluster, name: str) -> Iterator[None]:
-    """Records come into a topic, some hundred a second, for as long as the block runs."""
-    over = threading.Event()
-
-    def produce() -> None:
-        while not over.wait(0.1):
-            topics.produce(cluster, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 50)
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def test_a_run_shows_its_rates_as_they_change(
     chromium: Browser, tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
 ) -> None:
@@ -273,7 +255,7 @@ def test_a_run_shows_its_rates_as_they_change(
             link.page.locator("dl.facts div", has_text="Throughput").locator("dd"),
             link.page.locator("tbody tr", has_text=name).locator("td.number").nth(2),
         ]
-        with producing(east, name):
+        with repeating(lambda: topics.produce(east, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 50), pause_s=0.1):
             for rate in rates:
                 expect(rate).to_have_text(flowing, timeout=TERM_MS)
         for rate in (rates[0], rates[2], rates[3]):
