@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
@@ -16,13 +19,14 @@ from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.namespace import NamespaceMap
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.recovery import quarantine_of
 from tests.integration.control.killing import LedgerWatch, configured, finished, written_down
-from tests.integration.control.recovering import log_of
+from tests.integration.control.recovering import Interrupted, log_of
 from tests.integration.control.running import running
 from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_promotion import written
+from tests.integration.control.test_promotion import created, ends_at, written
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -177,3 +181,46 @@ def test_a_verb_is_killed_at_every_step(
         asyncio.run(caught_up(both, running_then, spark))
         for name in through:
             assert log_of(west, f"{name}.x-1") == log_of(east, f"{name}.a-1")
+
+
+def test_a_release_that_was_not_committed_is_said_again(
+    both: Configuration, east: LocalCluster, west: LocalCluster, names: Callable[[int], list[str]]
+) -> None:
+    """A failover was killed with what it said of its namespaces in transactions that are still open: given again it
+    does not take them for released, as that is taken back once brokers abort them.
+    """
+    (name,) = names(1)
+    created(both, east, name)
+    topics.create(west, f"{name}.x-1")
+    promoter = Promoter(configuration=both, name=name, on_step=ends_at("releasing the namespaces"))
+    with pytest.raises(Interrupted):
+        asyncio.run(promoter.failover())
+    last = {record.key: record.value for record in log_of(west, LEDGER_TOPIC)}
+    spaces = Namespace.of(f"{name}.x-"), Namespace.of(f"{name}.", kind="group")
+    killed = []
+    for space in spaces:
+        (key,) = (each for each in last if each and each.startswith(f"namespace/{space.kind}/{space}".encode()))
+        said = json.loads(last[key] or b"")
+        (reserved,) = (each for each in said["registers"] if each["name"] == "reserved")
+        seen = [[reserved["where"], reserved["version"]]]
+        reserved.update(value="false", version=reserved["version"] + 1, seen=seen)
+        killed.append(
+            Producer(
+                {
+                    "bootstrap.servers": west.bootstrap_servers,
+                    "transactional.id": f"isthmus.namespace.{space.kind}.{space}.declaration",
+                }
+            )
+        )
+        killed[-1].init_transactions(20)
+        killed[-1].begin_transaction()
+        killed[-1].produce(LEDGER_TOPIC, json.dumps(said), key, partition=0)
+        assert killed[-1].flush(20) == 0
+
+    assert asyncio.run(replace(promoter, on_step=lambda _: None).failover()).is_done
+    for producer in killed:
+        # Brokers do the same when its time is over.
+        with suppress(KafkaException):
+            producer.abort_transaction(20)
+    for space in spaces:
+        assert not Fabric(both).cluster("west").namespaces.describe(space).is_reserved
