@@ -104,7 +104,6 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._is_lost = False
-        self._undone: set[str] = set()
         self._fenced: Fenced | None = None
         self.problem: ClusterError | None = None
         self._whereabouts = whereabouts or Whereabouts()
@@ -254,9 +253,6 @@ class LinkLedger:
         self._is_lost = self._is_lost or poll.is_other_log
         for entry in poll.entries:
             self._hear(entry)
-        self._undone |= {key for key in poll.undone.values() if link_of(key) == self.link}
-        if self._undone:
-            await self._hear_again()
         if self._is_lost:
             # What tasks say of themselves they say again on their own.
             lost = [d for d in self.documents.values() if not isinstance(d, TaskDocument | ProgressDocument)]
@@ -264,13 +260,6 @@ class LinkLedger:
                 await self.write(*batch)
             self._is_lost = False
         return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
-
-    async def _hear_again(self) -> None:
-        """Take back what others said in transactions that were aborted: what they said before counts."""
-        documents = await read_documents(self._client, self.link)
-        for key in self._undone:
-            self._take(key, documents.get(key))
-        self._undone.clear()
 
     def _hear(self, entry: Entry) -> None:
         """Take what others say. The controller's own documents are known before they are read, and newer here."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
-from isthmus.ledger.undoing import OpenTransactions
 from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
@@ -29,6 +28,8 @@ POLL_MS: Final = 500
 RETRY_S: Final = 0.1
 _FETCH_BYTES: Final = 8 << 20
 _ANSWER_S: Final = 6.0
+_COMMIT_S: Final = 2.0
+"""So long a commit takes to be on the log, at most; a transaction that takes longer was most likely left open."""
 _PRODUCE_TIMEOUT_MS: Final = 5_000
 _FETCH_TOPIC_IDS_FROM: Final = 13
 _FETCH_VERSION_MIN: Final = 4
@@ -161,21 +162,18 @@ class Poll(NamedTuple):
 
     `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
     among `entries` if `at_end` says so. `is_other_log` tells that the ledger was lost and begins anew with these
-    entries: what was read before is not in it. `undone` are the keys, by offset, of what operators wanted,
-    was told before, and was aborted since: see `OpenTransactions`.
+    entries: what was read before is not in it. What operators want is among them when it was committed: see
+    `OpenTransactions`.
     """
 
     entries: list[Entry]
     asked_at: float
     at_end: bool
     is_other_log: bool
-    undone: Mapping[int, str] = MappingProxyType({})
 
 
 class News(NamedTuple):
-    """What was written to the ledger since the last look; if it `is_other_log` nothing that was read before counts:
-    it is another one, or some of what was told before was undone.
-    """
+    """What was written since the last look; if the ledger `is_other_log` nothing that was read before is in it."""
 
     entries: list[Entry]
     is_other_log: bool
@@ -183,8 +181,8 @@ class News(NamedTuple):
 
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
-    stopped in the middle, and what it says counts by its generation alone. Only what operators wanted is taken back if
-    it was aborted.
+    stopped in the middle, and what it says counts by its generation alone. Only what operators want is told when it was
+    committed.
     """
 
     def __init__(
@@ -196,6 +194,7 @@ class LedgerTail:
         self._leader = LedgerLeader(client)
         self._is_other_log = False
         self._transactions = OpenTransactions()
+        self._held_until: dict[int, float] = {}
 
     @property
     def node_id(self) -> int:
@@ -218,7 +217,8 @@ class LedgerTail:
         return (await self.read_on()).entries
 
     async def read_on(self) -> News:
-        """What was written since the last look, up to the end the log has now.
+        """What was written since the last look, up to the end the log has now. What operators are just committing is
+        waited for, a moment: a transaction ends on the log after its writer was told so.
 
         :raises ClusterError: The ledger cannot be read; another call goes on where this one began.
         """
@@ -237,20 +237,12 @@ class LedgerTail:
         entries: list[Entry] = []
         # Without a record in it, another log is not read from.
         is_other_log, self._is_other_log = self._is_other_log, False
-        begin = self.position
-        while self.position < end.offset:
+        while self.position < end.offset or self._is_awaited:
             poll = await self.poll()
             if poll.is_other_log:
-                begin, is_other_log, entries = 0, True, []
-            elif any(offset < begin for offset in poll.undone):
-                # An earlier look told of them: all is told again, without them.
-                self._begin_at(0)
-                begin, is_other_log, entries = 0, True, []
-                continue
-            elif poll.undone:
-                entries = [entry for entry in entries if entry.offset not in poll.undone]
+                is_other_log, entries = True, []
             entries += poll.entries
-            if poll.at_end:
+            if poll.at_end and not self._is_awaited:
                 break
         return News(entries, is_other_log)
 
@@ -279,20 +271,20 @@ class LedgerTail:
 
     def _taken(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
-        undone: dict[int, str] = {}
-        begin = self.position
         if fetched is not None:
             for batch, found in unpacked(bytes(fetched.records or b"")):
                 new = [entry for entry in found if entry.offset >= self.position]
-                undone |= self._transactions.take(batch, new)
-                entries += new
+                entries += self._transactions.take(batch, new)
                 self.position = max(self.position, batch.offset_end)
+        held_until = asked_at + _COMMIT_S
+        self._held_until = {each: self._held_until.get(each, held_until) for each in self._transactions.held}
         at_end = fetched is None or self.position >= fetched.high_watermark
         is_other_log, self._is_other_log = self._is_other_log, False
-        if undone:
-            entries = [entry for entry in entries if entry.offset not in undone]
-            undone = {offset: key for offset, key in undone.items() if offset < begin}
-        return Poll(entries, asked_at, at_end, is_other_log, undone)
+        return Poll(entries, asked_at, at_end, is_other_log)
+
+    @property
+    def _is_awaited(self) -> bool:
+        return lasting_s() < max(self._held_until.values(), default=0.0)
 
     async def _connect(self) -> Connection:
         connection = await self._leader.connect()
@@ -314,6 +306,7 @@ class LedgerTail:
     def _begin_at(self, position: int) -> None:
         self.position = position
         self._transactions = OpenTransactions()
+        self._held_until = {}
 
     def _request(self) -> FetchRequest:
         topic = FetchRequest.FetchTopic

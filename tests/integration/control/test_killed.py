@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -183,11 +183,42 @@ def test_a_verb_is_killed_at_every_step(
             assert log_of(west, f"{name}.x-1") == log_of(east, f"{name}.a-1")
 
 
+@contextmanager
+def left_open(cluster: LocalCluster, what: str, key: bytes, value: bytes | None) -> Iterator[None]:
+    """What a command that was killed had said to the ledger of `what` declares; it is aborted afterwards, as brokers do
+    when its time is over.
+    """
+    killed = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"isthmus.{what}.declaration"}
+    )
+    killed.init_transactions(20)
+    killed.begin_transaction()
+    killed.produce(LEDGER_TOPIC, value, key, partition=0)
+    assert killed.flush(20) == 0
+    yield
+    with suppress(KafkaException):
+        killed.abort_transaction(20)
+
+
+def said_last(cluster: LocalCluster, prefix: str) -> tuple[bytes, Any]:
+    """The key that begins so in a ledger, and the document under it."""
+    last = {record.key: record.value for record in log_of(cluster, LEDGER_TOPIC)}
+    (key,) = (each for each, value in last.items() if each and value and each.startswith(prefix.encode()))
+    return key, json.loads(last[key] or b"")
+
+
+def said_anew(registers: list[dict[str, Any]], name: str, value: str) -> None:
+    """Have one of the registers of a document say something else, as who has seen it does."""
+    (register,) = (each for each in registers if each["name"] == name)
+    seen = [[register["where"], register["version"]]]
+    register.update(value=value, version=register["version"] + 1, seen=seen)
+
+
 def test_a_release_that_was_not_committed_is_said_again(
     both: Configuration, east: LocalCluster, west: LocalCluster, names: Callable[[int], list[str]]
 ) -> None:
     """A failover was killed with what it said of its namespaces in transactions that are still open: given again it
-    does not take them for released, as that is taken back once brokers abort them.
+    does not take them for released, as brokers abort them.
     """
     (name,) = names(1)
     created(both, east, name)
@@ -195,32 +226,38 @@ def test_a_release_that_was_not_committed_is_said_again(
     promoter = Promoter(configuration=both, name=name, on_step=ends_at("releasing the namespaces"))
     with pytest.raises(Interrupted):
         asyncio.run(promoter.failover())
-    last = {record.key: record.value for record in log_of(west, LEDGER_TOPIC)}
     spaces = Namespace.of(f"{name}.x-"), Namespace.of(f"{name}.", kind="group")
-    killed = []
-    for space in spaces:
-        (key,) = (each for each in last if each and each.startswith(f"namespace/{space.kind}/{space}".encode()))
-        said = json.loads(last[key] or b"")
-        (reserved,) = (each for each in said["registers"] if each["name"] == "reserved")
-        seen = [[reserved["where"], reserved["version"]]]
-        reserved.update(value="false", version=reserved["version"] + 1, seen=seen)
-        killed.append(
-            Producer(
-                {
-                    "bootstrap.servers": west.bootstrap_servers,
-                    "transactional.id": f"isthmus.namespace.{space.kind}.{space}.declaration",
-                }
-            )
-        )
-        killed[-1].init_transactions(20)
-        killed[-1].begin_transaction()
-        killed[-1].produce(LEDGER_TOPIC, json.dumps(said), key, partition=0)
-        assert killed[-1].flush(20) == 0
-
-    assert asyncio.run(replace(promoter, on_step=lambda _: None).failover()).is_done
-    for producer in killed:
-        # Brokers do the same when its time is over.
-        with suppress(KafkaException):
-            producer.abort_transaction(20)
+    with ExitStack() as open_still:
+        for space in spaces:
+            key, said = said_last(west, f"namespace/{space.kind}/{space}")
+            said_anew(said["registers"], "reserved", "false")
+            what = f"namespace.{space.kind}.{space}"
+            open_still.enter_context(left_open(west, what, key, json.dumps(said).encode()))
+        assert asyncio.run(replace(promoter, on_step=lambda _: None).failover()).is_done
     for space in spaces:
         assert not Fabric(both).cluster("west").namespaces.describe(space).is_reserved
+
+
+def test_a_deletion_that_was_not_committed_is_said_again(
+    both: Configuration, east: LocalCluster, west: LocalCluster, names: Callable[[int], list[str]]
+) -> None:
+    """Deletions of a namespace and of a link were killed in transactions that are still open: given again they find
+    what they are to delete, and it is gone for good.
+    """
+    (name,) = names(1)
+    space = Namespace.of(f"{name}.own-")
+    namespaces = Fabric(both).cluster("west").namespaces
+    namespaces.create(space)
+    key, _ = said_last(west, f"namespace/topic/{space}")
+    with left_open(west, f"namespace.topic.{space}", key, None):
+        namespaces.delete(space)
+    assert space not in {each.namespace for each in namespaces.all()}
+
+    created(both, east, name)
+    with ExitStack() as open_still:
+        for cluster in (east, west):
+            key, said = said_last(cluster, f"declaration/{name}/")
+            said_anew(said["registers"], "deleted", "true")
+            open_still.enter_context(left_open(cluster, name, key, json.dumps(said).encode()))
+        Fabric(both).declarations.delete(name)
+    assert name not in {each.declaration.name for each in Fabric(both).declarations.all()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 
 import pytest
@@ -112,17 +113,17 @@ def transacted(base_offset: int) -> bytes:
     return stored(base_offset, record, producer_id=PRODUCER, transactional=True)
 
 
-@pytest.mark.parametrize(("commit", "undone"), [(True, {}), (False, dict(enumerate(WANTED_KEYS[:2], 3)))])
-def test_whoever_follows_hears_of_an_abort(commit: bool, undone: dict[int, str]) -> None:
-    """Of what operators wanted: told already it is taken back, in the same look it is not told. Leases count anyhow."""
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_operators_want_counts_from_its_commit_on(commit: bool) -> None:
+    """And never if it was aborted, in one look or in several. Leases count as soon as they are written."""
 
     async def follow(client: Answering) -> None:
         tail = LedgerTail(client, position=3)
-        assert [entry.key for entry in (await tail.poll()).entries] == list(WANTED_KEYS)
-        ended = await tail.poll()
-        assert ([entry.offset for entry in ended.entries], ended.undone) == ([7], undone)
-        at_once = await tail.poll()
-        assert (len(at_once.entries), at_once.undone) == (3 if commit else 1, {})
+        assert [entry.key for entry in (await tail.poll()).entries] == ["lease/l/0"]
+        ended = [entry.offset for entry in (await tail.poll()).entries]
+        assert ended == ([3, 4, 7] if commit else [7])
+        at_once = [entry.offset for entry in (await tail.poll()).entries]
+        assert at_once == ([10, 8, 9] if commit else [10])
 
     others = stored(7, [PLAIN._replace(key=b"pause/l", value=b"x")])
     asking(
@@ -135,46 +136,54 @@ def test_whoever_follows_hears_of_an_abort(commit: bool, undone: dict[int, str])
     )
 
 
-def test_all_is_told_again_without_what_was_aborted() -> None:
-    """Of a ledger that is read look by look; a look that fails half-way forgets no open transaction."""
+def test_what_counts_gives_no_way_to_what_was_written_before() -> None:
+    """Of two that say the same at once the later record counts, whichever was committed first."""
+
+    async def follow(client: Answering) -> None:
+        assert [entry.offset for entry in (await LedgerTail(client).poll()).entries] == [2, 3, 1]
+
+    later = stored(3, [PLAIN._replace(key=WANTED_KEYS[0].encode(), value=b"y")])
+    asking([fetched(transacted(0) + later + marker(4, PRODUCER, commit=True), high_watermark=5)], follow)
+
+
+def test_a_look_waits_for_what_is_being_committed() -> None:
+    """A transaction ends on the log after its writer was told so; a look that fails forgets nothing that is open."""
 
     async def follow(client: Answering) -> None:
         tail = LedgerTail(client)
-        assert len((await tail.read_on()).entries) == 6
         with pytest.raises(Unreachable):
             await tail.read_on()
-        assert tail.position == 6
-        again = await tail.read_on()
-        assert ([entry.offset for entry in again.entries], again.is_other_log) == ([0, 1, 2, 5], True)
+        assert tail.position == 0
+        news = await tail.read_on()
+        assert ([entry.offset for entry in news.entries], news.is_other_log) == ([0, 1, 2, 5, 3, 4], False)
         assert await tail.read_on() == ([], False)
 
-    aborted = marker(6, PRODUCER, commit=False)
     asking(
         [
             listed(6),
             fetched(records(0) + transacted(3), high_watermark=6),
-            listed(8),
-            fetched(aborted, high_watermark=8),
             Unreachable("gone", cluster="nowhere"),
-            listed(7),
-            fetched(aborted, high_watermark=7),
-            fetched(records(0) + transacted(3), high_watermark=7),
-            fetched(aborted, high_watermark=7),
+            listed(6),
+            fetched(records(0) + transacted(3), high_watermark=6),
+            fetched(b"", high_watermark=6),
+            fetched(marker(6, PRODUCER, commit=True), high_watermark=7),
             listed(7),
         ],
         follow,
     )
 
 
-def test_what_is_aborted_while_it_is_read_is_not_told() -> None:
-    """A look that takes several answers tells nothing that a later one of them takes back, and is of the same log."""
+def test_a_look_goes_on_without_what_was_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has waited; the next look does not wait again."""
+    clock = itertools.count(step=2.5)
+    monkeypatch.setattr("isthmus.ledger.log.lasting_s", lambda: next(clock))
 
     async def follow(client: Answering) -> None:
-        news = await LedgerTail(client).read_on()
-        assert ([entry.offset for entry in news.entries], news.is_other_log) == ([2], False)
+        tail = LedgerTail(client)
+        assert [entry.offset for entry in (await tail.read_on()).entries] == [2]
+        assert await tail.read_on() == ([], False)
 
-    aborted = fetched(marker(3, PRODUCER, commit=False), high_watermark=4)
-    asking([listed(4), fetched(transacted(0), high_watermark=4), aborted], follow)
+    asking([listed(3), fetched(transacted(0), high_watermark=3), listed(3)], follow)
 
 
 def test_packed_documents_are_whole() -> None:

@@ -308,9 +308,9 @@ class AsyncNamespaces:
                 return wanted if is_enforced(registers) else values
 
             before: Registers = () if known is None else known.registers
-            document = namespace_document(namespace, declared.ids[self._cluster.alias], before, values)
-            if not dry_run:
-                # Also where it stands so already: whoever said it may have been killed before that was committed.
+            cluster_id = declared.ids[self._cluster.alias]
+            document = namespace_document(namespace, cluster_id, before, values)
+            if document.registers != before and not dry_run:
                 document = await declarations.write_namespace(self._cluster.alias, namespace, said)
             (report,) = await self._reports(declarations, declared, [document])
             if is_released and made_rules(report.registers):

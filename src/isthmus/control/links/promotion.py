@@ -124,8 +124,6 @@ class Promoter:
         return await self._promote("promote", dry_run=dry_run)
 
     async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        if not dry_run:
-            await self._release_again(verb)
         link, chosen, is_attached = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
@@ -170,8 +168,6 @@ class Promoter:
         return await self._leave("detach", dry_run=dry_run)
 
     async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        if verb != "detach" and not dry_run:
-            await self._release_again(verb)
         link, chosen, _ = await self._link(verb)
         if link is None:
             return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
@@ -211,17 +207,6 @@ class Promoter:
             (link,) = await in_force([replace(link, groups=whole.groups)], pool)
             await require_nobody_recovers(self.name, pool.client(link.target))
         return link, tuple(chosen), any(each in known.maps for each in chosen)
-
-    async def _release_again(self, verb: Verb) -> None:
-        """Release what the verb has released before: of a call that was killed that may be taken back yet."""
-        declared, known = await self._look()
-        own = known.let_go_by(verb)
-        waiting = reserved_still(declared, known, own)
-        target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
-        namespaces = AsyncNamespaces(target, self.configuration.ledger)
-        for each in own:
-            if each not in waiting:
-                await namespaces.release(each.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
         async with looked(self.configuration) as (_, declared):
