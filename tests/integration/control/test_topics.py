@@ -13,8 +13,9 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.claims import Claim, Claims, ToldClaims
-from isthmus.control.topics.loop import TopicLoop
+from isthmus.control.topics.loop import Begin, TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -68,7 +69,7 @@ class Mirrored:
         )
         self.begin()
 
-    def begin(self, neighbours: Rival | None = None) -> None:
+    def begin(self, neighbours: Rival | None = None, *, writes: Begin | None = None) -> None:
         """Start over as a new controller would, perhaps beside another one."""
         self.loop = TopicLoop(
             self.link,
@@ -77,6 +78,7 @@ class Mirrored:
             claims=Claims() if neighbours is None else neighbours.claims,
             recorded=dict(self.recorded),
             remember=self._remember,
+            begin=writes,
             neighbours=neighbours,
             has_claimed=asyncio.Event(),
         )
@@ -200,6 +202,36 @@ def test_added_partitions_are_added(east: LocalCluster, west: LocalCluster, topi
             await await_leaders(m.source, {name: 4})
             assert len((await m.planned(name)).lanes) == 4
             assert len((await m.target.metadata([name])).topics[name].partitions) == 4
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("grows_first", [True, False])
+def test_added_partitions_are_found_again_after_a_failure(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, grows_first: bool
+) -> None:
+    """The ledger could not be written as they were found, also where an operator had added them to the target first:
+    the next look finds them once more.
+    """
+    name = topic("grows")
+    refusals: list[ClusterError] = []
+
+    async def write_down(topics: Collection[TopicPlan], _: Collection[TargetTopic]) -> None:
+        if refusals and any(each.topic == name for each in topics):
+            raise refusals.pop()
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            m.begin(writes=write_down)
+            await create(m.source, name)
+            await m.loop.refresh()
+            for cluster in (m.target, m.source) if grows_first else (m.source,):
+                await add_partitions(cluster, {name: 2})
+                await await_leaders(cluster, {name: 2})
+            refusals.append(NotAuthorized("not now", cluster="west"))
+            with pytest.raises(NotAuthorized):
+                await m.planned(name)
+            assert len((await m.planned(name)).lanes) == 2
 
     asyncio.run(scenario())
 

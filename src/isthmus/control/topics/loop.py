@@ -188,10 +188,15 @@ class TopicLoop:
         if is_paused and self._plan is not None:
             return
         self._creates = not is_paused
-        shapes = await self._look()
+        shapes, before = await self._look(), dict(self._shapes)
         due = self._due(shapes)
         if due or self._plan is None:
-            await self._renew(due)
+            try:
+                await self._renew(due)
+            except BaseException:
+                # What has changed is to be looked into again; if settings changed meanwhile, everything is.
+                self._shapes.update((name, before[name]) for name in due if name in before and name in self._shapes)
+                raise
         await self._note_look([name for name, shape in shapes.items() if shape.source is not None])
         self.namespaces = self._link.namespaces
 
