@@ -127,7 +127,8 @@ class StatusScreen(App[None]):
                     self.looks += 1
                     self._show()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._due.wait(), self.interval_s)
+                        async with asyncio.timeout(self.interval_s):
+                            await self._due.wait()
         except Exception as error:  # noqa: BLE001 - told where the terminal is as it was before
             self.leave(error)
 

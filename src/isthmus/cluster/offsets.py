@@ -99,23 +99,24 @@ async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes
 async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) -> Outcomes[PartitionKey, LogRange]:
     try:
         connection = await client.connection(leader)
-        # A broker answers one connection's requests in order: no end is read before its start.
-        starts, stable_ends, ends = await asyncio.gather(
+        # A broker answers one connection's requests in order: no end is read before its start, and the stable one last,
+        # as in a log that grows it would lie before the end without any transaction.
+        starts, ends, stable_ends = await asyncio.gather(
             list_offsets(connection, epochs, EARLIEST),
-            list_offsets(connection, epochs, LATEST, isolation=READ_COMMITTED),
             list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),
+            list_offsets(connection, epochs, LATEST, isolation=READ_COMMITTED),
         )
     except ClusterError as error:
         return Outcomes({}, dict.fromkeys(epochs, error))
     values: dict[PartitionKey, LogRange] = {}
     errors: dict[PartitionKey, ClusterError] = {}
     for key in epochs:
-        told = [answer.get(key, _NO_ANSWER) for answer in (starts, stable_ends, ends)]
-        code = next((offset.error_code for offset in told if offset.error_code), codes.NONE)
+        start, end, stable_end = (answer.get(key, _NO_ANSWER) for answer in (starts, ends, stable_ends))
+        code = start.error_code or end.error_code or stable_end.error_code
         if code:
             errors[key] = _refusal(client, key, code)
         else:
-            values[key] = LogRange(*(offset.offset for offset in told))
+            values[key] = LogRange(start.offset, min(stable_end.offset, end.offset), end.offset)
     return Outcomes(values, errors)
 
 

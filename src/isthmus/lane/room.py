@@ -44,7 +44,8 @@ class Room:
         now = time.monotonic()
         self._budget_at = max(self._budget_at, now) + size_bytes / self._limits.bytes_per_s
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), self._budget_at - now)
+            async with asyncio.timeout(self._budget_at - now):
+                await self._changed.wait()
 
     def take(self, size_bytes: int) -> None:
         """So much more is on its way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -24,7 +24,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.fencing import FencedWriter, fenced
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
-from isthmus.ledger.records import Entry, LedgerChange, in_batches
+from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.whereabouts import Whereabouts
@@ -104,6 +104,7 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._is_lost = False
+        self._doubtful: set[str] = set()
         self._fenced: Fenced | None = None
         self.problem: ClusterError | None = None
         self._whereabouts = whereabouts or Whereabouts()
@@ -160,19 +161,39 @@ class LinkLedger:
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: It was refused or did not succeed in a minute.
         """
+        await self._write(lambda: changes)
+
+    async def _write(self, made: Callable[[], Sequence[LedgerChange]]) -> None:
+        """Write what is `made` once no other write is under way."""
         if self._fenced is not None:
             raise self._fenced
         try:
             async with self._writing:
-                await self._on_topic(partial(self._writer.append, changes))
+                changes = made()
+                keys = {change.key for change in changes}
+                try:
+                    await self._on_topic(partial(self._writer.append, changes))
+                except BaseException:
+                    self._doubtful |= {key for key in keys if kind_of(key) not in OTHERS}
+                    raise
+                self._doubtful -= keys
+                for change in changes:
+                    if isinstance(change, Document):
+                        self.documents[change.key] = change
+                    else:
+                        self.documents.pop(change.key, None)
         except Fenced:
             self._fenced = fenced(self.link, await self._successor())
             raise self._fenced from None
-        for change in changes:
-            if isinstance(change, Document):
-                self.documents[change.key] = change
-            else:
-                self.documents.pop(change.key, None)
+
+    async def _write_again(self, keys: Iterable[str]) -> None:
+        """Have the ledger hold what these documents are by then."""
+
+        def newest_of(batch: Iterable[LedgerChange]) -> list[LedgerChange]:
+            return [self.documents.get(change.key) or Deletion(change.key) for change in batch]
+
+        for batch in in_batches([self.documents.get(key) or Deletion(key) for key in sorted(keys)]):
+            await self._write(partial(newest_of, batch))
 
     async def _successor(self) -> ControllerDocument | None:
         """Who has taken the link over. It fences first and says a moment later who it is."""
@@ -210,6 +231,8 @@ class LinkLedger:
             await asyncio.sleep(BEAT_S)
             try:
                 await self.write(self._beaten())
+                # A write that failed may have been done all the same.
+                await self._write_again(self._doubtful)
             except ClusterError as error:
                 # An outage of the ledger is no reason to end: tasks go on as long as they may.
                 self.problem = error
@@ -255,9 +278,9 @@ class LinkLedger:
             self._hear(entry)
         if self._is_lost:
             # What tasks say of themselves they say again on their own.
-            lost = [d for d in self.documents.values() if not isinstance(d, TaskDocument | ProgressDocument)]
-            for batch in in_batches(lost):
-                await self.write(*batch)
+            await self._write_again(
+                key for key, found in self.documents.items() if not isinstance(found, TaskDocument | ProgressDocument)
+            )
             self._is_lost = False
         return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 
 from isthmus.cluster.offsets import log_ranges
@@ -44,6 +45,7 @@ class LedgerMaps:
         self._saved: dict[LaneKey, Cursor] = {}
         self._unsaved: dict[str, LedgerChange] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
+        self._writing = asyncio.Lock()
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         """What is known of these lanes by now, or why it is of no use; those that have not begun are missing.
@@ -172,10 +174,12 @@ class LedgerMaps:
         self._unsaved[document.key] = document
 
     async def _write(self, *, term_s: float = 30.0) -> None:
-        # Deletions come behind what takes their place.
-        unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
-        for batch in in_batches(unsaved):
-            await self._writer.append(batch, term_s=term_s)
-            for change in batch:
-                if self._unsaved.get(change.key) is change:
-                    del self._unsaved[change.key]
+        # One after the other: what is older shall not come later.
+        async with self._writing:
+            # Deletions come behind what takes their place.
+            unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
+            for batch in in_batches(unsaved):
+                await self._writer.append(batch, term_s=term_s)
+                for change in batch:
+                    if self._unsaved.get(change.key) is change:
+                        del self._unsaved[change.key]

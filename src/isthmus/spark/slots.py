@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from isthmus.errors import HostError
 from isthmus.model.receipt import Receipt
 from isthmus.spark.jobs import JobFailed, cancel, start_job
 from isthmus.spark.lease import LeaseSpec, shared
@@ -179,7 +180,16 @@ class TaskSlots:
 
     def _look_again(self) -> None:
         self._look = None
-        self._dispatch()
+        self._dispatch_or_fail()
+
+    def _dispatch_or_fail(self) -> None:
+        """Start what can be started; without Spark's JVM whoever waits hears that it never began."""
+        try:
+            self._dispatch()
+        except HostError as error:
+            waiting, self._queue = self._queue, []
+            for ticket in waiting:
+                _fail(ticket, JobFailed(error.message, is_dead=True, hint=error.hint))
 
     def _is_gathered(self, berth: int, waiting: Sequence[Ticket], now: float) -> bool:
         """Whether all who share a task are there, or were waited for long enough."""
@@ -238,7 +248,7 @@ class TaskSlots:
                 _fail(ticket, error or JobFailed("it was cancelled", is_dead=False))
             elif ticket.is_live:
                 ticket.receipt.set_result(done.result()[index])
-        self._dispatch()
+        self._dispatch_or_fail()
 
 
 def _fail(ticket: Ticket, error: BaseException) -> None:

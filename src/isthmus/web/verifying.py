@@ -92,7 +92,8 @@ async def _ended(process: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _END_S)
+            async with asyncio.timeout(_END_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

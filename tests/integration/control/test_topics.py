@@ -206,12 +206,13 @@ def test_added_partitions_are_added(east: LocalCluster, west: LocalCluster, topi
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
 @pytest.mark.parametrize("grows_first", [True, False])
 def test_added_partitions_are_found_again_after_a_failure(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, grows_first: bool
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, grows_first: bool, is_followed: bool
 ) -> None:
-    """The ledger could not be written as they were found, also where an operator had added them to the target first:
-    the next look finds them once more.
+    """The ledger could not be written as they were found, also where an operator had added them to the target first, or
+    settings had just changed: the next look finds them once more.
     """
     name = topic("grows")
     refusals: list[ClusterError] = []
@@ -229,6 +230,8 @@ def test_added_partitions_are_found_again_after_a_failure(
                 await add_partitions(cluster, {name: 2})
                 await await_leaders(cluster, {name: 2})
             refusals.append(NotAuthorized("not now", cluster="west"))
+            if is_followed:
+                m.loop.follow(m.link)
             with pytest.raises(NotAuthorized):
                 await m.planned(name)
             assert len((await m.planned(name)).lanes) == 2

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
@@ -16,12 +17,13 @@ from isthmus import __version__
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.links.memory import remembered
 from isthmus.control.links.pausing import Named, pause
-from isthmus.errors import BrokerRefused, ClusterError, Fenced
+from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable
 from isthmus.ledger.declared import FiltersDocument
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
     LinkDocument,
+    LoopDocument,
     PauseDocument,
     TaskDocument,
     TopicDocument,
@@ -463,6 +465,44 @@ def test_a_change_that_was_not_committed_does_not_count(
             await asyncio.gather(following, return_exceptions=True)
             for each in (ledger, writer, successor):
                 each.close()
+
+    run(work, west)
+
+
+def test_what_may_have_been_written_is_not_left_standing(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that does not know whether its writes were done says again what it goes by: who had nothing to say
+    since is seen as it is.
+    """
+    link = topic("link")
+    known, late, new = (LoopDocument(link=link, loop=loop, state="ACTIVE") for loop in ("configs", "access", "quotas"))
+    lost = replace(known, state="IN_ERROR"), new
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        await ledger.write(known)
+        append = FencedWriter.append
+
+        async def unsure(*args: Any, **options: Any) -> None:
+            await append(*args, **options)
+            raise Unreachable("nobody knows", cluster="west")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FencedWriter, "append", unsure)
+            with pytest.raises(Unreachable):
+                await ledger.write(*lost)
+        assert {known.key, new.key} <= (await read_documents(client, link)).keys()
+        running = asyncio.create_task(ledger.run())
+        try:
+            await ledger.write(late)
+            await until_committed(client, lambda found: (found.get(known.key), found.get(new.key)) == (known, None))
+            assert (await read_documents(client, link))[late.key] == late == ledger.documents[late.key]
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            ledger.close()
 
     run(work, west)
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from isthmus.errors import HostError
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark import slots
 from isthmus.spark.jobs import JobFailed
@@ -113,6 +114,24 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         asyncio.run(whole())
 
     return runs
+
+
+def test_whoever_waits_hears_that_spark_has_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task never began: it is for the link to end, not to wait for ever."""
+
+    async def play(stage: Stage) -> None:
+        waiting = stage.ask("a")
+
+        def gone(*_: object) -> None:
+            raise HostError("Spark has ended", hint="Run again.")
+
+        monkeypatch.setattr(slots, "start_job", gone)
+        await stage.later(COMPANY_S + 0.1)
+        failure = waiting.receipt.exception()
+        assert isinstance(failure, JobFailed)
+        assert (failure.is_dead, failure.hint) == (True, "Run again.")
+
+    run(2, "abc", play)
 
 
 def test_links_share_a_task_where_there_are_fewer_slots(run: Run) -> None:

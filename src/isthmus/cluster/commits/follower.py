@@ -105,7 +105,8 @@ class CommitFollower:
         elif time.monotonic() - self._surveyed_at > _SURVEY_S:
             await self._look_again()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._stirred.wait()
         self._stirred.clear()
         await self._check()
         found, self._changed = frozenset(self._changed), set()
@@ -144,14 +145,19 @@ class CommitFollower:
         deadline = time.monotonic() + _START_S
         while self._unheard or any(self._offsets.get(partition, 0) < end for partition, end in ends.items()):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), _RETRY_S)
+                async with asyncio.timeout(_RETRY_S):
+                    await self._stirred.wait()
             self._stirred.clear()
             await self._check()
             if time.monotonic() > deadline:
                 await self.aclose()
                 raise self._stuck()
         if self._unlisted:
-            await self._survey.take(known=self._whole, unlisted=self._unlisted)
+            try:
+                await self._survey.take(known=self._whole, unlisted=self._unlisted)
+            except ClusterError:
+                await self.aclose()
+                raise
         self._table.begin()
         self._changed |= self._table.keys()
         self._stirred.set()

@@ -56,9 +56,9 @@ class CatchUp:
             await self._read(new)
         if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
             return Arrival.UNDER_WAY
-        self._rounds += 1
-        if going and self._rounds < _ROUNDS:
+        if going and self._rounds < _ROUNDS - 1:
             await self._read(going)
+            self._rounds += 1
             return Arrival.UNDER_WAY
         return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
 

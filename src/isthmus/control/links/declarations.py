@@ -247,6 +247,7 @@ class _Place:
         self.cluster_id = ""
         self.problem: Problem | None = None
         self._ledger = ledger
+        self._untaken: dict[str, bytes | None] = {}
 
     @property
     def namespaces(self) -> dict[Namespace, NamespaceDocument]:
@@ -273,13 +274,16 @@ class _Place:
         news = await self.view.look()
         if news.is_other_log:
             self.documents.clear()
-        for entry in news.entries:
-            if kind_of(entry.key) in _KINDS:
-                document = None if entry.value is None else decoded(entry.key, entry.value)
-                if document is not None:
-                    self.documents[entry.key] = document
-                elif entry.value is None:
-                    self.documents.pop(entry.key, None)
+            self._untaken.clear()
+        self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
+        for key, value in list(self._untaken.items()):
+            # What a newer Isthmus wrote is refused at every look, until it is replaced.
+            document = None if value is None else decoded(key, value)
+            if document is not None:
+                self.documents[key] = document
+            elif value is None:
+                self.documents.pop(key, None)
+            del self._untaken[key]
 
     def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
         """What is declared of one of them."""

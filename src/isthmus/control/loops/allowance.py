@@ -17,7 +17,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import remembered
 from isthmus.control.links.switching import SWITCH_ROLE, read_allowances, read_choice
 from isthmus.control.loops.loop import LinkView
-from isthmus.errors import Fenced
+from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TopicDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
@@ -73,6 +73,10 @@ class AllowanceLoop:
             # Another leaf was asked for, or somebody else runs the distributor by now: a later look tells.
             self._rests_until = now + _REST_S
             await self.aclose()
+        except ClusterError:
+            # What was stated by then is read again first.
+            await self.aclose()
+            raise
         return ()
 
     async def aclose(self) -> None:

@@ -81,7 +81,7 @@ class TopicAppender:
     async def _write(self, batch: Batch, deadline: float) -> None:
         try:
             await self._append(batch, deadline)
-        except ClusterError:
+        except (ClusterError, asyncio.CancelledError):
             # With a new id nothing that is still on its way is taken for what comes next.
             self._producer_id = None
             self.close()

@@ -100,8 +100,8 @@ class HandoverLoop:
                 client, source = pool.client(hop.target), hop.source.alias
                 if reason := await lacking(client, hop.link, source, self._logs[source]):
                     return reason
-                self._passed.add(hop.link)
                 await self._note(client)
+                self._passed.add(hop.link)
         return ""
 
     async def _note(self, client: Client) -> None:

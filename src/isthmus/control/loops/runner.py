@@ -115,7 +115,8 @@ class LoopRunner:
             if left_s is not None and isinstance(self._loop, Hurried):
                 left_s = min(left_s, HURRY_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._stirred.wait()
             view = self._look() if isinstance(self._loop, Hurried) and not self._stirred.is_set() else None
             if self._stirred.is_set() or (view is not None and self._is_awaited(view)):
                 return

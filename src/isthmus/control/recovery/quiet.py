@@ -58,8 +58,7 @@ class QuietTopic:
                 await end_leases(self.link.name, self.target)
                 continue
             if time.monotonic() > deadline and (held or is_open or logs != before):
-                # In a log that grows the end is read a moment after the stable one.
-                raise await self._not_quiet(logs, before, held=held, is_open=is_open if logs == before else [])
+                raise await self._not_quiet(logs, before, held=held, is_open=is_open)
             before = logs
             await asyncio.sleep(LOOK_S)
 

@@ -8,7 +8,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from isthmus.control.clusters.lastknown import remember
@@ -93,8 +93,8 @@ class Controller:
         self._workers.start()
         with self._signals():
             self._links.start()
-            works = (self._follow(), self._count_slots(), self._remember(), self._recover())
-            beside = [asyncio.create_task(work) for work in works]
+            works = (self._follow, self._count_slots, self._remember, self._recover)
+            beside = [asyncio.create_task(self._kept_up(work)) for work in works]
             arrivals: dict[str, Arrival] = {}
             try:
                 try:
@@ -121,6 +121,17 @@ class Controller:
             latency=tuple(merge(run.latency for run in self._links.runs)),
         )
 
+    async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Keep something going beside the links: a bug in it ends nothing else, and not itself for good."""
+        while True:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - copying goes on
+                _log.exception("beside the links; this is a bug in Isthmus: please report it")
+                await asyncio.sleep(_SOON_S)
+            else:
+                return
+
     async def _follow(self) -> None:
         """Go on as the configuration says, whenever it is to be looked at."""
         following = self._following
@@ -128,11 +139,20 @@ class Controller:
             if following.reread is not None:
                 await self._follow_file(following.reread)
             return
-        written, keeper = following.written, TargetKeeper()
+        written = following.written
+        while True:
+            written = await self._follow_declared(written)
+
+    async def _follow_declared(self, written: Configuration) -> Configuration:
+        """Go on by what is written and declared, until other clusters are written; what is written then."""
+        following, keeper = self._following, TargetKeeper()
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
                 if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
-                    written = await self._reread(following.reread) or written
+                    before, written = written, await self._reread(following.reread) or written
+                    if (written.clusters, written.ledger) != (before.clusters, before.ledger):
+                        self._hung_up.set()
+                        return written
                 try:
                     declared = await declarations.look()
                     configuration = declared.over(written)
@@ -154,7 +174,8 @@ class Controller:
     async def _wait_to_reread(self, term_s: float | None) -> bool:
         """Wait until the file may say something else, at most so long; whether it may."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hung_up.wait(), term_s)
+            async with asyncio.timeout(term_s):
+                await self._hung_up.wait()
         is_asked = self._hung_up.is_set() or self._following.is_constant
         self._hung_up.clear()
         return is_asked
@@ -213,7 +234,8 @@ class Controller:
             if time.monotonic() - begun > self.timings.arrival_s:
                 self._give_up()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
+                async with asyncio.timeout(PROGRESS_S):
+                    await self._stopping.wait()
         return {}
 
     async def _until_ended(self) -> None:

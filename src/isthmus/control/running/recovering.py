@@ -47,6 +47,8 @@ class SelfRecovery:
         How links do is asked only where it matters.
         """
         chosen = [link for link in links if link.on_divergence == "recover"]
+        # Somebody else may run it meanwhile.
+        self._looked &= {link.name for link in chosen}
         known = {each.link: each for each in progress()} if chosen else {}
         for link in chosen:
             if link.name in known:

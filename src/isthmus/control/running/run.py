@@ -144,7 +144,8 @@ class LinkRun:
                 break
             self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._configuration.timings.retry_s)
+                async with asyncio.timeout(self._configuration.timings.retry_s):
+                    await self._stopping.wait()
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration

@@ -224,7 +224,8 @@ class Session:
             self._lanes.assign()
             self._has_begun = self.has_begun
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), self._settings.link.topics_interval_s * _HASTE)
+                async with asyncio.timeout(self._settings.link.topics_interval_s * _HASTE):
+                    await self._stirred.wait()
             self._stirred.clear()
 
     async def _prepare(self, link: Link) -> None:

@@ -194,8 +194,12 @@ class TopicLoop:
             try:
                 await self._renew(due)
             except BaseException:
-                # What has changed is to be looked into again; if settings changed meanwhile, everything is.
-                self._shapes.update((name, before[name]) for name in due if name in before and name in self._shapes)
+                # It is looked into again, and so is what changed meanwhile.
+                for name in self._shapes.keys() & due:
+                    if name in before:
+                        self._shapes[name] = before[name]
+                    else:
+                        del self._shapes[name]
                 raise
         await self._note_look([name for name, shape in shapes.items() if shape.source is not None])
         self.namespaces = self._link.namespaces

@@ -1,0 +1,45 @@
+"""When a run that ends with `caught-up` is over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.control.lanes import catchup
+from isthmus.control.lanes.catchup import Arrival, CatchUp
+from isthmus.errors import Unreachable
+from isthmus.model.lane import LaneReport, LaneState
+from isthmus.model.log import LogRange
+from tests.unit.spark.test_leases import lane
+
+
+def test_a_source_that_cannot_be_asked_once_more_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What arrived while everything was copied that was there at the beginning is to be copied too, although the source
+    did not answer when it was asked for that first.
+    """
+    own = lane(0)
+    ends: list[int | Exception] = [5, Unreachable("not now", cluster="east"), 9]
+
+    async def log_ranges(_: Any, partitions: Any) -> Outcomes[Any, LogRange]:
+        end = ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return Outcomes({key: LogRange(0, end, end) for key in partitions}, {})
+
+    monkeypatch.setattr(catchup, "log_ranges", log_ranges)
+
+    async def scenario() -> None:
+        looking = CatchUp(cast(Any, None), stuck_s=10.0)
+        report = LaneReport(key=own.key, state=LaneState.ACTIVE, position=5, source_end=9)
+        with pytest.raises(Unreachable):
+            await looking.look([own], {own.key: report})
+        assert await looking.look([own], {own.key: report}) is Arrival.UNDER_WAY
+        assert await looking.look([own], {own.key: report}) is Arrival.UNDER_WAY
+        assert await looking.look([own], {own.key: replace(report, position=9)}) is Arrival.CAUGHT_UP
+        assert ends == []
+
+    asyncio.run(scenario())
