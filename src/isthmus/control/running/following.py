@@ -79,9 +79,12 @@ def change_of(running: Link, written: Link) -> LinkChange:
     waiting += [".".join(path) for path in _FIXED if _setting(link, path) != _setting(written, path)]
     # Passwords and certificates are read again by themselves.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
-    # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
     # What `mm2` means for topics is told by itself.
-    told = tuple(name for name in followed if name not in ("topics.start", "topics.mirror_maker"))
+    untold = {"topics.mirror_maker"}
+    if min(running.topics.start, written.topics.start) >= 0:
+        # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
+        untold.add("topics.start")
+    told = tuple(name for name in followed if name not in untold)
     return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
 
 

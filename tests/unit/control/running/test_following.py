@@ -16,7 +16,7 @@ from isthmus.model.link import Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
 from isthmus.model.namespace import NamespaceKind, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import PrefixNaming
-from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
@@ -104,6 +104,9 @@ def test_what_goes_is_told_apart_from_what_comes(kind: NamespaceKind) -> None:
 
 
 def test_a_start_so_long_ago_is_no_news() -> None:
-    """It is another moment at each reading; topics that are yet to begin do so there."""
-    change = change_of(LINK, topics(start=1_700_000_000_000))
-    assert (change.link.topics.start, change.followed, change.waiting) == (1_700_000_000_000, (), ())
+    """It is another moment at each reading; topics that are yet to begin do so there. That it is one at all is news."""
+    running = LINK
+    for start, news in ((1_700_000_000_000, ("topics.start",)), (1_700_000_000_001, ()), (LATEST, ("topics.start",))):
+        change = change_of(running, topics(start=start))
+        assert (change.link.topics.start, change.followed, change.waiting) == (start, news, ())
+        running = change.link
