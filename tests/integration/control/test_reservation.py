@@ -306,6 +306,20 @@ def test_two_operators_of_a_namespace_at_once(
     assert asyncio.run(AsyncNamespaces(admin_of(guarded), LedgerSettings()).renew(space)) == ()
     assert rules_at(guarded) == before
 
+    # Closed again after it was said that it is open: before its rules go, and after.
+    for step in ("take_back", "write_namespace"):
+        close()
+        closed = rules_at(guarded)
+        second = partial(meanwhile, monkeypatch, step, close)
+        if step == "take_back":
+            second()
+        else:
+            meanwhile(monkeypatch, "write_namespace", second)
+        namespaces.relax(space)
+        assert rules_at(guarded) == closed
+        namespaces.relax(space)
+        assert rules_at(guarded) == before
+
     meanwhile(monkeypatch, "delete_namespace", close)
     with pytest.raises(PlanRefused, match="was changed meanwhile"):
         namespaces.delete(space)

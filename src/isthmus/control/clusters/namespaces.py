@@ -259,14 +259,23 @@ class AsyncNamespaces:
     async def _taken_back(
         self, declarations: Declarations, namespace: Namespace, rules: Collection[Rule]
     ) -> NamespaceDocument:
-        """Take rules back that a namespace remembers; what is held of it then."""
-        await take_back(declarations.client(self._cluster.alias), rules)
+        """Take rules back that a namespace remembers; what is held of it then. Who has closed it again meanwhile may
+        have found them there or made them anew: those are there in the end.
+        """
+        client = declarations.client(self._cluster.alias)
+        await take_back(client, rules)
 
         def said(held: NamespaceDocument | None) -> dict[str, Any]:
-            left = [rule for rule in made_rules(held.registers) if rule not in rules] if held else []
-            return {ENFORCED: rule_values(left)}
+            registers = () if held is None else held.registers
+            gone = rules
+            if is_enforced(registers):
+                gone = [rule for rule in outdated_rules(registers, keeping(self._cluster, registers)) if rule in rules]
+            return {ENFORCED: rule_values([rule for rule in made_rules(registers) if rule not in gone])}
 
-        return await declarations.write_namespace(self._cluster.alias, namespace, said)
+        document = await declarations.write_namespace(self._cluster.alias, namespace, said)
+        if again := [rule for rule in made_rules(document.registers) if rule in rules]:
+            await make(client, again)
+        return document
 
     def _as_followed(self, declared: Declared, namespace: Namespace) -> Cluster:
         """The cluster as the declared link reaches it by which a namespace follows, or as the configuration does."""
