@@ -57,8 +57,8 @@ class CatchUp:
         if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
             return Arrival.UNDER_WAY
         if going and self._rounds < _ROUNDS - 1:
-            await self._read(going)
-            self._rounds += 1
+            if await self._read(going):
+                self._rounds += 1
             return Arrival.UNDER_WAY
         return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
 
@@ -84,7 +84,9 @@ class CatchUp:
     def _has_ended(self, key: LaneKey, report: LaneReport | None) -> bool:
         return (report is not None and report.state.is_terminal) or self.is_stuck(key)
 
-    async def _read(self, lanes: Collection[Lane]) -> None:
+    async def _read(self, lanes: Collection[Lane]) -> bool:
+        """Read where the source ends in these lanes; whether it said so of all of them."""
         partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
         ranges = await log_ranges(self._source, partitions)
         self._ends.update((partitions[key], log.stable_end) for key, log in ranges.values.items())
+        return not ranges.errors

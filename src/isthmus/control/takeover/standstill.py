@@ -53,16 +53,18 @@ class Standstill:
         """
         deadline = time.monotonic() + max(self.patience_s, self.quiet_s)
         ranges = await ranges_of(target, self.partitions)
-        since, reason = time.monotonic(), await self._unfinished(target, ranges)
+        # Quiet is what lies between two looks, however long each of them takes.
+        since = looked_at = time.monotonic()
+        reason = await self._unfinished(target, ranges)
         while True:
-            if reason is None and time.monotonic() - since >= self.quiet_s:
+            if reason is None and looked_at - since >= self.quiet_s:
                 return ranges
             if reason is not None and time.monotonic() > deadline:
                 raise GateNotMet(f"MirrorMaker 2 has not stopped: {reason.message}", hint=reason.hint)
             still = f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}"
             on_wait(still if reason is None else reason.message)
             await asyncio.sleep(_LOOK_S)
-            now = await ranges_of(target, self.partitions)
+            looked_at, now = time.monotonic(), await ranges_of(target, self.partitions)
             if (grown := await self._growth(ranges, now)) is not None:
                 since = time.monotonic()
             # Where a transaction ends its marker moves the end.
