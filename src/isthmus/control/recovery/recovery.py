@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
@@ -24,7 +24,7 @@ from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, in_batches
@@ -45,8 +45,6 @@ from isthmus.model.recovery import (
 from isthmus.model.topic import TopicDescription
 from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
-
-_IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
 class _Diverged(NamedTuple):
@@ -115,7 +113,10 @@ class TopicRecoverer:
         both, way = await self._both(), self._chosen(known)
         document = self._begun_before(known, both, way)
         if document is None:
-            found = None if both.target is None else await self._diverged(claim, both.target, way)
+            if both.target is None:
+                await self._given_up(claim, known)
+                return self._unchanged()
+            found = await self._diverged(claim, both.target, way)
             if found is None:
                 return self._unchanged()
             if way is RecoveryWay.MAPPED:
@@ -157,17 +158,24 @@ class TopicRecoverer:
                 by=parted.by,
                 at_ms=parted.at_ms,
             )
-        if document is None or not _is_under_way(document, both.target):
-            return None
-        if way is RecoveryWay.MAPPED:
+        going_on = None if document is None else _going_on(document, both.target, known.topics.get(self.topic))
+        if going_on is not None and self.way is RecoveryWay.MAPPED:
             raise PlanRefused(
                 f"{self.topic} is being rebuilt, and the topic that had diverged is given up",
                 hint="Give the command without --way: it goes on where it was interrupted.",
             )
-        return document
+        return going_on
 
     def _is_parted(self, known: LinkMemory, both: BothTopics) -> bool:
         return both.target is not None and is_parted(known, both.source, both.target)
+
+    async def _given_up(self, claim: RecoveryClaim, known: LinkMemory) -> None:
+        """Take back what a recovery had begun whose topic was deleted before its logs were compared: nothing is left
+        of it, and lanes fill the next one from the beginning.
+        """
+        document = self._document(known)
+        if document is not None and document.stage != RecoveryStage.DONE:
+            await claim.write(Deletion(document.key), *self._resumption(document))
 
     # While the topic is there that has diverged
 
@@ -182,6 +190,11 @@ class TopicRecoverer:
         logs = await self._quiet.await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
+        if both.target is None or both.target.topic_id != there.topic_id:
+            raise GateNotMet(
+                f"{self.topic} of {self.target.cluster.alias} was deleted meanwhile",
+                hint="Give the command again: it goes on from there.",
+            )
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
             await claim.write(Deletion(document.key), *self._resumption(document))
@@ -252,7 +265,9 @@ class TopicRecoverer:
 
     def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
         before = self._document(known)
-        if before is not None and before.topic_id == there.topic_id and before.stage != RecoveryStage.DONE:
+        if before is not None and before.stage == RecoveryStage.DONE:
+            before = None
+        if before is not None and before.topic_id == there.topic_id:
             return replace(before, stage=RecoveryStage.SETTING_ASIDE, way=way, by=operator(), at_ms=now_ms())
         return RecoveryDocument(
             link=self.link.name,
@@ -261,7 +276,8 @@ class TopicRecoverer:
             stage=RecoveryStage.SETTING_ASIDE,
             way=way,
             topic_id=there.topic_id,
-            was_paused=self.topic in known.paused.topics,
+            # That it is paused now may be the work of a recovery whose topic is gone.
+            was_paused=self.topic in known.paused.topics if before is None else before.was_paused,
             by=operator(),
             at_ms=now_ms(),
         )
@@ -387,10 +403,24 @@ def _ended_at(end: int) -> LogRange:
     return LogRange(0, end, end)
 
 
-def _is_under_way(document: RecoveryDocument, there: TopicDescription | None) -> bool:
-    """Whether a recovery has come so far that the ledger, not the target's logs, says how to go on."""
-    if document.stage not in _IRREVOCABLE:
-        return False
-    if document.stage == RecoveryStage.REFILLING:
-        return there is not None and there.topic_id == document.rebuilt_id
-    return there is None or there.topic_id != document.topic_id
+def _going_on(
+    document: RecoveryDocument, there: TopicDescription | None, recorded: TopicDocument | None
+) -> RecoveryDocument | None:
+    """How a recovery goes on that the ledger, not the target's logs, says all of; `None` where those are asked anew.
+
+    That is so once its topic is gone whose logs were compared, whoever has deleted it; and if the one that was created
+    in its place is gone as well, it is created once more.
+    """
+    if document.stage == RecoveryStage.DONE or not document.partitions:
+        return None
+    there_id = None if there is None else there.topic_id
+    if there_id == document.topic_id:
+        return None
+    if document.stage != RecoveryStage.REFILLING:
+        return replace(document, stage=RecoveryStage.REBUILDING, way=RecoveryWay.REBUILD)
+    if there_id == document.rebuilt_id:
+        return document
+    # Whoever runs the link has perhaps begun the one in between: then it is that which it is to leave.
+    has_begun = recorded is not None and recorded.target_topic_id == document.rebuilt_id
+    former = document.rebuilt_id if has_begun else document.topic_id
+    return replace(document, stage=RecoveryStage.REBUILDING, topic_id=former)

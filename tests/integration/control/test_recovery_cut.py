@@ -1,0 +1,110 @@
+"""Recoveries that were cut off, and what became of their topic before the command is given again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from isthmus.control.links.memory import LinkMemory, recollect
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.errors import GateNotMet
+from isthmus.ledger.documents import RecoveryDocument
+from isthmus.local import LocalCluster
+from isthmus.model.recovery import Recovery, RecoveryStage
+from isthmus.wire.client import Client
+from tests.integration.control.recovering import Interrupted, log_of
+from tests.integration.control.test_recovery import link_between, lost
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+SOURCE = [*records(12), *records(5, begin=100)]
+"""What the source of a topic that `lost` records holds."""
+
+
+def known(cluster: LocalCluster, link: str) -> LinkMemory:
+    """What the ledger says of a link."""
+
+    async def asked() -> LinkMemory:
+        async with Client(cluster.cluster()) as client:
+            return await recollect(link, client)
+
+    return asyncio.run(asked())
+
+
+def stage(cluster: LocalCluster, link: str, topic: str) -> str | None:
+    """How far the recovery of a topic came, by the ledger."""
+    found = known(cluster, link).documents.get(f"{RecoveryDocument.KIND}/{link}/{topic}")
+    return found.stage if isinstance(found, RecoveryDocument) else None
+
+
+def at(step: str, happening: Callable[[], None]) -> Callable[[str], None]:
+    """A hook by which something happens at a step."""
+
+    def heard(what: str) -> None:
+        if step in what:
+            happening()
+
+    return heard
+
+
+def cut() -> None:
+    """The command ends here."""
+    raise Interrupted
+
+
+def recovered(recoverer: LinkRecoverer, step: str = "", happening: Callable[[], None] = cut) -> Recovery:
+    """What a command comes to, at one step of which something happens."""
+    return asyncio.run((replace(recoverer, on_step=at(step, happening)) if step else recoverer).recover())
+
+
+@pytest.mark.parametrize("is_created", [False, True], ids=["gone", "created again"])
+def test_a_topic_that_is_deleted_by_hand_does_not_stay_paused(
+    east: LocalCluster, west: LocalCluster, topic: Namer, is_created: bool
+) -> None:
+    """Deleted after its recovery had begun by pausing it: given again, the command takes back what it had begun."""
+    link, name = topic("link"), topic("orders")
+    lost(east, west, name)
+    recoverer = LinkRecoverer(configuration=link_between(east, west, link, name), name=link, topics=[name], quiet_s=0.1)
+    with pytest.raises(Interrupted):
+        recovered(recoverer, "waiting until nobody writes")
+    assert name in known(west, link).paused.topics
+    topics.delete(west, name)
+    if is_created:
+        topics.create(west, name)
+    (one,) = recovered(recoverer).topics
+    assert one.stage is None
+    assert stage(west, link, name) is None
+    assert name not in known(west, link).paused.topics
+
+
+def test_a_topic_that_is_gone_is_created_again(east: LocalCluster, west: LocalCluster, topic: Namer) -> None:
+    """A deletion comes late, while the command looks at the topic once more; then the one in its place is deleted by
+    hand: whoever gives the command again goes on, and its group stands where it stood.
+    """
+    link, name, group = topic("link"), topic("orders"), topic("group")
+    lost(east, west, name)
+    consumers.commit(west, {group: {(name, 0): 7}})
+    recoverer = LinkRecoverer(configuration=link_between(east, west, link, name), name=link, topics=[name], quiet_s=0.1)
+    with pytest.raises(Interrupted):
+        recovered(recoverer, "deleting")
+    with pytest.raises(GateNotMet, match="was deleted meanwhile"):
+        recovered(recoverer, "comparing", lambda: topics.delete(west, name))
+    for _ in range(2):
+        with pytest.raises(GateNotMet, match="waits to be filled"):
+            recovered(recoverer)
+        assert (stage(west, link, name), log_of(west, name)) == (RecoveryStage.REFILLING, [])
+        assert name not in known(west, link).paused.topics
+        topics.delete(west, name)
+    with pytest.raises(GateNotMet, match="waits to be filled"):
+        recovered(recoverer)
+    topics.produce(west, name, SOURCE)
+    (one,) = recovered(recoverer).topics
+    assert one.stage is RecoveryStage.DONE
+    consumers.await_position(west, group, (name, 0), 7)
