@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from isthmus.control.links.memory import LinkMemory, recollect
+from isthmus.control.recovery import replaying
 from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.recovery.quarantine import Row, parcels
+from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import RecoveryDocument
 from isthmus.local import LocalCluster
+from isthmus.model.naming import TargetTopic
 from isthmus.model.recovery import Recovery, RecoveryStage
+from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted, log_of
 from tests.integration.control.test_recovery import link_between, lost
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
+from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 
@@ -108,3 +114,44 @@ def test_a_topic_that_is_gone_is_created_again(east: LocalCluster, west: LocalCl
     (one,) = recovered(recoverer).topics
     assert one.stage is RecoveryStage.DONE
     consumers.await_position(west, group, (name, 0), 7)
+
+
+def replayed(east: LocalCluster, west: LocalCluster, link: str, name: str, into: str) -> None:
+    """What was set aside of a topic is written into another one of the source."""
+
+    async def asked() -> None:
+        async with Client(west.cluster()) as target, Client(east.cluster()) as source:
+            topic = TargetTopic(name)
+            await Replayer(
+                link=link, target=target, destination=source, topic=topic, into=into, patience_s=0.5
+            ).replay()
+
+    asyncio.run(asked())
+
+
+def test_an_open_transaction_hides_nothing_that_was_replayed(
+    east: LocalCluster, west: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay was cut off behind a transaction that somebody else has open there: given again it is refused until that
+    ends, and then writes what is not there yet.
+    """
+    link, name, into = topic("link"), topic("orders"), topic("into")
+    lost(east, west, name)
+    recovered(LinkRecoverer(configuration=link_between(east, west, link, name), name=link, topics=[name], quiet_s=0.1))
+    topics.create(east, into)
+    other = TransactionalProducer(east, into)
+
+    def behind_another(rows: list[Row]) -> Iterator[Batch]:
+        other.send(into, records(1, begin=500))
+        yield from parcels(rows[:3])
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replaying, "parcels", behind_another)
+        with pytest.raises(Interrupted):
+            replayed(east, west, link, name, into)
+    with pytest.raises(GateNotMet, match=f"a transaction is open in {into}-0 of east: {into}"):
+        replayed(east, west, link, name, into)
+    other.end(commit=False)
+    replayed(east, west, link, name, into)
+    assert [each.value for each in log_of(east, into)] == [b"%d" % n for n in range(12, 20)]
