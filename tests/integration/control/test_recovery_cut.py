@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.control.links.memory import LinkMemory, recollect
 from isthmus.control.recovery import replaying
 from isthmus.control.recovery.links import LinkRecoverer
@@ -16,8 +18,8 @@ from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import RecoveryDocument
 from isthmus.local import LocalCluster
-from isthmus.model.naming import TargetTopic
-from isthmus.model.recovery import Recovery, RecoveryStage
+from isthmus.model.naming import LEDGER_TOPIC, TargetTopic
+from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted, log_of
@@ -155,3 +157,44 @@ def test_an_open_transaction_hides_nothing_that_was_replayed(
     other.end(commit=False)
     replayed(east, west, link, name, into)
     assert [each.value for each in log_of(east, into)] == [b"%d" % n for n in range(12, 20)]
+
+
+def cut_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes into the ledger next ends between that and its commit."""
+    end = Transaction.end
+
+    async def ended(self: Transaction, **_: Any) -> None:
+        monkeypatch.setattr(Transaction, "end", end)
+        raise Interrupted
+
+    monkeypatch.setattr(Transaction, "end", ended)
+
+
+def committed(cluster: LocalCluster, link: str) -> set[str]:
+    """The kinds of documents of a link that are left in the ledger once brokers have dropped what was aborted."""
+    last = {(each.key or b"").decode(): each.value for each in log_of(cluster, LEDGER_TOPIC)}
+    return {key.partition("/")[0] for key, value in last.items() if value is not None and f"/{link}/" in f"{key}/"}
+
+
+def test_what_was_said_before_a_commit_that_never_came_is_said_again(
+    east: LocalCluster, west: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic was to go on mapped, and the command was cut off before that was committed: given again it writes all of
+    it once more, as brokers drop what was aborted.
+    """
+    link, name = topic("link"), topic("orders")
+    lost(east, west, name)
+    mapped = LinkRecoverer(
+        configuration=link_between(east, west, link, name),
+        name=link,
+        topics=[name],
+        way=RecoveryWay.MAPPED,
+        quiet_s=0.1,
+    )
+    with pytest.raises(Interrupted):
+        recovered(mapped, "going on behind", lambda: cut_before_commit(monkeypatch))
+    assert not {"parted", "map", "topic"} & committed(west, link)
+    (one,) = recovered(mapped).topics
+    assert one.stage is RecoveryStage.DONE
+    assert {"parted", "map", "topic", "recovery"} <= committed(west, link)
+    assert name not in known(west, link).paused.topics

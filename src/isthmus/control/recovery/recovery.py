@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.hearing import Beats, is_gone
+from isthmus.control.links.hearing import Beats, is_gone, is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
-from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
+from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, said_of_parted, told_by_map
 from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
@@ -27,7 +27,7 @@ from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
-from isthmus.ledger.records import Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
@@ -125,7 +125,7 @@ class TopicRecoverer:
         if document.way is RecoveryWay.MAPPED:
             before = self._document(known)
             if before is not None and before.stage != RecoveryStage.DONE:
-                await claim.write(document, *self._resumption(document))
+                await self._say_again(claim, document, before)
             return self._told(document)
         if document.stage == RecoveryStage.REBUILDING:
             document = await self._rebuild(claim, document)
@@ -262,6 +262,15 @@ class TopicRecoverer:
         for batch in in_batches([*await parting.changes(), document, *self._resumption(document)]):
             await claim.write(*batch)
         return self._told(document)
+
+    async def _say_again(self, claim: RecoveryClaim, document: RecoveryDocument, before: RecoveryDocument) -> None:
+        """Say once more what was cut off while it was said; or give up a rebuilding, before which lanes had gone on."""
+        known = await recollect(self.link.name, self.target)
+        said: list[LedgerChange] = []
+        if before.way is RecoveryWay.MAPPED:
+            said = said_of_parted(known, self.topic, is_run=await is_run(self.link.name, self.target))
+        for batch in in_batches([*said, document, *self._resumption(document)]):
+            await claim.write(*batch)
 
     def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
         before = self._document(known)
