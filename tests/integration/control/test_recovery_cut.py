@@ -13,13 +13,14 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.control.links.memory import LinkMemory, recollect
 from isthmus.control.recovery import replaying
 from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.recovery.positions import restore
 from isthmus.control.recovery.quarantine import Row, parcels
 from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import RecoveryDocument
 from isthmus.local import LocalCluster
 from isthmus.model.naming import LEDGER_TOPIC, TargetTopic
-from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay
+from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, RestoredPosition
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted, log_of
@@ -198,3 +199,22 @@ def test_what_was_said_before_a_commit_that_never_came_is_said_again(
     assert one.stage is RecoveryStage.DONE
     assert {"parted", "map", "topic", "recovery"} <= committed(west, link)
     assert name not in known(west, link).paused.topics
+
+
+def test_a_position_that_a_coordinator_has_kept_is_put_back(west: LocalCluster, topic: Namer) -> None:
+    """It is where the group stood in the topic that was deleted; what else stands there is newer, and stays."""
+    name, kept, newer, alike = (topic(each) for each in ("orders", "kept", "newer", "alike"))
+    topics.create(west, name)
+    consumers.commit(west, {kept: {(name, 0): 22}, newer: {(name, 0): 15}, alike: {(name, 0): 7}})
+    wanted = [
+        RestoredPosition(group=group, partition=0, before=before, after=after)
+        for group, before, after in ((kept, 22, 20), (newer, 22, 20), (alike, 7, 7))
+    ]
+
+    async def asked() -> tuple[RestoredPosition, ...]:
+        async with Client(west.cluster()) as client:
+            return await restore(client, name, [], wanted)
+
+    found = {each.group: (each.after, each.reason) for each in asyncio.run(asked())}
+    assert found == {kept: (20, ""), newer: (15, "the group, or the link, was quicker"), alike: (7, "")}
+    consumers.await_position(west, kept, (name, 0), 20)
