@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from isthmus.cluster.transaction import Transaction
+from isthmus.control.links import pausing
 from isthmus.control.links.memory import LinkMemory, recollect
 from isthmus.control.recovery import replaying
 from isthmus.control.recovery.links import LinkRecoverer
@@ -218,3 +220,24 @@ def test_a_position_that_a_coordinator_has_kept_is_put_back(west: LocalCluster, 
     found = {each.group: (each.after, each.reason) for each in asyncio.run(asked())}
     assert found == {kept: (20, ""), newer: (15, "the group, or the link, was quicker"), alike: (7, "")}
     consumers.await_position(west, kept, (name, 0), 20)
+
+
+def test_an_operator_who_pauses_a_topic_while_it_is_recovered_finds_it_paused(
+    east: LocalCluster, west: LocalCluster, topic: Namer
+) -> None:
+    """He is not told that it was paused already, by a recovery that is to take this back; and it does not take his."""
+    link, name = topic("link"), topic("orders")
+    lost(east, west, name)
+    only = link_between(east, west, link, name)
+    recoverer = LinkRecoverer(configuration=only, name=link, topics=[name], quiet_s=0.1)
+    told: list[bool] = []
+
+    def pause() -> None:
+        with ThreadPoolExecutor(1) as operator:
+            pausing_it = pausing.pause(only.link(link), pausing.Named(topic=name), only.ledger)
+            told.append(operator.submit(asyncio.run, pausing_it).result())
+
+    (one,) = recovered(recoverer, "comparing", pause).topics
+    pause()
+    assert (one.stage, told) == (RecoveryStage.DONE, [False, True])
+    assert name in known(west, link).paused.topics

@@ -152,7 +152,6 @@ class TopicRecoverer:
                 stage=RecoveryStage.DONE,
                 way=RecoveryWay.MAPPED,
                 topic_id=parted.target_topic_id,
-                was_paused=document is not None and document.was_paused,
                 partitions=parted.partitions,
                 quarantined=document.quarantined if document is not None and was_mapped else 0,
                 by=parted.by,
@@ -175,7 +174,7 @@ class TopicRecoverer:
         """
         document = self._document(known)
         if document is not None and document.stage != RecoveryStage.DONE:
-            await claim.write(Deletion(document.key), *self._resumption(document))
+            await claim.write(Deletion(document.key), *await self._resumption())
 
     # While the topic is there that has diverged
 
@@ -184,9 +183,11 @@ class TopicRecoverer:
         known = await recollect(self.link.name, self.target)
         document = self._begun(known, there, way)
         self.on_step(f"{self.topic}: pausing")
-        pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by)
-        # What an operator had paused before stays his.
-        await claim.write(document, known.documents.get(pause.key, pause))
+        pause = PauseDocument(
+            link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by, for_recovery=True
+        )
+        # What an operator has paused stays his.
+        await claim.write(document, *([] if pause.key in known.documents else [pause]))
         logs = await self._quiet.await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
@@ -197,7 +198,7 @@ class TopicRecoverer:
             )
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
-            await claim.write(Deletion(document.key), *self._resumption(document))
+            await claim.write(Deletion(document.key), *await self._resumption())
             return None
         return _Diverged(known, document, both, there, partitions)
 
@@ -259,7 +260,7 @@ class TopicRecoverer:
             document=document,
         )
         # All at once, if partitions are not too many for that. Lanes hear that they are others before they may run.
-        for batch in in_batches([*await parting.changes(), document, *self._resumption(document)]):
+        for batch in in_batches([*await parting.changes(), document, *await self._resumption()]):
             await claim.write(*batch)
         return self._told(document)
 
@@ -269,14 +270,12 @@ class TopicRecoverer:
         said: list[LedgerChange] = []
         if before.way is RecoveryWay.MAPPED:
             said = said_of_parted(known, self.topic, is_run=await is_run(self.link.name, self.target))
-        for batch in in_batches([*said, document, *self._resumption(document)]):
+        for batch in in_batches([*said, document, *await self._resumption()]):
             await claim.write(*batch)
 
     def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
         before = self._document(known)
-        if before is not None and before.stage == RecoveryStage.DONE:
-            before = None
-        if before is not None and before.topic_id == there.topic_id:
+        if before is not None and before.topic_id == there.topic_id and before.stage != RecoveryStage.DONE:
             return replace(before, stage=RecoveryStage.SETTING_ASIDE, way=way, by=operator(), at_ms=now_ms())
         return RecoveryDocument(
             link=self.link.name,
@@ -285,8 +284,6 @@ class TopicRecoverer:
             stage=RecoveryStage.SETTING_ASIDE,
             way=way,
             topic_id=there.topic_id,
-            # That it is paused now may be the work of a recovery whose topic is gone.
-            was_paused=self.topic in known.paused.topics if before is None else before.was_paused,
             by=operator(),
             at_ms=now_ms(),
         )
@@ -325,13 +322,15 @@ class TopicRecoverer:
         rebuilt_id = await rebuilding.create(self.target, new)
         document = replace(document, stage=RecoveryStage.REFILLING, rebuilt_id=rebuilt_id, at_ms=now_ms())
         former = parted_traces(await recollect(self.link.name, self.target), self.topic)
-        await claim.write(document, *self._resumption(document), *former)
+        await claim.write(document, *await self._resumption(), *former)
         return document
 
-    def _resumption(self, document: RecoveryDocument) -> list[Deletion]:
-        """What has lanes run again, unless an operator had paused the topic before."""
+    async def _resumption(self) -> list[Deletion]:
+        """What has lanes run again, unless an operator has paused the topic, before or meanwhile."""
+        known = await recollect(self.link.name, self.target)
         pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=0)
-        return [] if document.was_paused else [Deletion(pause.key)]
+        found = known.documents.get(pause.key)
+        return [Deletion(pause.key)] if isinstance(found, PauseDocument) and found.for_recovery else []
 
     async def _refilled(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
         """Put groups back where they stood, as soon as that is there again; until all are, it is not done."""
