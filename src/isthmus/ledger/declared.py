@@ -97,7 +97,8 @@ class SettingsDocument(DocumentOfLink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDocument(DocumentOfLink):
     """Copying is paused by an operator: the whole link, one target topic, or with `prefix` all of them that begin so.
-    Deleting the document resumes. `by` is who paused it, "" where an older release wrote it.
+    Deleting the document resumes. `by` is who paused it, "" where an older release wrote it. `for_recovery`: it is a
+    recovery's, which takes it back.
     """
 
     KIND: ClassVar[str] = "pause"
@@ -106,6 +107,7 @@ class PauseDocument(DocumentOfLink):
     prefix: str | None = None
     since_ms: int
     by: str = ""
+    for_recovery: bool = False
 
     @property
     def part(self) -> PausedPart:

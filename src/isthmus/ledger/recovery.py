@@ -38,7 +38,6 @@ class RecoveryDocument(DocumentOfLink):
     """How far the recovery of a topic came, and all that is needed to go on once the diverged topic is gone.
 
     `topic_id` is that of the topic that diverged, `rebuilt_id` that of the one in its place, nil until there is one.
-    `was_paused`: an operator had paused the topic before, so it stays so.
     """
 
     KIND: ClassVar[str] = "recovery"
@@ -49,7 +48,6 @@ class RecoveryDocument(DocumentOfLink):
     way: RecoveryWay = RecoveryWay.REBUILD
     topic_id: uuid.UUID
     rebuilt_id: uuid.UUID = _NO_ID
-    was_paused: bool = False
     replication_factor: int = 1
     configs: tuple[tuple[str, str], ...] = ()
     partitions: tuple[DivergedPartition, ...] = ()

@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links import operators
 from isthmus.control.links.promotion import Promoter
-from isthmus.control.recovery import claiming, quarantine, rebuilding, replaying
+from isthmus.control.recovery import quarantine, rebuilding, replaying
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
@@ -190,7 +191,7 @@ def test_it_goes_on_after_a_cluster_went_away(
     whole = link_between(east, west, link, *names.values())
     (port,) = free_ports(1)
     # Who gave the command before is a process that has ended.
-    monkeypatch.setattr(claiming, "liveness_of", lambda _: Liveness.DEAD)
+    monkeypatch.setattr(operators, "liveness_of", lambda _: Liveness.DEAD)
 
     def tried(away: LocalCluster, at: int) -> tuple[list[str], IsthmusError | None]:
         """The steps of the command when the network of a cluster is gone from one on, and how it ended."""

@@ -21,7 +21,9 @@ from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.predecessor import Predecessor
 from isthmus.model.state import LinkState
 from isthmus.model.translation import MappedRange
+from tests.integration.control.recovering import Interrupted
 from tests.integration.control.running import configuration_of
+from tests.integration.control.test_recovery_cut import committed, cut_before_commit
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
@@ -231,3 +233,20 @@ def test_other_connectors_may_go_on(flow: Flow) -> None:
         pytest.raises(GateNotMet, match=f"{left.offsets_topic}-[01] grew by"),
     ):
         left.take_over(link, workers="", is_dry_run=True)
+
+
+def test_what_was_said_before_a_commit_that_never_came_is_said_again(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A take-over that was cut off before it was committed counts: called again it writes the same once more, as
+    brokers drop what was aborted.
+    """
+    left = LeftBehind(flow)
+    left.topic("cut", written=numbered(10), copied=numbered(5), committed=4)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    cut_before_commit(monkeypatch)
+    with pytest.raises(Interrupted):
+        left.take_over(link)
+    assert committed(flow.target.cluster, link.name) == set()
+    assert left.take_over(link).topics[0].outcome is Outcome.DONE_BEFORE
+    assert committed(flow.target.cluster, link.name) >= {"map", "topic"}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from isthmus.control.links.host import liveness_of, whereabouts
+from isthmus.control.links.host import goes_by_our_clock, liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S
@@ -45,8 +45,7 @@ class Beats:
 
 def is_here(known: LinkMemory) -> bool:
     """Whether the controller of a link goes by the clock of this host."""
-    host_id = "" if known.controller is None else known.controller.whereabouts.host_id
-    return bool(host_id) and host_id == whereabouts().host_id
+    return known.controller is not None and goes_by_our_clock(known.controller.whereabouts)
 
 
 def is_gone(known: LinkMemory) -> bool:

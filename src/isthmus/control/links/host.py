@@ -55,6 +55,11 @@ def liveness_of(process: Whereabouts) -> Liveness:
     return liveness(process, whereabouts(), start_of(process.pid))
 
 
+def goes_by_our_clock(process: Whereabouts) -> bool:
+    """Whether a process runs on this host; of another host's, only what is heard tells whether it lives."""
+    return bool(process.host_id) and process.host_id == whereabouts().host_id
+
+
 def start_of(pid: int) -> int | None:
     """When the process of this pid began, in clock ticks after the boot.
 

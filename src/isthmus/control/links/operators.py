@@ -1,8 +1,15 @@
-"""Several operators at one link: who gives leaders and followers another place sees who recovers it."""
+"""Several operators at one link: who gives leaders and followers another place sees who recovers it.
+
+Whoever has claimed that lives as long as beats come, as a controller does (hearing.py): clocks of two hosts may differ.
+"""
 
 from __future__ import annotations
 
-from isthmus.control.links.host import liveness_of
+import asyncio
+import time
+from typing import Final
+
+from isthmus.control.links.host import goes_by_our_clock, liveness_of
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
@@ -10,27 +17,55 @@ from isthmus.ledger.link import SILENCE_S
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
+_LOOK_S: Final = 0.25
 
-async def require_nobody_recovers(link: str, target: Client) -> None:
-    """See that nobody recovers a link now.
+
+async def require_nobody_recovers(
+    link: str, target: Client, silent: RecoveryClaimDocument | None = None
+) -> RecoveryClaimDocument | None:
+    """See that nobody recovers a link now; the claim that was left behind by somebody who does so no more, if there is
+    one. That of another host takes ten seconds of silence, unless it is the one known as `silent`.
 
     :raises PlanRefused: Somebody does.
     :raises ClusterError: The ledger cannot be read.
     """
-    check_not_recovered(link, await recollect(link, target))
+    known = await recollect(link, target)
+    found = _claim(known)
+    if found is None or found == silent or _has_ended(found):
+        return found
+    if goes_by_our_clock(found.whereabouts):
+        check_not_recovered(link, known)
+        return found
+    deadline = time.monotonic() + SILENCE_S
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_LOOK_S)
+        now = _claim(await recollect(link, target))
+        if now is None:
+            return None
+        if now != found:
+            raise recovered(link, now.by)
+    return found
 
 
-def check_not_recovered(link: str, known: LinkMemory) -> None:
-    """See that nobody recovers a link, as far as is known of it.
+def check_not_recovered(link: str, known: LinkMemory, silent: RecoveryClaimDocument | None = None) -> None:
+    """See that nobody recovers a link, as far as is known of it: any claim but the one known as `silent` is a new one.
 
     :raises PlanRefused: Somebody does.
     """
-    found = known.documents.get(f"{RecoveryClaimDocument.KIND}/{link}")
-    if not isinstance(found, RecoveryClaimDocument):
+    found = _claim(known)
+    if found is None or found == silent or _has_ended(found):
         return
-    is_heard = known.document_age_s(found, now_ms()) < SILENCE_S
-    if is_heard and liveness_of(found.whereabouts) is not Liveness.DEAD:
+    if not goes_by_our_clock(found.whereabouts) or known.document_age_s(found, now_ms()) < SILENCE_S:
         raise recovered(link, found.by)
+
+
+def _claim(known: LinkMemory) -> RecoveryClaimDocument | None:
+    found = known.documents.get(f"{RecoveryClaimDocument.KIND}/{known.link}")
+    return found if isinstance(found, RecoveryClaimDocument) else None
+
+
+def _has_ended(claim: RecoveryClaimDocument) -> bool:
+    return liveness_of(claim.whereabouts) is Liveness.DEAD
 
 
 def recovered(link: str, by: str) -> PlanRefused:

@@ -56,7 +56,7 @@ def task_names() -> list[str]:
 
 async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
     """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Whether it was
-    paused before; then, and with `dry_run`, nothing is written.
+    paused before; then, and with `dry_run`, nothing is written. What a recovery has paused stays so at its end.
 
     :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
         parts are named.
@@ -64,7 +64,10 @@ async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bo
     """
     async with Client(link.target) as target:
         document = await _document(link, named, target)
-        was_paused = document.part in (await recollect(link.name, target)).paused.parts
+        known = await recollect(link.name, target)
+        held = known.documents.get(document.key)
+        is_lent = isinstance(held, PauseDocument) and held.for_recovery
+        was_paused = document.part in known.paused.parts and not is_lent
         if not (was_paused or dry_run):
             await append_once(target, [document], replication_factor=ledger.replication_factor)
     return was_paused

@@ -295,12 +295,13 @@ class Promoter:
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
-        deadline, calm_from, most, beats = time.monotonic() + self.timeout_s, None, 0, Beats()
         async with Client(link.target) as target:
+            silent = await require_nobody_recovers(self.name, target)
+            deadline, calm_from, most, beats = time.monotonic() + self.timeout_s, None, 0, Beats()
             while True:
                 known = await recollect(self.name, target)
                 # Whoever began to recover it meanwhile sees that it is detached, or is seen here.
-                check_not_recovered(self.name, known)
+                check_not_recovered(self.name, known, silent)
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)

@@ -60,10 +60,10 @@ class RecoveryClaim:
             raise recovered(self._link, "somebody else") from error
 
     async def _open(self) -> None:
-        await require_nobody_recovers(self._link, self._target)
+        silent = await require_nobody_recovers(self._link, self._target)
         await on_topic(self._target, self._writer.take_over, replication_factor=self._ledger.replication_factor)
         # Whoever came at the same moment has said so by now, or will be refused.
-        await require_nobody_recovers(self._link, self._target)
+        await require_nobody_recovers(self._link, self._target, silent)
         await self.write(self._claim())
 
     def _claim(self) -> RecoveryClaimDocument:

@@ -55,6 +55,7 @@ async def replay_of(
 
     :raises ConfigError: There is no such link or cluster, the link does not mirror the topic, or nothing was set aside.
     :raises PlanRefused: The other topic is not there, or has fewer partitions.
+    :raises GateNotMet: A transaction in the other topic does not end.
     :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
     """
     link = configuration.link(name)

@@ -60,6 +60,24 @@ def parted_traces(known: LinkMemory, topic: TargetTopic) -> list[Deletion]:
     return [Deletion(key) for key in (document.key, *gone)]
 
 
+def said_of_parted(known: LinkMemory, topic: TargetTopic, *, is_run: bool) -> list[LedgerChange]:
+    """What the ledger has of a topic's going on mapped: to be written again where that was cut off. It counts although
+    it was not committed, but brokers drop it one day.
+    """
+    parted = known.documents.get(f"{PartedDocument.KIND}/{known.link}/{topic}")
+    if not isinstance(parted, PartedDocument):
+        return []
+    begun_as = known.topics.get(topic)
+    # Whoever runs the link says itself what it has begun.
+    said: list[LedgerChange] = [] if begun_as is None or is_run else [begun_as]
+    for each in known.documents.values():
+        if isinstance(each, MapDocument) and each.topic == topic:
+            said += [each] if (each.segment, each.target_topic_id) == (_SEGMENT, parted.target_topic_id) else []
+        elif isinstance(each, GapDocument) and each.topic == topic:
+            said.append(each)
+    return [*said, parted]
+
+
 def told_by_map(held: HeldPosition, lane: LaneMap | None) -> HeldPosition:
     """A position with what it is at the source, if the map of its partition tells."""
     home = None if lane is None else home_position(lane, held.offset)

@@ -9,7 +9,7 @@ from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
 from isthmus.control.groups.transaction import commit_outside
-from isthmus.errors import GateNotMet
+from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RestoredPosition
 from isthmus.model.wording import first_few
@@ -56,13 +56,31 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
 
 
 async def await_forgotten(target: Client, topic: str, groups: Collection[str]) -> None:
-    """Wait until coordinators have dropped the positions of a topic that was deleted, so that none does so later."""
+    """Wait until coordinators have dropped the positions of a topic that was deleted, so that none does so later.
+
+    One that was just taking groups over when the topic was deleted keeps them for good: `restore` knows these.
+
+    :raises GateNotMet: A coordinator does not answer, so it may drop them at any time.
+    """
     deadline = time.monotonic() + _FORGETTING_S
-    while groups and time.monotonic() < deadline:
+    while groups:
         found = await committed_offsets(target, sorted(groups))
         if not found.errors and not any(name == topic for positions in found.values.values() for name, _ in positions):
             return
+        if time.monotonic() > deadline:
+            if found.errors:
+                raise _not_told(topic, target.cluster.alias, found.errors)
+            return
         await asyncio.sleep(_LOOK_S)
+
+
+def _not_told(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
+    first = min(errors)
+    return GateNotMet(
+        f"whether {alias} has dropped the positions in {topic}, which was deleted, cannot be told of "
+        f"{first_few(sorted(errors))}: {errors[first]}",
+        hint=f"See that the brokers of {alias} are up; then give the command again, which goes on from here.",
+    )
 
 
 def foreseen(held: Sequence[HeldPosition], partitions: Sequence[DivergedPartition]) -> tuple[RestoredPosition, ...]:
@@ -87,7 +105,8 @@ def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
 async def restore(
     target: Client, topic: str, held: Sequence[HeldPosition], wanted: Sequence[RestoredPosition]
 ) -> tuple[RestoredPosition, ...]:
-    """Put positions back, unless a group has one there by now: then it, or the link, was quicker.
+    """Put positions back, unless a group has one there by now: then it, or the link, was quicker. One that it had in
+    the topic before is that which its coordinator has kept.
 
     :raises GateNotMet: Some could not be put back; those that could are.
     :raises ClusterError: The groups cannot be asked.
@@ -99,7 +118,8 @@ async def restore(
     metadata = {(each.group, each.partition): each.metadata for each in held}
     commits: dict[str, Positions] = {}
     for each in wanted:
-        if (topic, each.partition) not in now.values.get(each.group, {}):
+        there = now.values.get(each.group, {}).get((topic, each.partition))
+        if there is None or (there.offset == each.before != each.after):
             commits.setdefault(each.group, {})[topic, each.partition] = Committed(
                 each.after, NO_LEADER_EPOCH, metadata.get((each.group, each.partition), "")
             )

@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.hearing import Beats, is_gone
+from isthmus.control.links.hearing import Beats, is_gone, is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
-from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, told_by_map
+from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, said_of_parted, told_by_map
 from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
-from isthmus.ledger.records import Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
@@ -45,8 +45,6 @@ from isthmus.model.recovery import (
 from isthmus.model.topic import TopicDescription
 from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
-
-_IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
 class _Diverged(NamedTuple):
@@ -115,7 +113,10 @@ class TopicRecoverer:
         both, way = await self._both(), self._chosen(known)
         document = self._begun_before(known, both, way)
         if document is None:
-            found = None if both.target is None else await self._diverged(claim, both.target, way)
+            if both.target is None:
+                await self._given_up(claim, known)
+                return self._unchanged()
+            found = await self._diverged(claim, both.target, way)
             if found is None:
                 return self._unchanged()
             if way is RecoveryWay.MAPPED:
@@ -124,7 +125,7 @@ class TopicRecoverer:
         if document.way is RecoveryWay.MAPPED:
             before = self._document(known)
             if before is not None and before.stage != RecoveryStage.DONE:
-                await claim.write(document, *self._resumption(document))
+                await self._say_again(claim, document, before)
             return self._told(document)
         if document.stage == RecoveryStage.REBUILDING:
             document = await self._rebuild(claim, document)
@@ -151,23 +152,29 @@ class TopicRecoverer:
                 stage=RecoveryStage.DONE,
                 way=RecoveryWay.MAPPED,
                 topic_id=parted.target_topic_id,
-                was_paused=document is not None and document.was_paused,
                 partitions=parted.partitions,
                 quarantined=document.quarantined if document is not None and was_mapped else 0,
                 by=parted.by,
                 at_ms=parted.at_ms,
             )
-        if document is None or not _is_under_way(document, both.target):
-            return None
-        if way is RecoveryWay.MAPPED:
+        going_on = None if document is None else _going_on(document, both.target, known.topics.get(self.topic))
+        if going_on is not None and self.way is RecoveryWay.MAPPED:
             raise PlanRefused(
                 f"{self.topic} is being rebuilt, and the topic that had diverged is given up",
                 hint="Give the command without --way: it goes on where it was interrupted.",
             )
-        return document
+        return going_on
 
     def _is_parted(self, known: LinkMemory, both: BothTopics) -> bool:
         return both.target is not None and is_parted(known, both.source, both.target)
+
+    async def _given_up(self, claim: RecoveryClaim, known: LinkMemory) -> None:
+        """Take back what a recovery had begun whose topic was deleted before its logs were compared: nothing is left
+        of it, and lanes fill the next one from the beginning.
+        """
+        document = self._document(known)
+        if document is not None and document.stage != RecoveryStage.DONE:
+            await claim.write(Deletion(document.key), *await self._resumption())
 
     # While the topic is there that has diverged
 
@@ -176,15 +183,22 @@ class TopicRecoverer:
         known = await recollect(self.link.name, self.target)
         document = self._begun(known, there, way)
         self.on_step(f"{self.topic}: pausing")
-        pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by)
-        # What an operator had paused before stays his.
-        await claim.write(document, known.documents.get(pause.key, pause))
+        pause = PauseDocument(
+            link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by, for_recovery=True
+        )
+        # What an operator has paused stays his.
+        await claim.write(document, *([] if pause.key in known.documents else [pause]))
         logs = await self._quiet.await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
+        if both.target is None or both.target.topic_id != there.topic_id:
+            raise GateNotMet(
+                f"{self.topic} of {self.target.cluster.alias} was deleted meanwhile",
+                hint="Give the command again: it goes on from there.",
+            )
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
-            await claim.write(Deletion(document.key), *self._resumption(document))
+            await claim.write(Deletion(document.key), *await self._resumption())
             return None
         return _Diverged(known, document, both, there, partitions)
 
@@ -246,9 +260,18 @@ class TopicRecoverer:
             document=document,
         )
         # All at once, if partitions are not too many for that. Lanes hear that they are others before they may run.
-        for batch in in_batches([*await parting.changes(), document, *self._resumption(document)]):
+        for batch in in_batches([*await parting.changes(), document, *await self._resumption()]):
             await claim.write(*batch)
         return self._told(document)
+
+    async def _say_again(self, claim: RecoveryClaim, document: RecoveryDocument, before: RecoveryDocument) -> None:
+        """Say once more what was cut off while it was said; or give up a rebuilding, before which lanes had gone on."""
+        known = await recollect(self.link.name, self.target)
+        said: list[LedgerChange] = []
+        if before.way is RecoveryWay.MAPPED:
+            said = said_of_parted(known, self.topic, is_run=await is_run(self.link.name, self.target))
+        for batch in in_batches([*said, document, *await self._resumption()]):
+            await claim.write(*batch)
 
     def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
         before = self._document(known)
@@ -261,7 +284,6 @@ class TopicRecoverer:
             stage=RecoveryStage.SETTING_ASIDE,
             way=way,
             topic_id=there.topic_id,
-            was_paused=self.topic in known.paused.topics,
             by=operator(),
             at_ms=now_ms(),
         )
@@ -300,13 +322,15 @@ class TopicRecoverer:
         rebuilt_id = await rebuilding.create(self.target, new)
         document = replace(document, stage=RecoveryStage.REFILLING, rebuilt_id=rebuilt_id, at_ms=now_ms())
         former = parted_traces(await recollect(self.link.name, self.target), self.topic)
-        await claim.write(document, *self._resumption(document), *former)
+        await claim.write(document, *await self._resumption(), *former)
         return document
 
-    def _resumption(self, document: RecoveryDocument) -> list[Deletion]:
-        """What has lanes run again, unless an operator had paused the topic before."""
+    async def _resumption(self) -> list[Deletion]:
+        """What has lanes run again, unless an operator has paused the topic, before or meanwhile."""
+        known = await recollect(self.link.name, self.target)
         pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=0)
-        return [] if document.was_paused else [Deletion(pause.key)]
+        found = known.documents.get(pause.key)
+        return [Deletion(pause.key)] if isinstance(found, PauseDocument) and found.for_recovery else []
 
     async def _refilled(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
         """Put groups back where they stood, as soon as that is there again; until all are, it is not done."""
@@ -387,10 +411,24 @@ def _ended_at(end: int) -> LogRange:
     return LogRange(0, end, end)
 
 
-def _is_under_way(document: RecoveryDocument, there: TopicDescription | None) -> bool:
-    """Whether a recovery has come so far that the ledger, not the target's logs, says how to go on."""
-    if document.stage not in _IRREVOCABLE:
-        return False
-    if document.stage == RecoveryStage.REFILLING:
-        return there is not None and there.topic_id == document.rebuilt_id
-    return there is None or there.topic_id != document.topic_id
+def _going_on(
+    document: RecoveryDocument, there: TopicDescription | None, recorded: TopicDocument | None
+) -> RecoveryDocument | None:
+    """How a recovery goes on that the ledger, not the target's logs, says all of; `None` where those are asked anew.
+
+    That is so once its topic is gone whose logs were compared, whoever has deleted it; and if the one that was created
+    in its place is gone as well, it is created once more.
+    """
+    if document.stage == RecoveryStage.DONE or not document.partitions:
+        return None
+    there_id = None if there is None else there.topic_id
+    if there_id == document.topic_id:
+        return None
+    if document.stage != RecoveryStage.REFILLING:
+        return replace(document, stage=RecoveryStage.REBUILDING, way=RecoveryWay.REBUILD)
+    if there_id == document.rebuilt_id:
+        return document
+    # Whoever runs the link has perhaps begun the one in between: then it is that which it is to leave.
+    has_begun = recorded is not None and recorded.target_topic_id == document.rebuilt_id
+    former = document.rebuilt_id if has_begun else document.topic_id
+    return replace(document, stage=RecoveryStage.REBUILDING, topic_id=former)

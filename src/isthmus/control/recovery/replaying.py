@@ -2,13 +2,16 @@
 
 Whoever replays initializes the transactional id of the quarantine at the other cluster first: what somebody before has
 on its way is refused from then on. Then what is there already is read, by a header that every replayed record carries
-(`isthmus.replayed`), from where the topic ended when the first replay into it began.
+(`isthmus.replayed`), from where the topic ended when the first replay into it began. As an open transaction, whoever's,
+hides what is committed behind it, its end is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Final, TypedDict
@@ -18,6 +21,7 @@ from isthmus.cluster.reading import OffsetRange
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.writers import owners_in, undecided
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
 from isthmus.control.recovery.sides import described, logs_of
@@ -25,12 +29,15 @@ from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import ReplayDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.recovery import ReplayBegin
+from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.recovery import SetAside, quarantine_of
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
 REPLAYED: Final = "isthmus.replayed"
+_PATIENCE_S: Final = 60.0
+_LOOK_S: Final = 0.2
 
 
 class QuarantinedPartitionJson(TypedDict):
@@ -140,7 +147,9 @@ async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedParti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
-    """Replays what was set aside of `topic` at the target of `link` into a topic of the cluster of `destination`."""
+    """Replays what was set aside of `topic` at the target of `link` into a topic of the cluster of `destination`. Open
+    transactions there are waited for up to `patience_s`.
+    """
 
     link: str
     target: Client
@@ -149,11 +158,13 @@ class Replayer:
     into: str
     selected: QuarantineFilter = QuarantineFilter()
     on_step: Callable[[str], None] = lambda _: None
+    patience_s: float = _PATIENCE_S
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
-        """Write what is not there yet. With `dry_run` only count it.
+        """Write what is not there yet. With `dry_run` only count it, as far as no open transaction hides it.
 
         :raises ConfigError: Nothing was set aside of the topic.
+        :raises GateNotMet: A transaction in the other topic does not end.
         :raises PlanRefused: The other topic is not there, or has fewer partitions.
         :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
         """
@@ -168,11 +179,30 @@ class Replayer:
         if not dry_run:
             await transaction.initialize()
         begins = await self._begins(into, dry_run=dry_run)
+        looking = logs_of(self.destination, into) if dry_run else self._decided(into, range(there.partition_count))
+        logs = await looking
         found = []
         for partition in range(there.partition_count):
             self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
-            found.append(await self._replay(partition, begins.get(partition), into, None if dry_run else transaction))
+            log, begin = logs[partition], begins.get(partition, 0)
+            span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
+            found.append(await self._replay(span, None if dry_run else transaction))
         return tuple(found)
+
+    async def _decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:
+        """The logs of the other topic, once all that they hold now is committed or aborted: among it may be what was
+        replayed before.
+        """
+        before = await logs_of(self.destination, into)
+        deadline = time.monotonic() + self.patience_s
+        while True:
+            logs = await logs_of(self.destination, into)
+            held = [(self.into, each) for each in partitions if logs[each].stable_end < before[each].end]
+            if not held:
+                return logs
+            if time.monotonic() > deadline:
+                raise undecided(self.destination, held, await owners_in(self.destination, held))
+            await asyncio.sleep(_LOOK_S)
 
     async def _destination(self, there: TopicDescription) -> TopicDescription:
         alias = self.destination.cluster.alias
@@ -213,10 +243,8 @@ class Replayer:
                 writer.close()
         return {each.partition: each.offset for each in document.begins}
 
-    async def _replay(
-        self, partition: int, begin: int | None, into: TopicDescription, transaction: Transaction | None
-    ) -> ReplayedPartition:
-        present = await self._present(partition, begin or 0, into)
+    async def _replay(self, span: OffsetRange, transaction: Transaction | None) -> ReplayedPartition:
+        present, partition = await self._present(span), span.partition
         rows: list[Row] = []
         count = 0
         async with aclosing(quarantined(self.target, quarantine_of(self.topic), partition)) as records:
@@ -234,9 +262,7 @@ class Replayer:
                 appender.close()
         return ReplayedPartition(partition=partition, written=len(rows), present=count - len(rows))
 
-    async def _present(self, partition: int, begin: int, into: TopicDescription) -> frozenset[bytes]:
-        log = (await logs_of(self.destination, into))[partition]
-        span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
+    async def _present(self, span: OffsetRange) -> frozenset[bytes]:
         marks: set[bytes] = set()
         async with aclosing(committed_records(self.destination, span)) as batches:
             async for _, records in batches:

@@ -137,7 +137,7 @@ class _Takeover:
             is_written=not self._settings.is_dry_run,
         )
         if not self._settings.is_dry_run:
-            await self._write(found)
+            await self._write(found, known)
         return found
 
     # What is there
@@ -202,8 +202,8 @@ class _Takeover:
 
     # What is written
 
-    async def _write(self, found: LinkTakeover) -> None:
-        changes = [list(self._changes(topic)) for topic in found.topics]
+    async def _write(self, found: LinkTakeover, known: LinkMemory) -> None:
+        changes = [list(self._changes(topic, known)) for topic in found.topics]
         if not any(changes):
             return
         writer = FencedWriter(self._target, self._link.name)
@@ -217,9 +217,12 @@ class _Takeover:
         finally:
             writer.close()
 
-    def _changes(self, topic: TopicTakeover) -> Iterator[LedgerChange]:
+    def _changes(self, topic: TopicTakeover, known: LinkMemory) -> Iterator[LedgerChange]:
         if topic.outcome is Outcome.REFUSED:
             yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms(), by=operator())
+        if topic.outcome is Outcome.DONE_BEFORE:
+            # It counts although an earlier call may have been cut off before it committed, but brokers drop it one day.
+            yield from _said_before(topic.topic, known)
         if topic.outcome is not Outcome.TAKEN_OVER:
             return
         for each in topic.partitions:
@@ -274,6 +277,18 @@ def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, 
         return None
     own = [segment for key, found in segments.items() if key.topic == topic.topic for segment in found]
     return Outcome.DONE_BEFORE if any(segment.cursor.continues_another for segment in own) else Outcome.BEGUN
+
+
+def _said_before(name: TargetTopic, known: LinkMemory) -> Iterator[LedgerChange]:
+    """What an earlier call has written of a topic, in the order in which it did so."""
+    own = [each for each in known.documents.values() if isinstance(each, MapDocument | GapDocument)]
+    yield from (each for each in own if each.topic == name and (isinstance(each, GapDocument) or _is_ours(each)))
+    yield known.topics[name]
+
+
+def _is_ours(segment: MapDocument) -> bool:
+    """Whether a take-over has written a segment, and no lease."""
+    return segment.segment.startswith(f"{SEGMENT}.")
 
 
 def _pairs(

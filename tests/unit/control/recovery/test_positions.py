@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from isthmus.control.recovery.positions import foreseen
+import asyncio
+
+import pytest
+
+from isthmus.control.recovery import positions
+from isthmus.control.recovery.positions import await_forgotten, foreseen
+from isthmus.errors import GateNotMet
+from isthmus.model.cluster import Cluster
 from isthmus.model.recovery import DivergedPartition, HeldPosition
+from isthmus.wire.client import Client
+
+WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
 
 
 def test_no_group_stands_beyond_what_is_shared() -> None:
@@ -28,3 +38,18 @@ def test_no_group_stands_beyond_what_is_shared() -> None:
         ("shipping", 0, 50, True),
         ("returns", 1, 33, False),
     ]
+
+
+def test_no_topic_is_created_while_a_coordinator_may_drop_positions_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not answer: the command ends, and says what to do."""
+    monkeypatch.setattr(positions, "_FORGETTING_S", 0.0)
+
+    async def scenario() -> None:
+        async with Client(WEST) as target:
+            await await_forgotten(target, "orders", ["billing"])
+
+    with pytest.raises(GateNotMet, match="billing") as told:
+        asyncio.run(scenario())
+    assert "give the command again" in told.value.hint
