@@ -133,7 +133,7 @@ def update(
     """
     if reserved is None and async_only is None and enforce is None:
         raise ConfigError("nothing is to be changed", hint="Give --reserved, --enforce or --async-only.")
-    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
+    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce, is_reserved=reserved)
     namespace, namespaces = Namespace.of(prefix, kind.value, is_exact=exact), _of(cluster, path)
     if (enforce is not None or reserved is False) and not (yes or dry_run):
         confirm(str(namespace), "release it" if reserved is False else "change who may write there")
@@ -143,7 +143,8 @@ def update(
         found = namespaces.enforce(
             namespace, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
         )
-    elif enforce is False:
+    elif enforce is False and reserved is not False:
+        # What is released has no rules any more.
         found = namespaces.relax(namespace, dry_run=dry_run)
     _show(found, output, dry_run=dry_run)
 

@@ -129,7 +129,7 @@ def _execute(
             _write(before, compared.before)
             _tell(f"how it was is in {before}: --execute it to go back")
     with _progress() as told:
-        done = known.execute(compared.moves, throttle_bytes_per_s=rate, on_progress=told)
+        done = known.execute(compared, throttle_bytes_per_s=rate, on_progress=told)
     _show(done, output)
     if any(one.state is not ReassignmentState.MOVED for one in done):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from kafka.protocol.admin import (
     ListPartitionReassignmentsRequest,
 )
 
-from isthmus.cluster.configs import alter_broker_configs, alter_topic_configs
+from isthmus.cluster.configs import alter_broker_configs, alter_topic_configs, describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.assignment import Move
@@ -24,6 +24,7 @@ _TIMEOUT_S: Final = 30.0
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
+_NOT_OF_MOVES: Final = (None, "", "*")
 
 
 class Underway(NamedTuple):
@@ -122,6 +123,17 @@ async def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[in
     _raise_first(await alter_topic_configs(client, dict.fromkeys(sorted(set(topics)), none)))
     rates: Mapping[str, str | None] = dict.fromkeys(_RATES)
     _raise_first(await alter_broker_configs(client, dict.fromkeys(sorted(set(brokers)), rates)))
+
+
+async def throttled(client: Client, topics: Collection[str]) -> set[str]:
+    """Those of these topics that have bounds of moves, as far as we may see it (DESCRIBE_CONFIGS)."""
+    found = await describe_topic_configs(client, topics, only=(_LEADERS, _FOLLOWERS))
+    # Who bounds a topic for good says "*", which no move does.
+    return {
+        name
+        for name, configs in found.values.items()
+        if any(each.value not in _NOT_OF_MOVES for each in configs.values())
+    }
 
 
 def _throttled(moves: Collection[Move]) -> Iterator[tuple[str, dict[str, str | None]]]:

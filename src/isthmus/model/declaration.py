@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypedDict
 
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
-from isthmus.model.registers import ATTACHED, MODE, SETTINGS, Declarable
+from isthmus.model.registers import ATTACHED, DELETED, MODE, SETTINGS, Declarable
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
@@ -145,6 +145,11 @@ def letting_go(verb: str, maps: Collection[NamespaceMap]) -> dict[str, Any]:
     """What is said where a verb detaches namespaces, by the names of the registers."""
     said = {"verb": verb, "maps": sorted(map(_parts, maps))}
     return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said}
+
+
+def deletion(known: Declaration) -> dict[str, Any]:
+    """What is said where a link is deleted: all that it attaches is detached."""
+    return {DELETED: True, **(letting_go("detach", known.maps) if known.maps else {})}
 
 
 def said_name(name: str) -> str:

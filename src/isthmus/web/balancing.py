@@ -91,9 +91,9 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
         async def work(on_step: OnStep) -> list[_Reassigned]:
             async with AsyncFabric(desk.configuration) as fabric:
                 known = fabric.reassigning(cluster)
-                moves = (await known.compare(body.assignments)).moves
+                plan = await known.compare(body.assignments)
                 if dry_run:
-                    return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in moves]
+                    return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in plan.moves]
                 seen = -1
 
                 def told(done: int, of: int) -> None:
@@ -102,7 +102,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
                         on_step(f"{done} of {of} partitions have moved")
                     seen = done
 
-                done = await known.execute(moves, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=told)
+                done = await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=told)
                 return [each.as_dict() for each in done]
 
         said = {**plain(body), "dry_run": dry_run}

@@ -379,7 +379,9 @@ class NamespaceChangeBody(Body):
     @property
     def closing(self) -> Keeping | None:
         """As that of namespaces which are to follow."""
-        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
+        return Keeping.asked(
+            self.keep, has_super_user=self.super_user, is_enforced=self.enforce, is_reserved=self.reserved
+        )
 
     @property
     def is_empty(self) -> bool:

@@ -140,7 +140,8 @@ async def _updated(
         report = await namespaces.enforce(
             asked, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
         )
-    elif body.enforce is False:
+    elif body.enforce is False and body.reserved is not False:
+        # What is released has no rules any more.
         report = await namespaces.relax(asked, dry_run=dry_run)
     assert report is not None  # noqa: S101 - the body is not empty
     return report

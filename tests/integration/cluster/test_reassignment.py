@@ -8,21 +8,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from isthmus.config.assignments import write_assignments
-from isthmus.control.clusters.reassigning import Reassignment, ReassignmentState
+from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.control.fabric import Administration, Reassigning
+from isthmus.errors import NotAuthorized
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.assignment import Assignment
+from isthmus.model.assignment import Assignment, Move
 from isthmus.model.configuration import Configuration
 from isthmus.web.tokens import Role
+from tests.integration.acls import CLUSTER, denied
 from tests.integration.control.running import link_of
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -73,9 +84,9 @@ def until(condition: Callable[[], Any]) -> Any:
 
 def throttles(cluster: LocalCluster, name: str) -> set[str]:
     """The bounds of moves that librdkafka sees: of the topic, and of each broker."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     resources = [ConfigResource(ResourceType.TOPIC, name)]
-    resources += [ConfigResource(ResourceType.BROKER, str(broker)) for broker in (1, 2, 3)]
+    resources += [ConfigResource(ResourceType.BROKER, str(broker.node_id)) for broker in cluster.brokers]
     found = [(where, admin.describe_configs([where])[where].result(TERM_S)) for where in resources]
     return {
         f"{where.name} {key}={entry.value}"
@@ -85,14 +96,37 @@ def throttles(cluster: LocalCluster, name: str) -> set[str]:
     }
 
 
+@contextmanager
+def begun(config: Path, plan: Path) -> Iterator[None]:
+    """`--execute` at a rate at which nothing comes about, until `with` ends: then it is killed."""
+    command = [*COMMAND, "-c", str(config), "--execute", str(plan), "--throttle", "1kB", "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def unbound(cluster: LocalCluster) -> None:
+    """Let brokers copy as fast as they can; the lists of topics stay."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for broker in ("1", "2", "3"):
+        rates = [
+            ConfigEntry(f"{side}.replication.throttled.rate", "1000000000", incremental_operation=AlterConfigOpType.SET)
+            for side in ("leader", "follower")
+        ]
+        where = ConfigResource(ResourceType.BROKER, broker, incremental_configs=rates)
+        admin.incremental_alter_configs([where])[where].result(TERM_S)
+
+
 def test_a_move_is_bounded_seen_and_given_up(east3: LocalCluster, moving: str) -> None:
     """While it lasts brokers say so, the new replica is behind, and the bound is there; then all is as before."""
     known, cluster = Reassigning(east3.cluster()), Administration(east3.cluster())
-    moves = known.compare([Assignment(moving, 0, (2,)), Assignment(moving, 1, (1,))]).moves
-    assert [(move.partition, move.before, move.after) for move in moves] == [(0, (1,), (2,))]
+    plan = known.compare([Assignment(moving, 0, (2,)), Assignment(moving, 1, (1,))])
+    assert [(move.partition, move.before, move.after) for move in plan.moves] == [(0, (1,), (2,))]
     done: list[Reassignment] = []
     thread = threading.Thread(
-        target=lambda: done.extend(known.execute(moves, throttle_bytes_per_s=1000)), name="move", daemon=True
+        target=lambda: done.extend(known.execute(plan, throttle_bytes_per_s=1000)), name="move", daemon=True
     )
     thread.start()
 
@@ -110,6 +144,70 @@ def test_a_move_is_bounded_seen_and_given_up(east3: LocalCluster, moving: str) -
     thread.join(TERM_S)
     assert [(one.state, one.detail) for one in done] == [(ReassignmentState.GIVEN_UP, "it is on 1 now")]
     until(lambda: not throttles(east3, moving))
+
+
+@pytest.mark.parametrize("way", ["moved", "given up"])
+def test_bounds_that_a_killed_call_left_are_taken_away(
+    east3: LocalCluster, moving: str, tmp_path: Path, run: Run, way: str
+) -> None:
+    """Though brokers have ended meanwhile, so that nothing is left to be moved, or to be given up."""
+    known, plan = Reassigning(east3.cluster()), tmp_path / "plan.json"
+    plan.write_text(write_assignments([Assignment(moving, 0, (2, 1)), Assignment(moving, 1, (1,))]))
+    with begun(tmp_path / "isthmus.yaml", plan):
+        until(known.underway)
+    if way == "moved":
+        unbound(east3)
+        until(lambda: not known.underway())
+    else:
+        tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        at = ("--bootstrap-server", east3.bootstrap_servers, "--reassignment-json-file", str(plan))
+        kafka_tool(tool, *at, "--cancel", "--preserve-throttles")
+        assert known.underway() == ()
+    assert throttles(east3, moving)
+
+    again = run("--cancel") if way == "given up" else run("--execute", str(plan), "--yes")
+
+    assert again.returncode == 0, again.stderr
+    assert throttles(east3, moving) == set()
+
+
+@pytest.mark.usefixtures("run")
+def test_a_repeated_call_waits_for_what_needs_no_move(east3: LocalCluster, moving: str, tmp_path: Path) -> None:
+    """Brokers list a partition as they shall have it before the new replica has anything; its bound stays till then."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(write_assignments([Assignment(moving, 0, (2, 1))]))
+    known = Reassigning(east3.cluster())
+    with begun(tmp_path / "isthmus.yaml", plan):
+        until(known.underway)
+    again = known.compare([Assignment(moving, 0, (2, 1))])
+    assert again.moves == ()
+    told: list[tuple[int, int]] = []
+    done: list[Reassignment] = []
+    thread = threading.Thread(
+        target=lambda: done.extend(known.execute(again, on_progress=lambda *each: told.append(each))), daemon=True
+    )
+    thread.start()
+
+    assert until(lambda: told)[0] == (0, 1)
+    assert throttles(east3, moving)
+    unbound(east3)
+    thread.join(TERM_S)
+    assert [one.state for one in done] == [ReassignmentState.MOVED]
+    assert throttles(east3, moving) == set()
+
+
+def test_a_move_that_is_refused_leaves_no_bound(secured: LocalCluster, topic: Callable[[str], str]) -> None:
+    """The bound is set first, and whoever may set it need not be allowed to move anything."""
+    name = topic("moving")
+    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
+    admin.create_topics([NewTopic(name, 1)])[name].result(TERM_S)
+    here = (Assignment(name, 0, (1,)),)
+    plan = ReassignmentPlan(before=here, after=here, moves=(Move(name, 0, (1,), (1,)),))
+
+    with denied(secured, *CLUSTER, AclOperation.ALTER), pytest.raises(NotAuthorized, match="ALTER"):
+        Reassigning(secured.cluster()).execute(plan, throttle_bytes_per_s=1000)
+
+    assert throttles(secured, name) == set()
 
 
 def test_a_plan_is_carried_out(east3: LocalCluster, moving: str, tmp_path: Path, run: Run) -> None:

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from isthmus.control.fabric import Schemas
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.errors import RegistryUnreachable
+from isthmus.errors import PlanRefused, RegistryUnreachable
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
 from tests.patience import TERM_S
@@ -175,6 +176,73 @@ def test_another_registry_becomes_the_primary_one(tmp_path: Path) -> None:
         assert command(tmp_path, away, "primary", "east").returncode == 17
         assert command(tmp_path, away, "primary", "east", "--force", "--yes").returncode == 0
         assert east.store.mode("") == "READWRITE"
+
+
+def three(east: str, west: str, north: str) -> str:
+    """The file of three clusters and their registries."""
+    cluster = f"clusters: {{north: {{bootstrap_servers: '127.0.0.1:3', schema_registry: {{url: '{north}'}}}}, "
+    return configuration_of(east, west).replace("clusters: {", cluster, 1)
+
+
+def test_people_write_to_one_registry_only() -> None:
+    """One that was not synchronized yet is closed with the former primary. Whoever then moves it elsewhere by the old
+    file is refused.
+    """
+    with registry_server() as east, registry_server() as west, registry_server() as north:
+        schemas = Schemas(config.parse(three(east.url, west.url, north.url)))
+        east.register("orders-value", record("Order", "id"))
+        schemas.sync(["west"])
+        told = schemas.move_primary("west", dry_run=True)
+        assert [(each.registry, each.changes[0].after) for each in told] == [
+            ("north", "IMPORT"),
+            ("east", "IMPORT"),
+            ("west", "READWRITE"),
+        ]
+        assert schemas.move_primary("west") == told
+        for _ in range(2):
+            assert [each.store.mode("") for each in (east, west, north)] == ["IMPORT", "READWRITE", "IMPORT"]
+            with pytest.raises(PlanRefused, match="people write to west") as refused:
+                schemas.move_primary("north")
+            assert refused.value.hint.startswith("Write schemas.primary: west")
+
+
+def test_of_two_moves_at_the_same_time_one_is_refused() -> None:
+    """Or both are; given again it comes to an end."""
+    with registry_server() as east, registry_server() as west, registry_server() as north:
+        east.register("orders-value", record("Order", "id"))
+        schemas = Schemas(config.parse(three(east.url, west.url, north.url)))
+        schemas.sync()
+
+        def refused(alias: str) -> bool:
+            with suppress(PlanRefused):
+                schemas.move_primary(alias)
+                return False
+            return True
+
+        with ThreadPoolExecutor() as pool:
+            both = dict(zip(("west", "north"), pool.map(refused, ("west", "north")), strict=True))
+        open_now = [each.store.mode("") for each in (west, north)].count("READWRITE")
+        assert open_now == 2 - sum(both.values()) < 2
+        # The one that was moved to, or if there is none, any.
+        assert not refused("north" if both["west"] else "west")
+
+
+def test_a_move_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
+    """Though something came to the former primary just before it was closed; while the new one does not answer it says
+    how people can go on.
+    """
+    with registry_server() as east, registry_server() as west:
+        text = configuration_of(east.url, west.url)
+        east.register("orders-value", record("Order", "id"))
+        assert command(tmp_path, text, "sync").returncode == 0
+        east.register("late-value", record("Late", "id"))
+        east.store.modes[""] = "IMPORT"
+        away = command(tmp_path, text.replace(west.url, "http://127.0.0.1:9"), "primary", "west")
+        assert (away.returncode, "isthmus schemas primary east has them" in away.stderr) == (6, True), away.stderr
+        again = command(tmp_path, text, "primary", "west")
+        assert again.returncode == 0, again.stderr
+        assert (east.store.mode(""), west.store.mode("")) == ("IMPORT", "READWRITE")
+        assert held(west) == held(east)
 
 
 def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from inspect import signature
 from pathlib import Path
 
@@ -10,9 +11,13 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from isthmus import config
+from isthmus.cli import namespace as cli_namespace
 from isthmus.cli.app import app
+from isthmus.control.clusters.namespace import NamespaceReport
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.errors import ConfigError
+from isthmus.model.namespace import Namespace
+from isthmus.model.transactions import OpenTransaction, TransactionState
 from isthmus.web.bodies import NamespaceChangeBody
 from isthmus.web.tokens import Role
 from tests.unit.web.callers import callers
@@ -71,3 +76,50 @@ def test_commands_refuse_the_same(tmp_path: Path, command: tuple[str, ...]) -> N
     found = CliRunner().invoke(app, [*command, "-c", str(file)])
     assert found.exit_code == ConfigError.exit_code
     assert "Give enforce too." in found.stderr
+
+
+def test_what_is_released_is_not_closed_at_once(tmp_path: Path) -> None:
+    """By command and over REST, before anything is done: it would be open in between, and its transactions aborted."""
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(CONFIGURATION)
+    command = ("namespace", "update", "west", "a-", "--no-reserved", "--enforce", "--yes", "-c", str(file))
+    refused = CliRunner().invoke(app, command)
+    assert (refused.exit_code, "Ask for one of both" in refused.stderr) == (ConfigError.exit_code, True), refused.stderr
+    asking = callers(config.parse(CONFIGURATION), tmp_path)[Role.ADMIN]
+    path, body = "/v1/clusters/west/namespaces/topic/a-*", {"reserved": False, "enforce": True}
+    answer = asking.patch(path, json=body, headers={"If-Match": "*"})
+    assert (answer.status_code, "Ask for one of both" in answer.json()["hint"]) == (400, True), answer.json()
+
+
+OPEN = OpenTransaction("a-1", 0, TransactionState.OPEN, 7, 0, 0, 12, 3, transactional_id="bookings")
+
+
+class Released:
+    """A namespace that is released with a transaction open in it; nothing else is known of it."""
+
+    def __init__(self, _: object) -> None:
+        self.namespaces = self
+
+    def cluster(self, _: str) -> Released:
+        """Its cluster."""
+        return self
+
+    def update(self, namespace: Namespace, **_: object) -> NamespaceReport:
+        """It is reserved no more."""
+        return NamespaceReport(cluster="west", namespace=namespace, registers=(), members=(), aborted=(OPEN,))
+
+    def relax(self, namespace: Namespace, **_: object) -> NamespaceReport:
+        """It has no rules."""
+        return NamespaceReport(cluster="west", namespace=namespace, registers=(), members=())
+
+
+def test_what_was_aborted_is_told_though_rules_are_taken_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose transactions had to end is known from this one answer only."""
+    monkeypatch.setattr(cli_namespace, "Fabric", Released)
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(CONFIGURATION)
+    command = ("namespace", "update", "west", "a-", "--no-reserved", "--no-enforce", "--yes", "-c", str(file))
+    told = CliRunner().invoke(app, [*command, "-o", "json"])
+    assert [each["transactional_id"] for each in json.loads(told.stdout)["aborted"]] == ["bookings"], told.stderr

@@ -37,11 +37,24 @@ class Keeping:
     has_super_user: bool = False
 
     @classmethod
-    def asked(cls, principals: Collection[str], *, has_super_user: bool, is_enforced: bool | None) -> Keeping | None:
+    def asked(
+        cls,
+        principals: Collection[str],
+        *,
+        has_super_user: bool,
+        is_enforced: bool | None,
+        is_reserved: bool | None = None,
+    ) -> Keeping | None:
         """Who was asked to be kept where access rules are to keep others out; `None` where they are not to.
 
-        :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+        :raises ConfigError: Somebody is to be kept by rules that nobody asked for, or what is to be closed is not to be
+            reserved.
         """
+        if is_enforced and is_reserved is False:
+            raise ConfigError(
+                "a namespace cannot be released and closed by access rules at once: what rules close is reserved",
+                hint="Ask for one of both: no reservation to release it, or enforce to close it.",
+            )
         if is_enforced:
             return cls(principals=tuple(principals), has_super_user=has_super_user)
         if principals or has_super_user:

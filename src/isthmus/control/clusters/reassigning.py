@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.reassignment import reassign, reassignments, throttle, unthrottle
+from isthmus.cluster.reassignment import reassign, reassignments, throttle, throttled, unthrottle
 from isthmus.control.clusters.administration import seen_topics
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import ConfigError
+from isthmus.errors import ClusterError, ConfigError, NotAuthorized, Unreachable
 from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.cluster import Cluster
 from isthmus.model.plain import OwnFields, plain_fields
+from isthmus.wire.offsets import PartitionKey
 
 _LOOK_S: Final = 0.5
 Told = Callable[[int, int], None]
@@ -108,37 +111,34 @@ class AsyncReassigning:
         return ReassignmentPlan(before=before, after=tuple(assignments), moves=moves_to(assignments, states))
 
     async def execute(
-        self, moves: Sequence[Move], *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
+        self, plan: ReassignmentPlan, *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
     ) -> tuple[Reassignment, ...]:
-        """Move these partitions, wait until it is done, and take the bound of what they copy away again.
+        """Move what the plan moves, wait until it is done, and take the bound of what is copied away again.
 
-        Called again after it was interrupted it waits for what is under way. What fails does not stop the rest.
+        Called again after it was interrupted it waits for what is under way, and takes the bound away even if nothing
+        is. What fails does not stop the rest.
 
         :raises NotAuthorized: ALTER on the cluster is missing, or, with a bound, ALTER_CONFIGS.
         :raises ClusterError: The cluster did not answer.
         """
-        if not moves:
-            return ()
-        wanted = {(move.topic, move.partition): move for move in moves}
-        if throttle_bytes_per_s is not None:
-            await throttle(self._client, moves, throttle_bytes_per_s)
-        begun = await reassign(self._client, {key: move.after for key, move in wanted.items()})
-        waiting = set(begun.values)
+        named = {(one.topic, one.partition): one.replicas for one in plan.after}
+        errors = await self._begin(plan, throttle_bytes_per_s)
+        waiting = (await reassignments(self._client)).keys() & named.keys() - errors.keys()
+        # Partitions whose new brokers are listed already need no move, and may be under way.
+        wanted = sorted({(move.topic, move.partition) for move in plan.moves} | waiting)
         while waiting:
-            waiting &= (await reassignments(self._client)).keys()
             on_progress(len(wanted) - len(waiting), len(wanted))
-            if waiting:
-                await asyncio.sleep(_LOOK_S)
-        await unthrottle(
-            self._client,
-            {move.topic for move in moves},
-            {broker for move in moves for broker in (*move.before, *move.after)},
-        )
+            await asyncio.sleep(_LOOK_S)
+            waiting &= (await reassignments(self._client)).keys()
+        on_progress(len(wanted), len(wanted))
+        await self._unbind({topic for topic, _ in named}, may_be_refused=throttle_bytes_per_s is None)
         found = partitions_of(await self._client.metadata(sorted({topic for topic, _ in wanted})))
         now = {(state.topic, state.partition): state.replicas for state in found}
+        before = {(one.topic, one.partition): one.replicas for one in plan.before}
         outcomes: list[Reassignment] = []
-        for key, move in wanted.items():
-            error = begun.errors.get(key)
+        for key in wanted:
+            move = Move(*key, before.get(key, ()), named[key])
+            error = errors.get(key)
             if error is not None:
                 outcomes.append(Reassignment.of(move, ReassignmentState.FAILED, error.message))
             elif now.get(key) == move.after:
@@ -147,6 +147,29 @@ class AsyncReassigning:
                 shown = ", ".join(map(str, now.get(key, ()))) or "nobody"
                 outcomes.append(Reassignment.of(move, ReassignmentState.GIVEN_UP, f"it is on {shown} now"))
         return tuple(outcomes)
+
+    async def _begin(
+        self, plan: ReassignmentPlan, throttle_bytes_per_s: int | None
+    ) -> Mapping[PartitionKey, ClusterError]:
+        """Have brokers begin what the plan moves: what they refuse, by partition.
+
+        :raises NotAuthorized: A right is missing; nothing is bounded then.
+        :raises ClusterError: The cluster did not answer.
+        """
+        if not plan.moves:
+            return {}
+        may_have_begun = False
+        try:
+            if throttle_bytes_per_s is not None:
+                await throttle(self._client, plan.moves, throttle_bytes_per_s)
+            may_have_begun = True
+            return (await reassign(self._client, {(one.topic, one.partition): one.after for one in plan.moves})).errors
+        except ClusterError as error:
+            # Without an answer brokers may move all of it, and keep to the bound; the same call takes it away then.
+            if not (may_have_begun and isinstance(error, Unreachable)):
+                with contextlib.suppress(ClusterError):
+                    await self._unbind({one.topic for one in plan.after})
+            raise
 
     async def underway(self) -> tuple[Reassignment, ...]:
         """What brokers are doing now.
@@ -159,18 +182,19 @@ class AsyncReassigning:
     async def cancel(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Reassignment, ...]:
         """Give up what is under way, of all topics or of those named: partitions stay where they were.
 
+        Bounds of moves are taken away, also those that an interrupted call left behind.
+
         :raises NotAuthorized: ALTER on the cluster is missing.
         :raises ClusterError: The cluster did not answer.
         """
         found = await self._found(topics)
-        if dry_run or not found:
+        if dry_run:
             return found
-        given_up = await reassign(self._client, {(one.topic, one.partition): None for one in found})
-        await unthrottle(
-            self._client,
-            {one.topic for one in found},
-            {broker for one in found for broker in (*one.before, *one.after)},
-        )
+        given_up: Outcomes[PartitionKey, None] = Outcomes()
+        if found:
+            given_up = await reassign(self._client, {(one.topic, one.partition): None for one in found})
+        bounded = await throttled(self._client, topics or (await self._client.metadata(None)).topics)
+        await self._unbind({*bounded, *(one.topic for one in found)}, may_be_refused=not found and not bounded)
         return tuple(
             Reassignment(
                 topic=one.topic,
@@ -183,6 +207,21 @@ class AsyncReassigning:
             for one in found
             for key in [(one.topic, one.partition)]
         )
+
+    async def _unbind(self, topics: Collection[str], *, may_be_refused: bool = False) -> None:
+        """Take the bounds of moves away from these topics and from all brokers. What still moves keeps its own: whoever
+        waits for the last move takes those of the brokers away, which without topics bound nothing.
+
+        :raises NotAuthorized: ALTER_CONFIGS is missing, unless it `may_be_refused`: who may not has set none.
+        :raises ClusterError: A broker did not take it.
+        """
+        moving = {topic for topic, _ in await reassignments(self._client)}
+        brokers = () if moving else (await describe_cluster(self._client)).brokers
+        try:
+            await unthrottle(self._client, set(topics) - moving, brokers)
+        except NotAuthorized:
+            if not may_be_refused:
+                raise
 
     async def _racks(self, brokers: Collection[int]) -> dict[int, str | None]:
         """The racks of live brokers, all or those named.

@@ -7,9 +7,10 @@ from typing import Any
 
 from isthmus.control.links.declared import Declared
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End
+from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End, attachment
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.problem import cluster_error
+from isthmus.model.registers import ATTACHED
 from isthmus.wire.client import Client
 
 
@@ -72,12 +73,19 @@ def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
     """
     if not known.registers or known.is_deleted:
         return
-    said = {one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO))}
-    if said != values:
+    # A link of that name may have been there before: what it attached and set is no word of this one.
+    said = {one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO, ATTACHED))}
+    said |= dict.fromkeys(map(attachment, known.maps), True)
+    if _meant(said) != _meant(values):
         raise PlanRefused(
             f"link {known.name} is declared already, and otherwise",
             hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
         )
+
+
+def _meant(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, without settings that were taken back to their defaults."""
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def check_mode(mode: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.clusters.enforcement import Keeping
@@ -29,13 +29,11 @@ from isthmus.model.declaration import (
     Declaration,
     End,
     attachment,
-    letting_go,
+    deletion,
 )
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import DELETED, MODE, as_registers, changed
-
-_SIDES: Final = 2
 
 
 class _New(NamedTuple):
@@ -223,7 +221,7 @@ class AsyncDeclaredLinks:
 
         if await self._can_be_left(name) and not dry_run:
             await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach()
-        return await self.change(name, _deletion, even_deleted=True, dry_run=dry_run)
+        return await self.change(name, deletion, even_deleted=True, dry_run=dry_run)
 
     async def _can_be_left(self, name: str) -> bool:
         """Whether what a link attaches that is to be deleted can be let go of from here.
@@ -299,6 +297,8 @@ class AsyncDeclaredLinks:
                 **as_registers(settings),
             }
             check_new(known, values)
+            # What was set before it was deleted is not said now.
+            values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
             for each in set(maps).difference(known.maps):
                 await check_prefix(declarations.client(source), each.source)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
@@ -370,7 +370,7 @@ class AsyncDeclaredLinks:
     ) -> DeclaredLink:
         source, target = (declared.alias_of(end) for end in ends)
         aliases = [alias for alias in (target, source) if alias is not None and declared.is_there(alias)]
-        if not aliases or (needs_all and len(aliases) < _SIDES):
+        if not aliases or (needs_all and len(aliases) < len(ends)):
             raise away(declared, ends)
         new = changed(known.registers, values, author(declared.ids[aliases[0]]))
         after = known.joined(new)
@@ -386,10 +386,6 @@ class AsyncDeclaredLinks:
         await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
         declared = await declarations.look()
         return self._standing(declared, _known(declared, known.name, deleted=True))
-
-
-def _deletion(known: Declaration) -> dict[str, Any]:
-    return {DELETED: True, **(letting_go("detach", known.maps) if known.maps else {})}
 
 
 def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declaration:

@@ -176,7 +176,7 @@ class AsyncSchemas:
         `force` the present primary, which is gone, is not asked: what only it has stays there.
 
         :raises ConfigError: There is no such registry, or no primary is configured.
-        :raises PlanRefused: It does not hold what the present primary holds.
+        :raises PlanRefused: It does not hold what the present primary holds, or people write to another one already.
         :raises ClusterError: A registry does not answer, or refuses.
         """
         primary = self.registry()
@@ -190,22 +190,64 @@ class AsyncSchemas:
         (route,) = self.routes([alias])
         if force:
             return (await _opened_to_people(route, dry_run=dry_run),)
+        # Looked at before the primary, which is closed before another one is opened.
+        others = await self._others()
         try:
             mode = (await self.contents(primary.alias)).mode
         except RegistryUnreachable as error:
             error.hint = f"If it is gone for long: isthmus schemas primary {alias} --force."
             raise
-        _check(*await self.plan([alias]))
-        closed = _modes(primary.alias, alias, mode, IMPORT)
-        if not dry_run:
-            async with opened(route.primary) as here:
-                await here.set_mode(IMPORT)
-                # Somebody may have registered something since both were looked at.
-                (synced,) = await self.sync([alias])
-                if synced.problem is not None or any(change.problem for change in _beside_modes(synced)):
+        if mode == IMPORT:
+            _check_not_moved(others, alias, primary.alias)
+        else:
+            _check(*await self.plan([alias]))
+        closed = await self._closed(route, mode, others, dry_run=dry_run)
+        return *closed, await self._opened(route, dry_run=dry_run)
+
+    async def _others(self) -> tuple[RegistrySummary, ...]:
+        return tuple(await asyncio.gather(*(_summary("other", route.target) for route in self.routes())))
+
+    async def _closed(
+        self, route: SchemaRoute, mode: str | None, others: Collection[RegistrySummary], *, dry_run: bool
+    ) -> tuple[SchemasPlan, ...]:
+        """Have people write to none of the registries but the one that becomes the primary, which gets all that came to
+        the former one until then. While that one is open, another that is open as well only was not synchronized yet.
+        """
+        target, primary = route.target.alias, route.primary
+        is_moved = any(each.registry == target and each.mode == READWRITE for each in others) and mode == IMPORT
+        beside = [each.registry for each in others if each.mode == READWRITE and each.registry != target]
+        closed = (
+            *(_modes(each, target, READWRITE, IMPORT) for each in beside),
+            _modes(primary.alias, target, mode, IMPORT),
+        )
+        if dry_run or is_moved:
+            return closed
+        for each in beside:
+            async with opened(self.registry(each)) as there:
+                await there.set_mode(IMPORT)
+        async with opened(primary) as here:
+            await here.set_mode(IMPORT)
+            # Somebody may have registered something since both were looked at.
+            (synced,) = await self.sync([target])
+            if synced.problem is not None or any(change.problem for change in _beside_modes(synced)):
+                if all(each.mode != READWRITE for each in await self._others()):
                     await here.set_mode(READWRITE)
-                    _check(synced)
-        return closed, await _opened_to_people(route, dry_run=dry_run)
+                _check(synced)
+        return closed
+
+    async def _opened(self, route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:
+        """Have people write to the other registry, if none is open by now: of two that are opened at the same time, at
+        least the later one is seen to be one too many.
+        """
+        found = await _opened_to_people(route, dry_run=dry_run)
+        if not dry_run:
+            try:
+                _check_alone(await self._others(), route.target.alias)
+            except PlanRefused:
+                async with opened(route.target) as there:
+                    await there.set_mode(IMPORT)
+                raise
+        return found
 
 
 async def _summary(role: str, registry: SchemaRegistry) -> RegistrySummary:
@@ -298,6 +340,35 @@ def _modes(registry: str, primary: str, before: str | None, after: str) -> Schem
     """The mode that a registry gets, if it has one and it is another."""
     change = SchemaChange(verb=SchemaVerb.MODE, before=before, after=after)
     return SchemasPlan(registry=registry, primary=primary, changes=() if before in (None, after) else (change,))
+
+
+def _check_not_moved(others: Collection[RegistrySummary], alias: str, primary: str) -> None:
+    """See that a primary registry which nobody may write to was not moved elsewhere: that it is about to be.
+
+    :raises PlanRefused: It was, or that cannot be told.
+    """
+    for each in others:
+        if each.problem is not None:
+            raise PlanRefused(
+                f"nobody may write to {primary}, and whether they write to {each.registry}: {each.problem}",
+                hint=f"If they do not: isthmus schemas primary {primary} has them write there again, and "
+                f"isthmus schemas primary {alias} --force asks no other registry.",
+            )
+    _check_alone(others, alias)
+
+
+def _check_alone(others: Collection[RegistrySummary], alias: str) -> None:
+    """See that people write to no other registry than this one.
+
+    :raises PlanRefused: They do: ids would be given twice.
+    """
+    for each in others:
+        if each.registry != alias and each.mode == READWRITE:
+            raise PlanRefused(
+                f"people write to {each.registry}: the primary was moved there",
+                hint=f"Write schemas.primary: {each.registry}, and move it from there. If {each.registry} was to be "
+                "moved at the same time and is refused as well, ask again.",
+            )
 
 
 def _check(plan: SchemasPlan) -> None:
