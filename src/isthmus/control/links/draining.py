@@ -24,40 +24,57 @@ from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 _DRAIN_S: Final = 20.0
 """How long is waited for what was on its way when the cluster was looked at."""
 _LOOK_S: Final = 0.5
+QUIET_S: Final = 5.0
+"""As long as a promotion waits, too."""
 
 
-async def check_drained(declarations: Declarations, tree: Tree, cluster: str, selected: TopicSettings) -> None:
+async def check_drained(
+    declarations: Declarations, tree: Tree, cluster: str, selected: TopicSettings, *, quiet_s: float
+) -> None:
     """See that all that was produced on a cluster, in the topics of its tree that are `selected`, is everywhere, and
-    that nobody produces there any more.
+    that nobody has produced there for `quiet_s`: whoever only pauses would be copied by nobody afterwards.
 
     :raises GateNotMet: It is not.
     :raises ClusterError: A cluster does not answer, or a partition there has no leader.
     """
     source = declarations.client(cluster)
-    topics = sorted((await find_topics(source, selected)).there.values())
-    described = (await source.metadata(topics)).topics if topics else {}
-    keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
-    logs = (await log_ranges(source, keys)).all()
-    deadline = time.monotonic() + _DRAIN_S
+    logs = await _logs(source, selected)
+    quiet_from = time.monotonic()
+    deadline = quiet_from + _DRAIN_S
     for each in (one for one in tree.distributors if one.cluster == cluster):
         target = declarations.client(each.target)
         while reason := await lacking(target, each.name, cluster, logs):
             if time.monotonic() > deadline:
                 raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
             await asyncio.sleep(_LOOK_S)
-    await _check_quiet(source, logs)
+    while True:
+        # Quiet is what lies between two looks, however long each of them takes; topics come meanwhile, too.
+        looked_at, now = time.monotonic(), await _logs(source, selected)
+        await _check_quiet(source, logs, now)
+        if looked_at - quiet_from >= quiet_s:
+            return
+        logs = now
+        await asyncio.sleep(_LOOK_S)
 
 
-async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) -> None:
-    """See that only distributors have written since.
+async def _logs(source: Client, selected: TopicSettings) -> dict[PartitionKey, LogRange]:
+    topics = sorted((await find_topics(source, selected)).there.values())
+    described = (await source.metadata(topics)).topics if topics else {}
+    keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
+    return (await log_ranges(source, keys)).all()
+
+
+async def _check_quiet(
+    source: Client, before: Mapping[PartitionKey, LogRange], now: Mapping[PartitionKey, LogRange]
+) -> None:
+    """See that only distributors have written between two looks, also into partitions that came meanwhile.
 
     :raises GateNotMet: Somebody else has.
     :raises ClusterError: The cluster does not answer, or a partition has no leader.
     """
-    after = (await log_ranges(source, list(before))).all()
     reader = LogReader(source, isolation=READ_COMMITTED)
-    for key, log in after.items():
-        span = OffsetRange(*key, before[key].end, log.stable_end)
+    for key, log in now.items():
+        span = OffsetRange(*key, before[key].end if key in before else log.start, log.stable_end)
         if log.stable_end < log.end:
             raise GateNotMet(
                 f"a transaction is open in {key[0]}-{key[1]} of {source.cluster.alias}", hint="Let its producer end it."

@@ -14,7 +14,7 @@ from functools import partial
 
 from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.draining import check_drained
+from isthmus.control.links.draining import QUIET_S, check_drained
 from isthmus.control.links.forgetting import forget_link
 from isthmus.control.links.gone import PATIENCE_S, GoneCluster
 from isthmus.control.links.memory import now_ms
@@ -45,14 +45,20 @@ from isthmus.spark.tenure import REVOCATION_S
 class TreeChanges:
     """What can be changed of the trees of one configuration while they run. With `dry_run` nothing is written.
 
-    Whoever is to leave a cluster that is gone has nothing on its way there any more after `revocation_s`; one call
-    waits `patience_s` for it.
+    For `quiet_s` nobody may have produced on a cluster that leaves. Whoever is to leave a cluster that is gone has
+    nothing on its way there any more after `revocation_s`; one call waits `patience_s` for it.
     """
 
     def __init__(
-        self, configuration: Configuration, *, revocation_s: float = REVOCATION_S, patience_s: float = PATIENCE_S
+        self,
+        configuration: Configuration,
+        *,
+        quiet_s: float = QUIET_S,
+        revocation_s: float = REVOCATION_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._configuration = configuration
+        self._quiet_s = quiet_s
         self._waits = {"revocation_s": revocation_s, "patience_s": patience_s}
 
     async def add(
@@ -211,7 +217,7 @@ class TreeChanges:
                 f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
                 hint="isthmus tree targets shows how far they are. Then call this again.",
             )
-        await check_drained(declarations, now, cluster, self._topics(declared, now.name))
+        await check_drained(declarations, now, cluster, self._topics(declared, now.name), quiet_s=self._quiet_s)
         # That took a while.
         _check_certain(await declarations.look(), now, cluster)
         await self._write(declarations, found, shape)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import Naming
 
 Reread = Callable[[], Configuration]
@@ -91,11 +91,25 @@ def change_of(running: Link, written: Link) -> LinkChange:
 def without_detached(running: Link, written: Link) -> Link:
     """A running link as it is without the namespaces that are not written of it any more."""
     topics, groups = (_kept(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
-    if (topics, groups) == (running.topics.naming, running.groups.naming):
-        return running
-    return replace(
-        running, topics=replace(running.topics, naming=topics), groups=replace(running.groups, naming=groups)
-    )
+    return _named(running, topics, groups)
+
+
+def without(link: Link, maps: Collection[NamespaceMap]) -> Link:
+    """A declared link without these namespaces; itself where it has none of them."""
+    topics, groups = (_less(getattr(link, kind).naming, maps) for kind in _NAMED)
+    return _named(link, topics, groups)
+
+
+def _named(link: Link, topics: Naming, groups: Naming) -> Link:
+    if (topics, groups) == (link.topics.naming, link.groups.naming):
+        return link
+    return replace(link, topics=replace(link.topics, naming=topics), groups=replace(link.groups, naming=groups))
+
+
+def _less(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
+    if not isinstance(naming, NamespaceNaming):
+        return naming
+    return NamespaceNaming(tuple(each for each in naming.maps if each not in maps))
 
 
 def _kept(running: Naming, written: Naming) -> Naming:

@@ -29,6 +29,7 @@ from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
+    DeclarationDocument,
     Document,
     FiltersDocument,
     PartedDocument,
@@ -54,7 +55,7 @@ from isthmus.spark.progress import RunProgress
 Respect = Callable[[Selects], Awaitable[None]]
 """Finds out what links of others write of topics."""
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
-_SAID: Final = (FiltersDocument.KIND, SettingsDocument.KIND)
+_SAID: Final = (DeclarationDocument.KIND, FiltersDocument.KIND, SettingsDocument.KIND)
 _RECOVERED: Final = (RecoveryDocument.KIND, PartedDocument.KIND)
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
@@ -100,6 +101,7 @@ class Session:
         source, target, ledger, timings = link.source, link.target, link.ledger, link.timings
         self._open = link
         self._settings = LinkSettings(written, ledger, self._prepare)
+        written = self._settings.link
         self._respect = respect
         self._record = LinkRecord(ledger)
         self._topics = TopicLoop(
@@ -265,6 +267,8 @@ class Session:
         elif kind_of(key) in _SAID:
             self._settings.reread()
             self._stirred.set()
+            # Something may have been detached.
+            self._parting.set()
         elif kind_of(key) in _RECOVERED:
             self._stirred.set()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):

@@ -13,10 +13,12 @@ import pytest
 from isthmus.control.running.following import change_of
 from isthmus.control.running.settings import LinkSettings
 from isthmus.errors import Unreachable
-from isthmus.ledger.documents import Document, FiltersDocument, SettingsDocument
+from isthmus.ledger.documents import DeclarationDocument, Document, FiltersDocument, SettingsDocument
 from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import attachment
 from isthmus.model.link import Limits, Link
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
+from isthmus.model.registers import Author, changed
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
@@ -75,6 +77,35 @@ def test_what_is_detached_goes_at_once() -> None:
         assert found.part() is None
         with pytest.raises(Unreachable):
             await found.renew()
+
+    asyncio.run(scenario())
+
+
+def test_what_the_ledger_says_is_detached_is_so() -> None:
+    """Whoever looked at all clusters may have begun before: neither what begins by such a look nor what goes on by it
+    copies into what was let go of.
+    """
+    first, second, third = map(NamespaceMap.parse, ("a-", "b-", "c-"))
+    said = changed((), {attachment(first): False, attachment(second): True}, Author(by="me", at_ms=1, where="w"))
+    document = DeclarationDocument(link="l", cluster="w", registers=said)
+
+    def attaching(*maps: NamespaceMap) -> Link:
+        return replace(FIRST, topics=replace(FIRST.topics, naming=NamespaceNaming(maps)))
+
+    async def respect(_: Link) -> None: ...
+
+    async def scenario() -> None:
+        documents: dict[str, Document] = {}
+        found = LinkSettings(attaching(first, second), cast(Any, SimpleNamespace(documents=documents)), respect)
+        assert found.part() is None
+        documents[document.key] = document
+        found.reread()
+        assert found.part() == attaching(second)
+        found.follow(attaching(first, second, third))
+        assert await found.renew() == attaching(second, third)
+        begun = LinkSettings(attaching(first, second), cast(Any, SimpleNamespace(documents=documents)), respect)
+        assert begun.link == attaching(second)
+        assert settings(respect, document).link == FIRST
 
     asyncio.run(scenario())
 
