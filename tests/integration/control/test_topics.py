@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,22 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.claims import Claim, Claims, ToldClaims
+from isthmus.control.loops.reconciling import ReconcilingLoop
 from isthmus.control.topics.loop import Begin, TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.switching import Lack, LaneBegin
 from isthmus.model.topic import TopicIds
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
+from tests.integration.lane import topics
 
 pytestmark = pytest.mark.integration
 
@@ -262,6 +268,68 @@ def test_a_broker_that_has_not_heard_of_a_new_partition(
             assert (len(m.loop.lanes), left) == (1, [])
             await m.loop.refresh()
             assert len(m.loop.lanes) == 2
+
+    asyncio.run(scenario())
+
+
+def not_heard_yet(client: Client, before: Metadata, times: int, patch: pytest.MonkeyPatch) -> list[Metadata]:
+    """What brokers told `before` is what the next few say of the same topics; those answers as far as they are left."""
+    left, metadata = [before] * times, client.metadata
+
+    async def told(topics: Collection[str] | None = (), **options: Any) -> Metadata:
+        asked = topics is not None and set(topics) == before.topics.keys()
+        return left.pop() if asked and left else await metadata(topics, **options)
+
+    patch.setattr(client, "metadata", told)
+    return left
+
+
+def test_a_broker_that_does_not_know_the_target_topic_as_a_run_begins(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has just started. The controller, which would have to create the topic, knows it: it goes on as it was begun,
+    not mapped behind its copies.
+    """
+    name = topic("unheard")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            m.link = replace(m.link, topics=replace(m.link.topics, offsets=OffsetPolicy.AUTO))
+            before = await m.target.metadata([name])
+            await create(m.source, name)
+            m.begin()
+            (lane,) = (await m.planned(name)).lanes
+            for cluster in (east, west):
+                topics.produce(cluster, name, [topics.Given(None, b"copied", [], topics.SEPTEMBER)])
+            m.begin()
+            left = not_heard_yet(m.target, before, 2, monkeypatch)
+            plan = await m.planned(name)
+            assert (plan.lanes, plan.mode, left) == ((lane,), TopicMode.IDENTITY, [])
+
+    asyncio.run(scenario())
+
+
+def test_a_leaf_lacks_what_a_broker_of_the_source_does_not_know(
+    east: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such answer leaves open whether the topic is there; one that is gone in several looks nobody can get."""
+    name = topic("lacking")
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as source:
+            before = await source.metadata([name])
+            await create(source, name)
+            topic_id = (await source.metadata([name])).topics[name].topic_id
+            lack = Lack(LaneBegin(SourceTopic(name), topic_id, 0, 5), "cannot get it", is_stuck=True)
+            loop = ReconcilingLoop(gone_s=0.1)
+            not_heard_yet(source, before, 1, monkeypatch)
+            assert await loop.there(source, [lack]) is None
+            assert await loop.there(source, [lack]) == (lack,)
+            await delete(source, name)
+            assert await loop.there(source, [lack]) is None
+            while (found := await loop.there(source, [lack])) is None:
+                await asyncio.sleep(0.05)
+            assert found == ()
 
     asyncio.run(scenario())
 

@@ -19,6 +19,7 @@ from isthmus.model.link import Link
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between, declared
+from tests.integration.groups.deaf import unlisted
 from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane.topics import as_admin, create, create_both, produce
 
@@ -65,6 +66,35 @@ def test_what_is_planned_is_what_is_done(east: LocalCluster, west: LocalCluster,
     assert not again.has_changes
     assert again.groups[0].positions[0].committed is not None
     assert again.groups[0].positions[0].committed.offset == 7
+
+
+def test_groups_that_no_broker_listed(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not list its groups leaves open which there are: that is told, also of those that were carried
+    before, and nobody takes the positions at the target for those of the source.
+    """
+    name, stem = topic("deaf"), topic("deaf")
+    carried, new = f"{stem}.carried", f"{stem}.new"
+    filled(east, west, name, 20)
+    consumers.commit(east, {carried: {(name, 0): 7}})
+    link = between(east, west, [name], [f"{stem}.*"])
+    asyncio.run(declared(link))
+    groups = opened(link).groups
+    groups.sync()
+    consumers.commit(east, {carried: {(name, 0): 9}, new: {(name, 0): 3}})
+    with monkeypatch.context() as patch:
+        unlisted(patch)
+        (deaf,) = groups.sync()
+        assert deaf.problem is not None
+        assert "not all groups of the source are known" in deaf.problem.message
+        assert [(each.group, each.standing) for each in deaf.groups] == [(carried, Standing.UNAVAILABLE)]
+    (whole,) = groups.sync()
+    assert whole.problem is None
+    assert [(each.group, each.standing) for each in whole.groups] == [
+        (carried, Standing.IN_STEP),
+        (new, Standing.IN_STEP),
+    ]
 
 
 def topic_of(east: LocalCluster, topic: TopicNamer) -> str:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from isthmus.cluster.commits import follower
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.topics.plan import LinkPlan
@@ -33,6 +34,7 @@ from isthmus.wire.client import Client
 from tests.integration.cli.test_run import COMMAND, ROOT
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between
+from tests.integration.groups.deaf import unlisted
 from tests.integration.lane.topics import create
 from tests.patience import TERM_S
 
@@ -205,6 +207,33 @@ def test_positions_are_copied_and_redacted(east: LocalCluster, west: LocalCluste
     consumers.delete_groups(east, copied.chosen)
     copied.copy(OffsetsCopy.GROUPS)
     assert last(of_link(west, copied)) == {}
+
+
+def test_nothing_is_taken_back_of_groups_that_no_broker_listed(
+    west: LocalCluster, copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as a broker does not list its groups, and in the moment it does again, their positions are not gone."""
+    copied.copy(OffsetsCopy.ALL)
+    first = of_link(west, copied)
+    link = replace(copied.link, groups=replace(copied.link.groups, offsets_copy=OffsetsCopy.ALL))
+    loop, plan = OffsetsCopyLoop(), LinkPlan(link=link.name, source="east", target="west")
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            view = LinkView(link=link, source=source, target=target, plan=plan)
+            try:
+                with monkeypatch.context() as patch:
+                    unlisted(patch)
+                    await loop.apply(view, await loop.look(view))
+                monkeypatch.setattr(follower, "_SURVEY_S", 0.0)
+                monkeypatch.setattr(follower, "_TAIL_RECORDS", 0)
+                for _ in range(2):
+                    await loop.apply(view, await loop.look(view))
+            finally:
+                await loop.aclose()
+
+    asyncio.run(scenario())
+    assert of_link(west, copied) == first
 
 
 def test_positions_are_for_who_has_the_key(

@@ -81,6 +81,11 @@ class CommitFollower:
         return self._survey.errors
 
     @property
+    def unheard(self) -> Mapping[int, ClusterError]:
+        """Brokers that did not list their groups, and why."""
+        return self._survey.unheard
+
+    @property
     def positions(self) -> Mapping[str, Positions]:
         """All positions by group; groups without any are left out."""
         return self._table
@@ -171,14 +176,16 @@ class CommitFollower:
         """List the groups, and ask once for the positions of those that came since the start.
 
         The log had all of a group that is new. One that could not be read, or was hidden from us for want of a right,
-        has older positions: it is taken in by beginning anew. So is a part of the log that can be read again.
+        has older positions: it is taken in by beginning anew, at once if its broker was not heard before. So is a part
+        of the log that can be read again.
         """
+        had_unheard = bool(self._survey.unheard)
         await self._survey.take(known=self._whole, unlisted=self._unlisted)
         self._surveyed_at = time.monotonic()
         found, errors = self._survey.positions, self._survey.errors.keys()
         lacking = {group for group in found.keys() - errors if found[group].keys() - self._table.get(group, {}).keys()}
         # The coordinator may be ahead of what was read: once is no proof.
-        is_overdue = bool(lacking & self._lacking)
+        is_overdue = bool(lacking if had_unheard else lacking & self._lacking)
         self._lacking = lacking | errors
         self._whole |= self._survey.listings.keys() - self._lacking
         if is_overdue or (self._unreadable and self._unreadable & (await self._log_ranges()).values.keys()):

@@ -24,13 +24,15 @@ CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupTy
 class GroupSurvey:
     """One look at all groups that are wanted: which there are, and what they have committed.
 
-    `literals` are asked about even when they are not listed, so that a missing right shows.
+    `literals` are asked about even when they are not listed, so that a missing right shows. `unheard` are brokers that
+    did not list their groups, and why: of a group that is not known nothing can be said then.
     """
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
         self.listings: dict[str, GroupListing] = {}
         self.positions: dict[str, Positions] = {}
         self.errors: dict[str, ClusterError] = {}
+        self.unheard: Mapping[int, ClusterError] = {}
         self._client = client
         self._wanted = wanted
         self._literals = frozenset(literals)
@@ -45,6 +47,7 @@ class GroupSurvey:
         found = await list_groups(self._client)
         if found.errors and not found.values:
             raise next(iter(found.errors.values()))
+        self.unheard = found.errors
         before = self.listings if found.errors else {}
         # The groups of a broker that does not answer are not gone.
         self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
@@ -73,6 +76,11 @@ class CommitPoller:
     def errors(self) -> dict[str, ClusterError]:
         """Groups whose positions cannot be read, and why."""
         return self._survey.errors
+
+    @property
+    def unheard(self) -> Mapping[int, ClusterError]:
+        """Brokers that did not list their groups, and why."""
+        return self._survey.unheard
 
     @property
     def positions(self) -> dict[str, Positions]:

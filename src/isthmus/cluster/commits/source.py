@@ -62,6 +62,11 @@ class CommitSource:
         return self._at_work.errors
 
     @property
+    def unheard(self) -> Mapping[int, ClusterError]:
+        """Brokers that did not list their groups at the last look, and why: their groups may not be known."""
+        return self._at_work.unheard
+
+    @property
     def problem(self) -> ClusterError | None:
         """Why the log cannot be read at the moment."""
         return None if self._follower is None else self._follower.problem

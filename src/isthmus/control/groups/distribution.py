@@ -169,8 +169,9 @@ class DistributedReview:
             self._whole(plan, dues[plan.group], known[plan.group], raw[plan.group])
             for plan in plan_groups(view, self._memory.written)
         ]
-        for name in set(due) - set(groups) - commits.listings.keys() - commits.errors.keys():
-            self._memory.forget(name)
+        if not commits.unheard:
+            for name in set(due) - set(groups) - commits.listings.keys() - commits.errors.keys():
+                self._memory.forget(name)
         plans += [*unsure.values(), *unreadable_groups(commits, self._link.groups, known)]
         return with_listings(plans, commits.listings)
 

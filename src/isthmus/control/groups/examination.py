@@ -32,6 +32,9 @@ async def group_findings(link: Link, pool: ClusterPool) -> list[Finding]:
         findings = await _transaction_findings(link, target)
         look = await look_at(link, None, pool)
         missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
+        if look.problem is not None:
+            told = {"message": look.problem.message, "hint": look.problem.hint}
+            findings.append(Finding(level=Level.WARN, subject=link.name, check=_CHECK, **told))
         return [*findings, *missing, *_about(link, look.plans)]
     except ClusterError as error:
         return [Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)]

@@ -29,7 +29,7 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
-from isthmus.model.problem import problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.wire.client import Client
 
 _DOCUMENTS_MAX = 100
@@ -131,6 +131,7 @@ class AsyncGroups:
             return plan
         try:
             look = await look_at(link, group, self._pool)
+            plan = replace(plan, problem=look.problem)
             if dry_run:
                 there = [document.namespace for document in await closed(link, look.target)]
                 shut = tuple(each for each in there if each.kind == "group")
@@ -162,13 +163,14 @@ class AsyncGroups:
 
 @dataclass(frozen=True, slots=True)
 class GroupsLook:
-    """A link's groups at one moment."""
+    """A link's groups at one moment. `problem` is why there may be more of them."""
 
     source: Client
     target: Client
     memory: GroupMemory
     plans: list[GroupPlan]
     review: Review
+    problem: Problem | None = None
 
 
 async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLook:
@@ -191,7 +193,16 @@ async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLoo
     await review.refresh()
     known = {name for name in memory.groups | review.groups if wanted(name)}
     plans = await review.plan(commits, commits.positions.keys() | known)
-    return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), review)
+    # One that is listed is known, whoever was not heard.
+    is_known = group is not None and (group in commits.listings or not link.groups.matches(group))
+    unheard = None if is_known else next(iter(commits.unheard.values()), None)
+    problem = None if unheard is None else _unheard(unheard)
+    return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), review, problem)
+
+
+def _unheard(error: ClusterError) -> Problem:
+    """Why groups may be missing that were not carried before."""
+    return Problem(f"not all groups of the source are known: {error.message}", error.hint)
 
 
 def _is_wanted(link: Link, group: str | None, name: str) -> bool:

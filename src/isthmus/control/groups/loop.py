@@ -99,7 +99,7 @@ class GroupLoop:
         if time.monotonic() > self._wanted_at + self._timings.patience_s:
             return True
         is_told = not any(map(_is_pending, self._groups.values()))
-        return self._passes_ended >= number and self.problem is None and is_told
+        return self._passes_ended >= number and self.problem is None and is_told and not self._commits.unheard
 
     async def run(self) -> None:
         """Carry groups until cancelled.

@@ -18,7 +18,7 @@ from isthmus.control.groups.observation import GroupsView, observe_groups
 from isthmus.control.groups.paths import TopicPaths
 from isthmus.control.groups.plan import GroupPlan, plan_groups, troubled
 from isthmus.control.groups.returning import ReturningTopics
-from isthmus.control.groups.uncarried import gone, met, unsupported
+from isthmus.control.groups.uncarried import gone, met, unlisted, unsupported
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
@@ -43,6 +43,8 @@ class KnownCommits(Protocol):
     def positions(self) -> Mapping[str, Positions]: ...
     @property
     def errors(self) -> Mapping[str, ClusterError]: ...
+    @property
+    def unheard(self) -> Mapping[int, ClusterError]: ...
     def transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
     def writers(self, group: str) -> Mapping[PartitionKey, int]: ...
 
@@ -197,24 +199,30 @@ class GroupReview:
         told = {plan.group for plan in found}
         remembered = self._memory.groups - commits.positions.keys() - told
         missing = [group for group in remembered.intersection(due) if settings.matches(group)]
-        return found + await self._gone(missing, certain=commits.way == "log")
+        return found + await self._missing(missing, commits)
 
-    async def _gone(self, missing: Collection[str], *, certain: bool) -> list[GroupPlan]:
-        """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten."""
+    async def _missing(self, missing: Collection[str], commits: KnownCommits) -> list[GroupPlan]:
+        """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten. One that
+        exists although nobody listed it has positions that are not known.
+        """
         if not missing:
             return []
         settings = self._link.groups
         names = {group: settings.naming.to_target(group) or group for group in missing}
-        here = (await describe_groups(self._source, missing)).values
+        here = await describe_groups(self._source, missing)
         there = (await describe_groups(self._target, names.values())).values
         found = []
         for group, name in names.items():
-            if group in here and here[group].state is GroupState.DEAD:
-                if name in there and there[name].state is GroupState.DEAD:
-                    self._memory.forget(group)
-                else:
-                    delete = settings.commit and settings.delete_at_target
-                    found.append(gone(group, name, delete=delete, certain=certain))
+            if group in here.errors:
+                found.append(troubled(group, name, here.errors[group]))
+            elif here.values[group].state is not GroupState.DEAD:
+                if group not in commits.listings:
+                    found.append(unlisted(group, name))
+            elif name in there and there[name].state is GroupState.DEAD:
+                self._memory.forget(group)
+            else:
+                delete = settings.commit and settings.delete_at_target
+                found.append(gone(group, name, delete=delete, certain=commits.way == "log"))
         return found
 
 

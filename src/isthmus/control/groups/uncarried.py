@@ -28,6 +28,16 @@ def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
     return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
 
 
+def unlisted(group: str, target_group: str) -> GroupPlan:
+    """A group that the source has, and that none of its brokers listed."""
+    problem = Problem(
+        "the group exists at the source, and no broker listed it: its positions are not known",
+        "Its coordinator may just be starting: try again in a moment. isthmus cluster describe names brokers that "
+        "do not answer.",
+    )
+    return GroupPlan(group=group, target_group=target_group, standing=Standing.UNAVAILABLE, problem=problem)
+
+
 def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
     """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
     hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."

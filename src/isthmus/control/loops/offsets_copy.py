@@ -83,8 +83,9 @@ class OffsetsCopyLoop:
         unread = commits.errors
 
         def is_told(group: str) -> bool:
-            # A coordinator may leave out the last commits of one that died; the log does not.
-            return commits.way == "log" and group not in unread
+            # A coordinator may leave out the last commits of one that died; the log does not. Older ones than are read
+            # of the log are told by brokers that list their groups.
+            return commits.way == "log" and group not in unread and not commits.unheard
 
         try:
             known = await self._read_back(view, topic)

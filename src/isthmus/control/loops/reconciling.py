@@ -17,6 +17,7 @@ from isthmus.control.links.switching import write_choice
 from isthmus.control.loops.loop import LinkView
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
+from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
 from isthmus.model.switching import Lack, LaneBegin, TargetChoice, begin_of, still_lacking
 from isthmus.model.wording import counted
@@ -27,6 +28,8 @@ _INTERVAL_S: Final = 1.0
 _TELL_S: Final = 5.0
 _PATIENCE_S: Final = 15.0
 """What is waited for is told only when it takes longer."""
+_GONE_S: Final = 5.0
+"""A topic is gone once the source does not know it in several looks, the last so long after the first."""
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +38,9 @@ class ReconcilingLoop:
 
     name = "reconciling"
 
-    def __init__(self) -> None:
+    def __init__(self, gone_s: float = _GONE_S) -> None:
+        self._gone_s = gone_s
+        self._missing: dict[SourceTopic, float] = {}
         self._since: float | None = None
         self._stuck: tuple[Lack, ...] | None = None
 
@@ -65,7 +70,9 @@ class ReconcilingLoop:
             # A broker that has just started may not know a topic, and a lane may end before all is there.
             return ()
         if all(each.is_stuck for each in found):
-            self._stuck = await _there(view.source, found)
+            self._stuck = await self.there(view.source, found)
+        else:
+            self._missing.clear()
         lack = next(iter(found if self._stuck is None else self._stuck), None)
         alias, hint = view.link.target.alias, "Its distributor goes on with its target when the leaf has that."
         return [_change(view, alias, None if lack is None else Problem(f"{alias} {lack.why}", hint))]
@@ -87,6 +94,26 @@ class ReconcilingLoop:
             _log.warning("link %s: %s has what it lacked", view.link.name, leaf)
         return [change for change in changes if change.problem is not None]
 
+    async def there(self, source: Client, found: Iterable[Lack]) -> tuple[Lack, ...] | None:
+        """What the source still has of what a leaf lacks: of a topic that is gone nobody can get anything. `None` where
+        a topic is missing for the first time: a broker that has just started may not know it.
+
+        :raises ClusterError: It does not answer.
+        """
+        lacks = {each.begin: each for each in found}
+        topics = (await source.metadata(sorted({each.topic for each in lacks}))).topics if lacks else {}
+        unknown = codes.UNKNOWN_TOPIC_OR_PARTITION
+        ids = {name: topic.topic_id for name, topic in topics.items() if topic.error_code != unknown}
+        now = time.monotonic()
+        self._missing = {each.topic: self._missing.get(each.topic, now) for each in lacks if each.topic not in ids}
+        if any(now - since < self._gone_s for since in self._missing.values()):
+            return None
+        return tuple(
+            lack
+            for each, lack in lacks.items()
+            if each.topic in ids and begin_of([each], each.topic, ids[each.topic], each.partition) == each.offset
+        )
+
 
 def ended(
     choice: TargetChoice | None, leaf: str, ends: Sequence[LaneBegin], lacking: Collection[LaneBegin]
@@ -98,23 +125,6 @@ def ended(
     if choice is None or doubt is None or (doubt.leaf, doubt.ends) != (leaf, tuple(ends)):
         return None
     return choice.reconciled(lacking)
-
-
-async def _there(source: Client, found: Iterable[Lack]) -> tuple[Lack, ...]:
-    """What the source still has of what a leaf lacks: of a topic that is gone nobody can get anything.
-
-    :raises ClusterError: It does not answer.
-    """
-    lacks = {each.begin: each for each in found}
-    topics = (await source.metadata(sorted({each.topic for each in lacks}))).topics if lacks else {}
-    ids = {
-        name: topic.topic_id for name, topic in topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION
-    }
-    return tuple(
-        lack
-        for each, lack in lacks.items()
-        if each.topic in ids and begin_of([each], each.topic, ids[each.topic], each.partition) == each.offset
-    )
 
 
 def _change(view: LinkView, leaf: str, problem: Problem | None) -> Change:

@@ -1,0 +1,26 @@
+"""Brokers that do not list their groups, as one does that has just been cut off or is starting."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.cluster.commits import follower, poller
+from isthmus.cluster.groups import list_groups
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import Unreachable
+from isthmus.model.group import GroupListing
+from isthmus.wire.client import Client
+
+
+def unlisted(patch: pytest.MonkeyPatch) -> None:
+    """All brokers leave open which groups they have, but for one more that has none; and what they committed is longer
+    ago than is read of the log of commits.
+    """
+
+    async def listing(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]:
+        heard = await list_groups(client)
+        silent = Unreachable("broker 1 did not answer", cluster=client.cluster.alias)
+        return Outcomes({-1: ()}, dict.fromkeys(heard.values, silent))
+
+    patch.setattr(poller, "list_groups", listing)
+    patch.setattr(follower, "_TAIL_RECORDS", 0)
