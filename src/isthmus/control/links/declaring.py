@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.clusters.enforcement import Keeping
-from isthmus.control.links.attaching import away, check_ids, check_maps, check_mode, check_new, check_prefix
+from isthmus.control.links.attaching import (
+    away,
+    check_ids,
+    check_maps,
+    check_mode,
+    check_new,
+    check_prefix,
+    write_checked,
+)
 from isthmus.control.links.closing import check_closable, check_left_in, close, kept
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
@@ -379,12 +387,7 @@ class AsyncDeclaredLinks:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
             return self._standing(declared.as_if(after, aliases), after)
-        # What is detached stays reserved, though its cluster may not know yet that it was attached.
-        await declarations.declare(declared, after, known.maps)
-        for alias in aliases:
-            await declarations.write(alias, known, new)
-        await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
-        declared = await declarations.look()
+        declared = await write_checked(declarations, declared, known, new, aliases)
         return self._standing(declared, _known(declared, known.name, deleted=True))
 
 
