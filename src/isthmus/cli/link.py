@@ -246,7 +246,7 @@ def delete(
     """
     links = Fabric(configured(path)).declarations
     for one in () if yes or dry_run else name:
-        links.describe(one)
+        links.describe(one, half_deleted=True)
         confirm(one, "delete the link")
     _each(name, lambda one: links.delete(one, on_step=tell_step, dry_run=dry_run), output, dry_run=dry_run)
 

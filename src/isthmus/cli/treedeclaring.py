@@ -134,7 +134,7 @@ def delete(
     """End a declared tree: its distributors stop. Topics stay as they are, on all clusters."""
     trees = Fabric(configured(path)).declared_trees
     if not yes and not dry_run:
-        trees.describe(name)
+        trees.describe(name, half_deleted=True)
         confirm(name, "delete the tree")
     _show(trees.delete(name, dry_run=dry_run), output, dry_run=dry_run)
 

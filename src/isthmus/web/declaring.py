@@ -84,7 +84,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
     ) -> DeclaredLinkJson:
         wanted = {"dry_run": dry_run}
         with audited(caller, "delete link", link, wanted) as told:
-            async with desk.known(link, if_match, is_needed=True) as (fabric, before):
+            async with desk.known(link, if_match, is_needed=True, half_deleted=True) as (fabric, before):
                 after = await fabric.declarations.delete(link, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()

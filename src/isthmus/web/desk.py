@@ -217,25 +217,28 @@ class FabricDesk:
 
     @contextlib.asynccontextmanager
     async def known(
-        self, link: str, if_match: str | None, *, is_needed: bool = False
+        self, link: str, if_match: str | None, *, is_needed: bool = False, half_deleted: bool = False
     ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
         """Where a declared link is changed that is as the caller knows it: by one at a time. With what is said of it.
+        With `half_deleted` it may be one that a cluster has not heard of that it was deleted.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
         async with self.declaring, self.written() as fabric:
-            declared = await found(fabric.declarations.describe(link))
+            declared = await found(fabric.declarations.describe(link, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared), is_needed=is_needed)
             yield fabric, declared.declaration.registers
 
     @contextlib.asynccontextmanager
-    async def known_tree(self, tree: str, if_match: str | None) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
+    async def known_tree(
+        self, tree: str, if_match: str | None, *, half_deleted: bool = False
+    ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
         """Where a declared tree is changed that is as the caller knows it: by one at a time. As `known`.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
         async with self.declaring, self.written() as fabric:
-            declared = await found(fabric.declared_trees.describe(tree))
+            declared = await found(fabric.declared_trees.describe(tree, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared))
             yield fabric, declared.declaration.registers
 

@@ -71,7 +71,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> _Declared:
         with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as told:
-            async with desk.known_tree(tree, if_match) as (fabric, before):
+            async with desk.known_tree(tree, if_match, half_deleted=True) as (fabric, before):
                 after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
                 told.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()

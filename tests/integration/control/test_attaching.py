@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.errors import IsthmusError, PlanRefused
 from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import Declaration, attachment
 from tests.integration.control import interrupting
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import maps
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -47,3 +53,68 @@ def test_a_name_is_used_again(both: Configuration, names: tuple[str, str], monke
 
     assert [step for step in steps if step.startswith(f"writing {name} ")], steps
     assert (found.declaration.settings, found.declaration.maps, found.behind) == (settings, wanted, ())
+
+
+def test_of_two_that_attach_the_same_at_once_one_is_refused(both: Configuration, names: tuple[str, str]) -> None:
+    """Each had looked before the other one wrote. What was refused is not attached, and both links can be used."""
+    links, prefix = Fabric(both).declarations, f"{names[0]}."
+    wanted = {
+        name: maps(f"{prefix}{more}:{prefix}x-{more}")[0] for name, more in zip(names, ("", "more-"), strict=True)
+    }
+    for name in names:
+        links.create(name, source="east", target="west", maps=maps(f"{name}-own-"), validate=False)
+    have_looked = threading.Barrier(len(names))
+
+    def attach(name: str) -> IsthmusError | None:
+        def values(_: Declaration) -> dict[str, Any]:
+            have_looked.wait(TERM_S)
+            return {attachment(wanted[name]): True}
+
+        return refused(lambda: asyncio.run(AsyncDeclaredLinks(both).change(name, values)))
+
+    errors = at_once(attach, names)
+
+    assert any(errors.values())
+    for name, error in errors.items():
+        others = {*names} - {name}
+        assert error is None or any(f"by link {other}" in error.message and error.hint for other in others), error
+        again = links.update(name, settings={"compaction_holes_max": 7})
+        assert (wanted[name] in again.declaration.maps) is (error is None)
+
+
+def test_of_two_that_are_created_for_the_same_at_once_one_is_refused(
+    both: Configuration, names: tuple[str, str]
+) -> None:
+    """There is no such link then, and it can be created once the other one is gone."""
+    links, wanted = Fabric(both).declarations, maps(f"{names[0]}.")
+
+    def create(name: str) -> IsthmusError | None:
+        create = partial(links.create, name, source="east", target="west", maps=wanted, validate=False)
+        return refused(create)
+
+    errors = at_once(create, names)
+
+    assert any(errors.values())
+    assert {name for name, error in errors.items() if error is None} == {
+        each.declaration.name for each in links.all() if each.declaration.name in names
+    }
+    again = next(name for name, error in errors.items() if error is not None)
+    for name, error in errors.items():
+        if error is None:
+            links.delete(name)
+    assert create(again) is None
+
+
+def at_once(call: Callable[[str], IsthmusError | None], names: tuple[str, str]) -> dict[str, IsthmusError | None]:
+    """What becomes of both, by name."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(call, names), strict=True))
+
+
+def refused(call: Callable[[], object]) -> IsthmusError | None:
+    """Why it was, if it was."""
+    try:
+        call()
+    except PlanRefused as error:
+        return error
+    return None

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from isthmus.cli.app import app
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
+from isthmus.model.declaration import deletion
 from isthmus.web.auditing import trail
 from isthmus.web.tokens import Role
+from tests.integration.control.test_declared import cut, maps
 from tests.integration.lane import topics
 from tests.integration.web.asking import Served
 
@@ -87,6 +95,26 @@ def test_a_link_is_declared_changed_and_deleted(served: Served, name: str) -> No
     assert deleted.json()["deleted"] is True
     assert served.ask("GET", one).status_code == 404
     served.ask("DELETE", f"/v1/clusters/west/namespaces/topic/{name}.x-*", headers={"If-Match": "*"})
+
+
+def test_a_deletion_that_one_cluster_has_heard_of_is_ended(served: Served, name: str, tmp_path: Path) -> None:
+    """Whoever asks for it again, by command or over REST, of a link or of a tree: it is found, and not declared."""
+    file, tree = tmp_path / "isthmus.yaml", f"{name}-tree"
+    servers = {each.alias: {"bootstrap_servers": each.bootstrap_servers[0]} for each in served.configuration.clusters}
+    file.write_text(yaml.safe_dump({"clusters": servers}))
+    west_alone = cut(served.configuration, "east")
+    fabric = Fabric(served.configuration)
+    fabric.declarations.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    fabric.declared_trees.create(tree, ["east", "west"], {"topics": [f"{tree}.*"]}, validate=False)
+    asyncio.run(AsyncDeclaredLinks(west_alone).change(name, deletion))
+    Fabric(west_alone).declared_trees.delete(tree)
+
+    for noun, one in (("link", name), ("tree", tree)):
+        asked = CliRunner().invoke(app, [noun, "delete", one, "-c", str(file)])
+        assert "nobody can be asked" in asked.stderr, asked.stderr
+        deleted = served.ask("DELETE", f"/v1/{noun}s/{one}", headers={"If-Match": "*"})
+        assert (deleted.status_code, deleted.json()["behind"]) == (200, []), deleted.text
+        assert served.ask("DELETE", f"/v1/{noun}s/{one}", headers={"If-Match": "*"}).status_code == 404
 
 
 def test_a_link_of_the_file_is_changed_there(served: Served) -> None:

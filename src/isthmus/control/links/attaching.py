@@ -1,16 +1,17 @@
-"""What may be declared: which links, and which namespaces may follow which."""
+"""What may be declared: which links, and which namespaces may follow which, seen before and after it is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from isthmus.control.links.declarations import Declarations, author
 from isthmus.control.links.declared import Declared
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End, attachment
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.problem import cluster_error
-from isthmus.model.registers import ATTACHED
+from isthmus.model.registers import ATTACHED, DELETED, Registers, changed
 from isthmus.wire.client import Client
 
 
@@ -32,6 +33,41 @@ def check_maps(declared: Declared, after: Declaration) -> None:
                         f"{theirs.source} of {other.source.alias} by link {other.name}",
                         hint=f"A namespace follows one other: isthmus link detach {other.name} first.",
                     )
+
+
+async def write_checked(
+    declarations: Declarations, declared: Declared, known: Declaration, new: Registers, aliases: Sequence[str]
+) -> Declared:
+    """Have these clusters know what is `new` of a link, and reserve what follows by it; all that is declared then.
+
+    If another link attached the same at the same time, what this one attaches is taken back: it is looked at once more
+    after it was written, which of two that do so at least the later one finds.
+
+    :raises PlanRefused: Something would follow two namespaces, or somebody said something else meanwhile.
+    :raises ClusterError: A ledger cannot be read or written.
+    """
+    after = known.joined(new)
+    came = [] if after.is_deleted else [each for each in after.maps if each not in known.maps]
+    # What is detached stays reserved, though its cluster may not know yet that it was attached.
+    await declarations.declare(declared, after, known.maps)
+    for alias in aliases:
+        await declarations.write(alias, known, new)
+    try:
+        if came:
+            check_maps(await declarations.look(), after)
+    except PlanRefused as error:
+        taken_back: dict[str, Any] = dict.fromkeys(map(attachment, came), False)
+        if not known.is_whole or known.is_deleted:
+            taken_back[DELETED] = True
+        undone = changed(after.registers, taken_back, author(declared.ids[aliases[0]]))
+        for alias in aliases:
+            await declarations.write(alias, after, undone)
+        raise PlanRefused(
+            error.message,
+            hint="Both were attached at once, and this was taken back: if the other one was as well, ask again.",
+        ) from None
+    await declarations.declare(declared, after, came)
+    return await declarations.look()
 
 
 async def check_prefix(client: Client, namespace: Namespace) -> None:

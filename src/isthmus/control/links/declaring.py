@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.clusters.enforcement import Keeping
-from isthmus.control.links.attaching import away, check_ids, check_maps, check_mode, check_new, check_prefix
+from isthmus.control.links.attaching import (
+    away,
+    check_ids,
+    check_maps,
+    check_mode,
+    check_new,
+    check_prefix,
+    write_checked,
+)
 from isthmus.control.links.closing import check_closable, check_left_in, close, kept
 from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
@@ -66,13 +74,14 @@ class AsyncDeclaredLinks:
             links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
             return tuple(self._standing(declared, each) for each in links)
 
-    async def describe(self, name: str) -> DeclaredLink:
-        """The link of that name, with what the ledger at its target says of topics that go on mapped.
+    async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredLink:
+        """The link of that name, with what the ledger at its target says of topics that go on mapped. With
+        `half_deleted` it may be one that a cluster has not heard of that it was deleted, so that it can be again.
 
         :raises ConfigError: None was declared.
         """
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name)
+            known = _known(declared, name, half_deleted=half_deleted)
             parted, alias = None, declared.alias_of(known.target)
             if alias is not None and declared.is_there(alias):
                 with contextlib.suppress(ClusterError):
@@ -229,8 +238,7 @@ class AsyncDeclaredLinks:
         :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
         """
         async with looked(self._configuration) as (_, declared):
-            found = declared.links.get(name)
-            known = _known(declared, name, deleted=found is not None and bool(declared.behind(found)))
+            known = _known(declared, name, half_deleted=True)
             is_of_file = any(link.name == name for link in self._configuration.links)
             target = declared.alias_of(known.target)
             is_there = target is not None and declared.is_there(target)
@@ -379,18 +387,13 @@ class AsyncDeclaredLinks:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
             return self._standing(declared.as_if(after, aliases), after)
-        # What is detached stays reserved, though its cluster may not know yet that it was attached.
-        await declarations.declare(declared, after, known.maps)
-        for alias in aliases:
-            await declarations.write(alias, known, new)
-        await declarations.declare(declared, after, [each for each in after.maps if each not in known.maps])
-        declared = await declarations.look()
+        declared = await write_checked(declarations, declared, known, new, aliases)
         return self._standing(declared, _known(declared, known.name, deleted=True))
 
 
-def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declaration:
+def _known(declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False) -> Declaration:
     found = declared.links.get(name)
-    if found is not None and (deleted or not found.is_deleted):
+    if found is not None and (deleted or not found.is_deleted or (half_deleted and declared.behind(found))):
         return found
     names = [each.name for each in declared.living]
     raise declared.unknown("link", names, name, "Links of the file are changed there, or by isthmus settings.")

@@ -40,13 +40,14 @@ class AsyncDeclaredTrees:
             trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
             return tuple(self._standing(declared, each) for each in trees)
 
-    async def describe(self, name: str) -> DeclaredTree:
-        """The tree of that name.
+    async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredTree:
+        """The tree of that name. With `half_deleted` it may be one that a cluster has not heard of that it was deleted,
+        so that it can be again.
 
         :raises ConfigError: None was declared.
         """
         async with looked(self._configuration) as (_, declared):
-            return self._standing(declared, _known(declared, name))
+            return self._standing(declared, _known(declared, name, half_deleted=half_deleted))
 
     async def create(
         self,
@@ -138,9 +139,7 @@ class AsyncDeclaredTrees:
         self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
     ) -> DeclaredTree:
         async with looked(self._configuration) as (declarations, declared):
-            found = declared.trees.get(name)
-            is_half_done = is_repeatable and found is not None and bool(declared.behind(found))
-            known = _known(declared, name, deleted=is_half_done)
+            known = _known(declared, name, half_deleted=is_repeatable)
             after = self._after(declared, known, values)
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
@@ -215,9 +214,9 @@ def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:
     return found
 
 
-def _known(declared: Declared, name: str, *, deleted: bool = False) -> TreeDeclaration:
+def _known(declared: Declared, name: str, *, half_deleted: bool = False) -> TreeDeclaration:
     found = declared.trees.get(name)
-    if found is not None and (deleted or not found.is_deleted):
+    if found is not None and (not found.is_deleted or (half_deleted and declared.behind(found))):
         return found
     names = [each.name for each in declared.living_trees]
     raise declared.unknown("tree", names, name, "Trees of the file are changed there.")
