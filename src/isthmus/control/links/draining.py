@@ -57,7 +57,7 @@ async def check_drained(
         await asyncio.sleep(_LOOK_S)
 
 
-async def _logs(source: Client, selected: TopicSettings) -> dict[PartitionKey, LogRange]:
+async def _logs(source: Client, selected: TopicSettings) -> Mapping[PartitionKey, LogRange]:
     topics = sorted((await find_topics(source, selected)).there.values())
     described = (await source.metadata(topics)).topics if topics else {}
     keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
+from isthmus.control.links.attaching import away
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
@@ -182,6 +183,10 @@ class Promoter:
         attached still. No link where all that the verb let go of was released before.
         """
         declared, known = await self._look()
+        target = declared.alias_of(known.target)
+        if target is None or not declared.is_there(target):
+            # Without its ledger nobody knows what is reserved there still.
+            raise away(declared, (known.target,))
         ever = (*known.maps, *known.detached)
         # A detachment releases nothing, so that it may take what another verb let go of.
         own = known.detached if verb == "detach" else known.let_go_by(verb)
