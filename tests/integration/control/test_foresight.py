@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +15,26 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.cluster import tail
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.topics import foresight
 from isthmus.control.topics.plan import LinkPlan, TopicPlanJson
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.progress import LinkProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import USUAL, Timings
+from isthmus.wire.client import Client
 from isthmus.wire.fetch import fetch_once
+from isthmus.wire.offsets import PartitionKey
 from tests.integration.acls import denied
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -433,6 +439,26 @@ def test_look_that_takes_too_long(east: LocalCluster, west: LocalCluster, topic:
     (planned,) = link.as_dict()["topics"]
     assert (planned["action"], planned["records_to_copy"], link.has_refusals, plan.exit_code) == ("copy", 5, False, 1)
     assert "took longer than" in planned["unexamined_partitions"][0]["message"]
+
+
+def test_a_lane_that_went_on_between_two_looks(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source deleted what was copied after the target's end was read, and before the source's: that is no gap."""
+    name = topic("between")
+    topics.create_both(east, west, name)
+    for cluster, count in ((east, 10), (west, 5)):
+        topics.produce(cluster, name, records(count))
+    topics.delete_records(east, name, 3)
+    left = [Outcomes({(name, 0): LogRange(0, 2, 2)})]
+
+    async def told(client: Client, keys: Collection[PartitionKey], **options: Any) -> Outcomes[PartitionKey, LogRange]:
+        return left.pop() if left and client.cluster.alias == "west" else await log_ranges(client, keys, **options)
+
+    monkeypatch.setattr(foresight, "log_ranges", told)
+    plan = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan()
+    (link,) = plan.links
+    assert (planned_states(link), plan.exit_code, left) == ({name: ["ACTIVE"]}, 0, [])
 
 
 def test_mapped_target_is_denied(

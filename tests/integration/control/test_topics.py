@@ -12,9 +12,12 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.control.loops.reconciling import ReconcilingLoop
+from isthmus.control.topics import observation
 from isthmus.control.topics.loop import Begin, TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.preflight import TopicMode
@@ -22,6 +25,7 @@ from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -29,6 +33,7 @@ from isthmus.model.switching import Lack, LaneBegin
 from isthmus.model.topic import TopicIds
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
+from isthmus.wire.offsets import PartitionKey
 from tests.integration.lane import topics
 
 pytestmark = pytest.mark.integration
@@ -330,6 +335,32 @@ def test_a_leaf_lacks_what_a_broker_of_the_source_does_not_know(
             while (found := await loop.there(source, [lack])) is None:
                 await asyncio.sleep(0.05)
             assert found == ()
+
+    asyncio.run(scenario())
+
+
+def test_a_source_broker_that_is_behind_is_asked_again(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut off and names itself as leader, with the end that it knows: one such answer stops no lane."""
+    name = topic("behind")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            await create(m.source, name)
+            (lane,) = (await m.planned(name)).lanes
+            left = [await log_ranges(m.source, [(name, 0)])]
+            for cluster in (east, west):
+                topics.produce(cluster, name, [topics.Given(None, b"copied", [], topics.SEPTEMBER)])
+
+            async def told(
+                client: Client, keys: Collection[PartitionKey], **options: Any
+            ) -> Outcomes[PartitionKey, LogRange]:
+                return left.pop() if client is m.source and left else await log_ranges(client, keys, **options)
+
+            monkeypatch.setattr(observation, "log_ranges", told)
+            m.begin()
+            assert ((await m.planned(name)).lanes, left) == ((lane,), [])
 
     asyncio.run(scenario())
 

@@ -5,22 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.control.takeover.execution import TakeoverSettings, take_over
+from isthmus.control.links.memory import recollect
+from isthmus.control.takeover.execution import OnProgress, TakeoverSettings, take_over
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
+from isthmus.control.topics.recording import begun
 from isthmus.errors import GateNotMet, PlanRefused
+from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.link import LinkLedger
 from isthmus.model.lane import Gap
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.predecessor import Predecessor
 from isthmus.model.state import LinkState
+from isthmus.model.topic import TopicIds
 from isthmus.model.translation import MappedRange
+from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted
 from tests.integration.control.running import configuration_of
 from tests.integration.control.test_recovery_cut import committed, cut_before_commit
@@ -28,6 +38,7 @@ from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 from tests.integration.mirrormaker.flows import Flow, create, numbered, positions, values
+from tests.patience import TERM_S
 from tests.repeating import repeating
 
 pytestmark = pytest.mark.integration
@@ -59,7 +70,14 @@ class LeftBehind:
         given = Given(key, None if value is None else json.dumps(value).encode(), [], SEPTEMBER)
         topics.produce(self.flow.target.cluster, self.offsets_topic, [given], partition=len(topic) % 2)
 
-    def take_over(self, link: Link, *, workers: str | None = "mm2", **settings: Any) -> LinkTakeover:
+    def take_over(
+        self,
+        link: Link,
+        *,
+        workers: str | None = "mm2",
+        on_progress: OnProgress = lambda *_: None,
+        **settings: Any,
+    ) -> LinkTakeover:
         """What becomes of it, if the group of the workers is called `workers` after the source, or not known."""
         predecessor = Predecessor(
             source_alias=self.flow.source.alias,
@@ -67,7 +85,7 @@ class LeftBehind:
             worker_group=workers and f"{self.flow.source.alias}-{workers}",
         )
         chosen = TakeoverSettings(**{"quiet_s": 0.2, "patience_s": 0.5, **settings})
-        return asyncio.run(take_over(link, predecessor, chosen, configuration_of(link).ledger, lambda *_: None))
+        return asyncio.run(take_over(link, predecessor, chosen, configuration_of(link).ledger, on_progress))
 
 
 def stretched(count: int) -> list[Given]:
@@ -250,3 +268,55 @@ def test_what_was_said_before_a_commit_that_never_came_is_said_again(
     assert committed(flow.target.cluster, link.name) == set()
     assert left.take_over(link).topics[0].outcome is Outcome.DONE_BEFORE
     assert committed(flow.target.cluster, link.name) >= {"map", "topic"}
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["while comparing", "while taking over"])
+def test_a_run_that_came_meanwhile(flow: Flow, monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+    """Comparing takes a while. A controller that has begun topics since then has them; it is fenced only if it came in
+    the last moment, and nothing is written either way.
+    """
+    left = LeftBehind(flow)
+    topic = left.topic("late", written=numbered(10), copied=numbered(5), committed=4)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    ids = TopicIds(source_topic=SourceTopic(topic), source=uuid4(), target=uuid4(), is_mapped=True)
+    own = begun(link.name, TargetTopic(flow.remote(topic)), ids)
+    came: list[str] = []
+    fences: list[FencedWriter] = []
+
+    async def come() -> None:
+        """What a controller does before its tasks are there."""
+        async with Client(link.target) as target:
+            ledger = LinkLedger(target, link.name)
+            await ledger.open()
+            await ledger.write(own)
+            ledger.close()
+
+    def compared(what: str, _: int) -> None:
+        if what.startswith("comparing") and not (came or is_late):
+            came.append(what)
+            with ThreadPoolExecutor() as beside:
+                beside.submit(asyncio.run, come()).result(TERM_S)
+
+    fence = FencedWriter.take_over
+
+    async def taken_over(writer: FencedWriter) -> int:
+        if is_late and not came:
+            came.append("late")
+            await come()
+        fences.append(writer)
+        return await fence(writer)
+
+    monkeypatch.setattr(FencedWriter, "take_over", taken_over)
+    with pytest.raises(PlanRefused, match="began to run link"):
+        left.take_over(link, on_progress=compared)
+    # The first is that of the controller itself.
+    assert len(fences) == 1 + is_late
+    documents = asyncio.run(recollected(link))
+    assert documents[own.key] == own
+    assert not any(isinstance(each, MapDocument) for each in documents.values())
+
+
+async def recollected(link: Link) -> Mapping[str, Document]:
+    """What the ledger has of a link."""
+    async with Client(link.target) as target:
+        return (await recollect(link.name, target)).documents

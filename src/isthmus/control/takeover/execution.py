@@ -24,7 +24,15 @@ from isthmus.control.topics.preflight import TopicPair, is_compacted
 from isthmus.control.topics.recording import begun
 from isthmus.errors import PlanRefused
 from isthmus.lane.mapped.transit import SEGMENT_RANGES
-from isthmus.ledger.documents import GapDocument, LinkDocument, MapDocument, PauseDocument
+from isthmus.ledger.documents import (
+    Document,
+    GapDocument,
+    LeaseDocument,
+    LinkDocument,
+    MapDocument,
+    PauseDocument,
+    TopicDocument,
+)
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.maps import map_segments
 from isthmus.ledger.records import LedgerChange, in_batches
@@ -82,7 +90,7 @@ async def take_over(
     Called again it does what is left: topics that were taken over stay as they are.
 
     :raises GateNotMet: MirrorMaker 2 has not stopped.
-    :raises PlanRefused: A controller runs the link, or MirrorMaker 2 keeps no positions there.
+    :raises PlanRefused: A controller runs the link or came meanwhile, or MirrorMaker 2 keeps no positions there.
     :raises ClusterError: A cluster or a log cannot be read, or the ledger not be written.
     """
     async with Client(link.source) as source, Client(link.target) as target:
@@ -208,7 +216,10 @@ class _Takeover:
             return
         writer = FencedWriter(self._target, self._link.name)
         try:
+            # First without a fence: a run that came meanwhile goes on. Then for good: who is fenced writes no more.
+            await self._require_nobody_came(known)
             await writer.take_over()
+            await self._require_nobody_came(known)
             for topic in changes:
                 # What says that a topic was begun comes last.
                 for batch in in_batches(topic):
@@ -216,6 +227,20 @@ class _Takeover:
                     await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
         finally:
             writer.close()
+
+    async def _require_nobody_came(self, known: LinkMemory) -> None:
+        """Comparing takes a while, and the tasks of a run that has begun meanwhile may write for seconds after it was
+        fenced: its topics are not at the place any more where they would be gone on with.
+
+        :raises PlanRefused: A controller has come since the ledger was read first, or has begun topics.
+        """
+        now = await recollect(self._link.name, self._target)
+        is_run = now.controller not in (None, known.controller)
+        if is_run or _begun_in(now).items() - _begun_in(known).items():
+            raise PlanRefused(
+                f"a controller began to run link {self._link.name} meanwhile: nothing was written",
+                hint="End that isthmus run and call this again: it tells which topics that run has begun.",
+            )
 
     def _changes(self, topic: TopicTakeover, known: LinkMemory) -> Iterator[LedgerChange]:
         if topic.outcome is Outcome.REFUSED:
@@ -237,6 +262,11 @@ class _Takeover:
                     offset_end=each.gap.offset_end,
                 )
         yield begun(self._link.name, topic.topic, topic.ids)
+
+
+def _begun_in(known: LinkMemory) -> dict[str, Document]:
+    """What a controller says before its tasks write anything."""
+    return {key: each for key, each in known.documents.items() if isinstance(each, LeaseDocument | TopicDocument)}
 
 
 def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Iterator[MapDocument]:

@@ -27,10 +27,10 @@ from isthmus.control.links.parted import parted_topics
 from isthmus.control.links.switching import check_choice
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.firstlook import begun_before, first_look_of
-from isthmus.control.topics.observation import ObservedLink, observe
+from isthmus.control.topics.observation import ObservedLink, observe, seen_again
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
-from isthmus.control.topics.planning import at_start, plan_link, with_parted
+from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.identity.judgement import (
     Judgement,
@@ -101,7 +101,12 @@ async def foresee(
     look = first_look_of(link.name, documents)
     look = look and look.with_waiting(begun_before(observed, former))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
-    plan = plan_link(observed, claims, recorded, look)
+
+    def planned(observed: ObservedLink) -> LinkPlan:
+        return plan_link(observed, claims, recorded, look)
+
+    observed = await seen_again(observed, lambda seen: diverged(planned(seen)), source, target)
+    plan = planned(observed)
     if plan.problem is not None:
         plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
         return Foreseen(observed=observed, plan=plan, documents=documents)
@@ -114,14 +119,14 @@ async def foresee(
     observed = with_seen(observed, await scout.look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
-    plan = plan_link(observed, claims, recorded, look)
+    plan = planned(observed)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
         topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = plan_link(observed, claims, recorded, look)
+    plan = planned(observed)
     plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
@@ -190,7 +195,7 @@ class _Scout:
             if attempt:
                 await asyncio.sleep(USUAL_DOUBT.pause_s)
             seen.update(await self._look(waiting, deadline, _too_late(look_s)))
-            waiting = [lane for lane in waiting if seen[lane.key].outlook.state is LaneState.DIVERGED]
+            waiting = [lane for lane in waiting if _is_doubtful(seen[lane.key].outlook)]
             if not waiting:
                 break
         return seen
@@ -255,6 +260,11 @@ class _Scout:
             is_compacted=lane.is_compacted,
             is_known=is_left_at(self._left.get(lane.key) or self._been.get(lane.key), target.end),
         )
+
+
+def _is_doubtful(outlook: Outlook) -> bool:
+    """Whether a lane may have moved the target's log, or its source lagged, between the looks at both ends."""
+    return outlook.state in (LaneState.DIVERGED, LaneState.DATA_GAP) or outlook.gap is not None
 
 
 def _target(lane: Lane) -> PartitionKey:

@@ -14,9 +14,9 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.firstlook import begun_before
 from isthmus.control.topics.names import find_topics
-from isthmus.control.topics.observation import observe
+from isthmus.control.topics.observation import ObservedLink, observe, seen_again
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
-from isthmus.control.topics.planning import at_start, plan_link, with_parted
+from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
 from isthmus.control.topics.settling import Neighbours, Settling, refused
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.control.topics.upstream import tell_unseen, unseen_sources
@@ -298,7 +298,12 @@ class TopicLoop:
         if self._first_look is not None:
             self._first_look = self._first_look.with_waiting(begun_before(observed, self._former))
         recorded = with_parted(observed, self._recorded, self._parted)
-        plan = plan_link(observed, self._claims, recorded, self._first_look)
+
+        def planned(observed: ObservedLink) -> LinkPlan:
+            return plan_link(observed, self._claims, recorded, self._first_look)
+
+        observed = await seen_again(observed, lambda seen: diverged(planned(seen)), self._source, self._target)
+        plan = planned(observed)
         # Links choose their topics one after the other, and create them side by side.
         self._has_claimed.set()
         return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -19,7 +19,9 @@ from isthmus.control.topics.preflight import TopicPair, uncounted
 from isthmus.control.topics.tiers import is_tiered
 from isthmus.control.topics.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.lane.outlook import USUAL_DOUBT, Doubt
 from isthmus.model.aborted import Abilities, Treatment, treatment
+from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
@@ -99,6 +101,49 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         local_starts=await _local_starts(source, pairs),
         transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
         unmatched=await _unmatched(link, source, found.metadata) if names is None else (),
+    )
+
+
+async def seen_again(
+    observed: ObservedLink,
+    doubted: Callable[[ObservedLink], Collection[LaneKey]],
+    source: Client,
+    target: Client,
+    doubt: Doubt = USUAL_DOUBT,
+) -> ObservedLink:
+    """What was observed, once the ranges of what is `doubted` were read in as many looks as lanes take for that.
+
+    A broker that was cut off from its cluster names itself as leader, and its log ends too early. Where a leader does
+    not answer any more the range is unknown: the lane finds out.
+
+    :raises ClusterError: A cluster as a whole did not answer.
+    """
+    for _ in range(doubt.looks - 1):
+        keys = frozenset(doubted(observed))
+        if not keys:
+            break
+        await asyncio.sleep(doubt.pause_s)
+        before = {key.topic: observed.pairs[key.topic] for key in keys}
+        looked = await _with_ranges(source, target, before)
+        pairs = {name: _relooked(pair, looked[name], keys) for name, pair in before.items()}
+        problems = dict(observed.problems)
+        pairs = await _with_holes(source, pairs, observed.link, problems)
+        kept = {name: pair for name, pair in observed.pairs.items() if name not in problems}
+        observed = replace(observed, pairs={**kept, **pairs}, problems=problems)
+    return observed
+
+
+def _relooked(pair: TopicPair, looked: TopicPair, keys: Collection[LaneKey]) -> TopicPair:
+    """A pair with the ranges of a later look, of these partitions alone."""
+
+    def ranges(before: Mapping[int, LogRange], now: Mapping[int, LogRange]) -> dict[int, LogRange]:
+        sound = {number: log for number, log in before.items() if LaneKey(pair.name, number) not in keys}
+        return {**{number: now[number] for number in before.keys() & now.keys()}, **sound}
+
+    return replace(
+        pair,
+        source_ranges=ranges(pair.source_ranges, looked.source_ranges),
+        target_ranges=ranges(pair.target_ranges, looked.target_ranges),
     )
 
 

@@ -29,7 +29,7 @@ from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, star
 from isthmus.control.topics.upstream import unseen_sources
 from isthmus.model.cluster import Cluster
 from isthmus.model.firstlook import FirstLook
-from isthmus.model.lane import Lane, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
@@ -111,6 +111,16 @@ def plan_link(
         aborted=observed.aborted,
         unmatched=observed.unmatched,
         problem=None if refusal is None else problem_of(refusal),
+    )
+
+
+def diverged(plan: LinkPlan) -> frozenset[LaneKey]:
+    """The partitions whose target is beyond the source, by a plan that was made of one look at both ends."""
+    return frozenset(
+        LaneKey(topic.topic, each.partition)
+        for topic in plan.topics
+        for each in topic.partitions
+        if each.state is LaneState.DIVERGED
     )
 
 
