@@ -9,13 +9,21 @@ from isthmus.cluster.groups import list_groups
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import Unreachable
 from isthmus.model.group import GroupListing
+from isthmus.model.log import LogRange
 from isthmus.wire.client import Client
 
 
+def committed_long_ago(patch: pytest.MonkeyPatch) -> None:
+    """What groups have committed is longer ago than is read of the log of commits."""
+
+    def end(log: LogRange) -> int:
+        return log.stable_end
+
+    patch.setattr(follower, "_begin", end)
+
+
 def unlisted(patch: pytest.MonkeyPatch) -> None:
-    """All brokers leave open which groups they have, but for one more that has none; and what they committed is longer
-    ago than is read of the log of commits.
-    """
+    """All brokers leave open which groups they have, but for one more that has none; the log does not tell either."""
 
     async def listing(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]:
         heard = await list_groups(client)
@@ -23,4 +31,4 @@ def unlisted(patch: pytest.MonkeyPatch) -> None:
         return Outcomes({-1: ()}, dict.fromkeys(heard.values, silent))
 
     patch.setattr(poller, "list_groups", listing)
-    patch.setattr(follower, "_TAIL_RECORDS", 0)
+    committed_long_ago(patch)

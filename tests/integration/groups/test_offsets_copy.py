@@ -20,13 +20,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from isthmus.cluster.commits import follower
+from isthmus.cluster.commits import poller
+from isthmus.cluster.groups import list_groups
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.cluster import Secret
+from isthmus.model.group import GroupListing
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.offsetscopy import OffsetsCopy
@@ -34,7 +37,7 @@ from isthmus.wire.client import Client
 from tests.integration.cli.test_run import COMMAND, ROOT
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between
-from tests.integration.groups.deaf import unlisted
+from tests.integration.groups.deaf import committed_long_ago, unlisted
 from tests.integration.lane.topics import create
 from tests.patience import TERM_S
 
@@ -217,6 +220,11 @@ def test_nothing_is_taken_back_of_groups_that_no_broker_listed(
     first = of_link(west, copied)
     link = replace(copied.link, groups=replace(copied.link.groups, offsets_copy=OffsetsCopy.ALL))
     loop, plan = OffsetsCopyLoop(), LinkPlan(link=link.name, source="east", target="west")
+    looks: list[Client] = []
+
+    async def listing(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]:
+        looks.append(client)
+        return await list_groups(client)
 
     async def scenario() -> None:
         async with Client(link.source) as source, Client(link.target) as target:
@@ -225,10 +233,11 @@ def test_nothing_is_taken_back_of_groups_that_no_broker_listed(
                 with monkeypatch.context() as patch:
                     unlisted(patch)
                     await loop.apply(view, await loop.look(view))
-                monkeypatch.setattr(follower, "_SURVEY_S", 0.0)
-                monkeypatch.setattr(follower, "_TAIL_RECORDS", 0)
-                for _ in range(2):
+                committed_long_ago(monkeypatch)
+                monkeypatch.setattr(poller, "list_groups", listing)
+                while len(looks) < 2:
                     await loop.apply(view, await loop.look(view))
+                    await asyncio.sleep(0.1)
             finally:
                 await loop.aclose()
 
