@@ -228,7 +228,11 @@ class Promoter:
     ) -> dict[str, str]:
         """See that the target holds all, and that groups stand there as at the source; how they do."""
         await self._caught_up(link, chosen, is_attached=is_attached)
-        return await self._carried(link, chosen, dry_run=dry_run)
+        groups = await self._carried(link, chosen, dry_run=dry_run)
+        if verb == "reverse":
+            # Whoever began meanwhile commits behind what was carried.
+            await require_no_members(link)
+        return groups
 
     async def _caught_up(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
