@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from isthmus.control.groups.plan import GroupPlan, worst
+from isthmus.control.links.resuming import options_of
 from isthmus.control.links.writers import named
 from isthmus.errors import GateNotMet
 from isthmus.model.carrying import Standing
@@ -79,6 +80,16 @@ def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> 
         f"link {link} has not copied {shown} to the end within {timeout_s:g} s",
         hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
         f"isthmus link failover {link}.",
+    )
+
+
+def left_behind(link: str, maps: Iterable[NamespaceMap], behind: Iterable[LeftPartition]) -> GateNotMet:
+    """That namespaces were detached and lack something of the source, which does not come any more."""
+    shown, options = named((each.topic, each.partition) for each in behind), options_of(maps)
+    return GateNotMet(
+        f"link {link} was detached, and lacks what its source has in {shown}: nothing more comes there",
+        hint=f"Have it catch up: isthmus link reattach {link} {options}; then promote again. "
+        f"As it is: isthmus link failover {link} {options}.",
     )
 
 

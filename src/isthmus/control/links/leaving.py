@@ -89,6 +89,11 @@ def left_of(
         here=here,
         told={} if here is not None else _told(link, known, at_ms),
         at_ms=at_ms,
+        left_mapped=frozenset(
+            LaneKey(one.topic, one.partition)
+            for one in known.documents.values()
+            if isinstance(one, ProvenanceDocument) and one.is_mapped
+        ),
     )
     lanes: dict[LaneKey, SourceTopic] = {}
     for name, partition in there:
@@ -147,6 +152,12 @@ class _Sight(NamedTuple):
     here: Mapping[PartitionKey, LogRange] | None
     told: Mapping[PartitionKey, _Told]
     at_ms: int
+    left_mapped: frozenset[LaneKey]
+
+    def is_mapped(self, key: LaneKey) -> bool:
+        """Whether offsets differ; once the link has let go of a topic, only its provenance tells."""
+        document = self.topics.get(key.topic)
+        return key in self.left_mapped if document is None else document.is_mapped
 
     def state(self, key: LaneKey) -> LaneState | None:
         """That of a lane that waits for an operator, by itself or with its whole topic."""
@@ -156,8 +167,7 @@ class _Sight(NamedTuple):
 
 
 def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, there: LogRange | None) -> LeftPartition:
-    document, report = sight.topics.get(key.topic), sight.known.last_known.get(key)
-    is_mapped = document is not None and document.is_mapped
+    report, is_mapped = sight.known.last_known.get(key), sight.is_mapped(key)
     source_end, age_s, start = -1, None, 0
     log = None if sight.here is None else sight.here.get((source_topic, key.partition))
     if log is not None:

@@ -86,13 +86,13 @@ class Promoter:
                 links = AsyncDeclaredLinks(self.configuration.written)
                 await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
-        former, chosen, is_attached = await self._link("reverse")
+        former, chosen, _ = await self._link("reverse")
         # All that this verb lets go of, whatever was detached before and whatever is released by now.
         maps = known.maps or known.let_go_by("reverse")
         target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
         # What cannot be said of the way back is found before anything changes.
         settings = await settings_back(known, maps, target)
-        if is_attached and former is not None:
+        if former is not None:
             await require_no_members(former)
             leaders, ledger = {each.source for each in chosen}, self.configuration.ledger
             await await_reserved(former.source, leaders, ledger, timeout_s=self.timeout_s, on_step=self.on_step)
@@ -129,14 +129,16 @@ class Promoter:
         if link is None:
             return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
         groups: dict[str, str] = {}
-        if is_attached:
-            # The promise is kept before anything changes: an interrupted promotion has it behind it.
-            await self._caught_up(link)
-            groups = await self._carried(link, chosen, dry_run=dry_run)
+        if is_attached or dry_run:
+            # The promise is kept before anything changes.
+            groups = await self._proven(verb, link, chosen, is_attached=is_attached, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
         await self._detach(verb, chosen, link)
         await self._ended(link)
+        if not is_attached:
+            # It was detached before, nobody knows how long ago: what it holds by now, nothing being on its way, counts.
+            groups = await self._proven(verb, link, chosen, is_attached=False, dry_run=False)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
         if found.missing_records > self.max_lag:
@@ -221,7 +223,18 @@ class Promoter:
             raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
         return declared, known
 
-    async def _caught_up(self, link: Link) -> None:
+    async def _proven(
+        self, verb: Verb, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool, dry_run: bool
+    ) -> dict[str, str]:
+        """See that the target holds all, and that groups stand there as at the source; how they do."""
+        await self._caught_up(link, chosen, is_attached=is_attached)
+        groups = await self._carried(link, chosen, dry_run=dry_run)
+        if verb == "reverse":
+            # Whoever began meanwhile commits behind what was carried.
+            await require_no_members(link)
+        return groups
+
+    async def _caught_up(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
         self.on_step(f"waiting until {link.source.alias} is quiet for {self.quiet_s:g} s and all of it is copied")
         deadline, quiet_from, before = time.monotonic() + self.timeout_s, time.monotonic(), None
@@ -244,6 +257,8 @@ class Promoter:
                         # Meanwhile the source may have got what the target was seen to have.
                         gates.require_within(self.name, left, await source_logs(link, source))
                 does = self._does(behind)
+                if not (does or is_attached) and (is_quiet or is_late):
+                    raise gates.left_behind(self.name, chosen, behind)
                 if does and is_quiet:
                     if held:
                         raise undecided(source, held, await owners_in(source, held))

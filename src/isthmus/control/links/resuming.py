@@ -32,11 +32,15 @@ def not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -
             f"link {known.name} attaches nothing that could be reversed, and no reversal of it was begun",
             hint="isthmus link create makes the way back, for the namespaces that it is to have.",
         )
-    options = " ".join(f"{'--map-exact' if each.source.is_exact else _OPTION[each.kind]} {each}" for each in others)
     return PlanRefused(
         f"link {known.name} attaches nothing, and it was no {verb} that detached what is reserved still",
-        hint=f"Name the namespaces that are meant. Reserved are: {options}",
+        hint=f"Name the namespaces that are meant. Reserved are: {options_of(others)}",
     )
+
+
+def options_of(maps: Iterable[NamespaceMap]) -> str:
+    """How a command is given these namespaces."""
+    return " ".join(f"{'--map-exact' if each.source.is_exact else _OPTION[each.kind]} {each}" for each in maps)
 
 
 def reserved_still(

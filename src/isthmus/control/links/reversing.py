@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from isthmus.cluster.groups import describe_groups, list_groups, listed
+from isthmus.cluster.groups import describe_groups, list_groups
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
@@ -41,11 +41,12 @@ async def require_no_members(link: Link) -> None:
     """See that no consumer of a group that a link carries is at work at the source: its position would move on.
 
     :raises GateNotMet: One is.
-    :raises ClusterError: The source does not answer.
+    :raises ClusterError: One of its brokers, or a group, cannot be asked: somebody may be at work there.
     """
     async with Client(link.source) as source:
-        groups = [name for name in listed(await list_groups(source)) if link.groups.matches(name)]
-        found = (await describe_groups(source, groups)).values
+        groups = (await list_groups(source)).all()
+        names = {each.group for of_broker in groups.values() for each in of_broker if link.groups.matches(each.group)}
+        found = (await describe_groups(source, names)).all()
     at_work = sorted(name for name, group in found.items() if group.members)
     if at_work:
         raise GateNotMet(
