@@ -52,6 +52,7 @@ class LedgerLeader:
         self.client = client
         self.place = LedgerPlace(NO_TOPIC_ID, -1)
         self._connection: Connection | None = None
+        self._is_over = False
 
     async def connect(self) -> Connection:
         """The connection, dialled when there is none.
@@ -62,9 +63,25 @@ class LedgerLeader:
         if held is not None and not held.closed and not held.due_for_renewal:
             return held
         self.close()
+        self._require_open()
         self.place = await locate(self.client)
-        self._connection = await self.client.dial(self.place.node_id)
-        return self._connection
+        self._connection = dialled = await self.client.dial(self.place.node_id)
+        try:
+            self._require_open()
+        except Unreachable:
+            self.close()
+            raise
+        return dialled
+
+    def end(self) -> None:
+        """Close it for good: whoever is in the middle of a request does not dial again."""
+        self._is_over = True
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            alias = self.client.cluster.alias
+            raise Unreachable(f"the ledger of {alias} is not read here any more", cluster=alias)
 
     def close(self) -> None:
         """Look for the leader anew before the next request."""
@@ -207,7 +224,7 @@ class LedgerTail:
         return frozenset(self._transactions.aborted)
 
     def close(self) -> None:
-        self._leader.close()
+        self._leader.end()
 
     async def read_to_end(self) -> list[Entry]:
         """Everything from `position` up to the end the log has now, or all of another log.

@@ -154,8 +154,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
-        :raises PlanRefused: Somebody recovers the link; or nothing is attached, and what is reserved still was not
-            detached by this verb.
+        :raises PlanRefused: Somebody recovers the link; or what is reserved still was not detached by this verb.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("failover", dry_run=dry_run)

@@ -55,14 +55,16 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
         )
 
 
-async def await_forgotten(target: Client, topic: str, groups: Collection[str]) -> None:
+async def await_forgotten(
+    target: Client, topic: str, groups: Collection[str], *, term_s: float = _FORGETTING_S
+) -> None:
     """Wait until coordinators have dropped the positions of a topic that was deleted, so that none does so later.
 
     One that was just taking groups over when the topic was deleted keeps them for good: `restore` knows these.
 
     :raises GateNotMet: A coordinator does not answer, so it may drop them at any time.
     """
-    deadline = time.monotonic() + _FORGETTING_S
+    deadline = time.monotonic() + term_s
     while groups:
         found = await committed_offsets(target, sorted(groups))
         if not found.errors and not any(name == topic for positions in found.values.values() for name, _ in positions):

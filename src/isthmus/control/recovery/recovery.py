@@ -19,12 +19,13 @@ from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
 from isthmus.control.recovery.claiming import RecoveryClaim
+from isthmus.control.recovery.continuing import going_on, not_refilled
 from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, said_of_parted, told_by_map
 from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument, TopicDocument
+from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
@@ -43,7 +44,6 @@ from isthmus.model.recovery import (
     quarantine_of,
 )
 from isthmus.model.topic import TopicDescription
-from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 
 
@@ -157,13 +157,13 @@ class TopicRecoverer:
                 by=parted.by,
                 at_ms=parted.at_ms,
             )
-        going_on = None if document is None else _going_on(document, both.target, known.topics.get(self.topic))
-        if going_on is not None and self.way is RecoveryWay.MAPPED:
+        begun = None if document is None else going_on(document, both.target, known.topics.get(self.topic))
+        if begun is not None and self.way is RecoveryWay.MAPPED:
             raise PlanRefused(
                 f"{self.topic} is being rebuilt, and the topic that had diverged is given up",
                 hint="Give the command without --way: it goes on where it was interrupted.",
             )
-        return going_on
+        return begun
 
     def _is_parted(self, known: LinkMemory, both: BothTopics) -> bool:
         return both.target is not None and is_parted(known, both.source, both.target)
@@ -306,7 +306,7 @@ class TopicRecoverer:
         both = await self._both()
         if both.target is not None and both.target.topic_id == document.topic_id:
             await self._quiet.require_unmoved(
-                {each.partition: _ended_at(each.target_end) for each in document.partitions}
+                {each.partition: LogRange(0, each.target_end, each.target_end) for each in document.partitions}
             )
             self.on_step(f"{self.topic}: deleting")
             await rebuilding.delete(self.target, self.topic, document.topic_id)
@@ -358,18 +358,8 @@ class TopicRecoverer:
             is_run = not is_gone(known) and beats.silent_s(known) < SILENCE_S
             is_paused = known.paused.covers(self.topic)
             if not is_run or is_paused or time.monotonic() > deadline:
-                raise self._not_refilled(wanted, is_run=is_run, is_paused=is_paused)
+                raise not_refilled(self.link.name, self.topic, wanted, is_run=is_run, is_paused=is_paused)
             await asyncio.sleep(LOOK_S)
-
-    def _not_refilled(self, wanted: tuple[RestoredPosition, ...], *, is_run: bool, is_paused: bool) -> GateNotMet:
-        groups = sorted({each.group for each in wanted})
-        first = "Run the link: isthmus run" if not is_run else "It is being filled"
-        if is_paused:
-            first = f"It is paused: isthmus resume {self.link.name}, with --topic {self.topic} or without"
-        return GateNotMet(
-            f"{self.topic} is there again and waits to be filled; then groups are put back: {first_few(groups)}",
-            hint=f"{first}; then give the command again, which does what is left.",
-        )
 
     # Everywhere
 
@@ -405,30 +395,3 @@ class TopicRecoverer:
             quarantined=document.quarantined,
             positions=positions.foreseen(document.positions, document.partitions),
         )
-
-
-def _ended_at(end: int) -> LogRange:
-    return LogRange(0, end, end)
-
-
-def _going_on(
-    document: RecoveryDocument, there: TopicDescription | None, recorded: TopicDocument | None
-) -> RecoveryDocument | None:
-    """How a recovery goes on that the ledger, not the target's logs, says all of; `None` where those are asked anew.
-
-    That is so once its topic is gone whose logs were compared, whoever has deleted it; and if the one that was created
-    in its place is gone as well, it is created once more.
-    """
-    if document.stage == RecoveryStage.DONE or not document.partitions:
-        return None
-    there_id = None if there is None else there.topic_id
-    if there_id == document.topic_id:
-        return None
-    if document.stage != RecoveryStage.REFILLING:
-        return replace(document, stage=RecoveryStage.REBUILDING, way=RecoveryWay.REBUILD)
-    if there_id == document.rebuilt_id:
-        return document
-    # Whoever runs the link has perhaps begun the one in between: then it is that which it is to leave.
-    has_begun = recorded is not None and recorded.target_topic_id == document.rebuilt_id
-    former = document.rebuilt_id if has_begun else document.topic_id
-    return replace(document, stage=RecoveryStage.REBUILDING, topic_id=former)

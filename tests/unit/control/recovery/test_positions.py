@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from isthmus.control.recovery import positions
 from isthmus.control.recovery.positions import await_forgotten, foreseen
 from isthmus.errors import GateNotMet
 from isthmus.model.cluster import Cluster
@@ -40,15 +39,12 @@ def test_no_group_stands_beyond_what_is_shared() -> None:
     ]
 
 
-def test_no_topic_is_created_while_a_coordinator_may_drop_positions_of_the_one_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_topic_is_created_while_a_coordinator_may_drop_positions_of_the_one_before() -> None:
     """It does not answer: the command ends, and says what to do."""
-    monkeypatch.setattr(positions, "_FORGETTING_S", 0.0)
 
     async def scenario() -> None:
         async with Client(WEST) as target:
-            await await_forgotten(target, "orders", ["billing"])
+            await await_forgotten(target, "orders", ["billing"], term_s=0.0)
 
     with pytest.raises(GateNotMet, match="billing") as told:
         asyncio.run(scenario())
