@@ -82,7 +82,8 @@ def test_another_log_is_all_there_is() -> None:
     async def follow(client: Answering) -> None:
         assert len((await remembered(client)).documents()) == 2
         client.topic_id = type(LEDGER_ID)(int=6)
-        client.companion(LedgerMemory).close()
+        # Who led the ledger before does so no more.
+        client.companion(LedgerMemory)._view._tail._leader.close()
         assert (await remembered(client)).documents().keys() == {ELSEWHERE.key}
 
     asking([*written(0, PAUSED, KNOWN), *written(0, ELSEWHERE)], follow)
