@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.declarations import looked
+from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters
 from isthmus.control.links.memory import recollect
@@ -37,6 +37,7 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.lastknown import KnownLog
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
@@ -136,6 +137,56 @@ async def detached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: Nam
     await run.until(is_gone)
     assert seen == {LinkState.ACTIVE, PairState.FOLLOWING}
     assert await leases_of(west, name) == before, "leases began anew"
+
+
+def test_a_cluster_that_comes_into_the_file_is_followed(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """What is declared on it runs, as of the clusters that were written when the run began."""
+    topics.create(east, f"{name}.a-1")
+    topics.produce(east, f"{name}.a-1", records(20))
+    Fabric(both).declarations.create(name, source="east", target="west", maps=maps(f"{name}.a-:{name}.x-"))
+    written = [replace(both, clusters=(both.cluster("east"),)).written]
+
+    async def is_copied() -> bool:
+        return await ends(west, f"{name}.x-1") == [20]
+
+    async def scenario() -> None:
+        following = Following(lambda: written[-1], is_constant=True, written=written[0])
+        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
+            await run.until(lambda: bool(run.counts))
+            assert run.links == ()
+            written.append(both.written)
+            await run.until(is_copied)
+            await asyncio.to_thread(Fabric(both).declarations.delete, name)
+            await run.until(lambda: run.links == ())
+
+    asyncio.run(scenario())
+
+
+def test_what_a_newer_release_declared_is_refused_at_every_look(
+    both: Configuration, west: LocalCluster, name: str
+) -> None:
+    """Whoever follows the ledger does not go on behind it as if it were not there, until it is replaced."""
+    key = f"{DeclarationDocument.KIND}/{name}/@newer".encode()
+
+    def said(value: bytes | None) -> None:
+        topics.produce(west, LEDGER_TOPIC, [topics.Given(key, value, [], topics.SEPTEMBER)])
+
+    async def scenario() -> None:
+        async with Declarations(both.clusters, both.ledger) as declarations:
+            await declarations.look()
+            said(b'{"schema_version": 99}')
+            for _ in range(2):
+                with pytest.raises(PlanRefused, match="has schema version 99"):
+                    await declarations.look()
+            said(None)
+            await declarations.look()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        said(None)
 
 
 def test_a_declared_link_is_run_and_followed(

@@ -13,7 +13,6 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 _WAITING_FOR_SOMEBODY: Final = (LaneState.NOT_AUTHORIZED, LaneState.BLOCKED)
-_ROUNDS: Final = 2
 
 
 class Arrival(enum.Enum):
@@ -39,7 +38,7 @@ class CatchUp:
         self._source = source
         self._stuck_s = stuck_s
         self._ends: dict[LaneKey, int] = {}
-        self._rounds = 0
+        self._was_asked_again = False
         self._waiting_since: dict[LaneKey, float] = {}
 
     async def look(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> Arrival:
@@ -56,9 +55,8 @@ class CatchUp:
             await self._read(new)
         if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
             return Arrival.UNDER_WAY
-        if going and self._rounds < _ROUNDS - 1:
-            if await self._read(going):
-                self._rounds += 1
+        if going and not self._was_asked_again:
+            self._was_asked_again = await self._read(going)
             return Arrival.UNDER_WAY
         return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
 

@@ -94,7 +94,7 @@ class Controller:
         with self._signals():
             self._links.start()
             works = (self._follow, self._count_slots, self._remember, self._recover)
-            beside = [asyncio.create_task(self._kept_up(work)) for work in works]
+            beside = [asyncio.create_task(kept_up(work)) for work in works]
             arrivals: dict[str, Arrival] = {}
             try:
                 try:
@@ -121,17 +121,6 @@ class Controller:
             latency=tuple(merge(run.latency for run in self._links.runs)),
         )
 
-    async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Keep something going beside the links: a bug in it ends nothing else, and not itself for good."""
-        while True:
-            try:
-                await work()
-            except Exception:  # noqa: BLE001 - copying goes on
-                _log.exception("beside the links; this is a bug in Isthmus: please report it")
-                await asyncio.sleep(_SOON_S)
-            else:
-                return
-
     async def _follow(self) -> None:
         """Go on as the configuration says, whenever it is to be looked at."""
         following = self._following
@@ -151,7 +140,6 @@ class Controller:
                 if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
                     before, written = written, await self._reread(following.reread) or written
                     if (written.clusters, written.ledger) != (before.clusters, before.ledger):
-                        self._hung_up.set()
                         return written
                 try:
                     declared = await declarations.look()
@@ -298,3 +286,15 @@ class Controller:
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
+
+
+async def kept_up(work: Callable[[], Awaitable[None]]) -> None:
+    """Keep something going beside the links: a bug in it ends nothing else, and not itself for good."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - copying goes on
+            _log.exception("beside the links; this is a bug in Isthmus: please report it")
+            await asyncio.sleep(_SOON_S)
+        else:
+            return

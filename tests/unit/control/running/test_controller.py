@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 
-from isthmus.control.running.controller import Controller
+import pytest
+
+from isthmus.control.running.controller import Controller, kept_up
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.workers import Workers
 from isthmus.model.configuration import Configuration, SparkSettings
@@ -59,3 +61,17 @@ def test_a_second_signal_ends_what_goes_on_beside_links() -> None:
 
     outcome, has_ended = asyncio.run(scenario())
     assert (outcome.signal, has_ended) == (signal.SIGINT, True)
+
+
+def test_what_goes_on_beside_the_links_survives_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told and begun again: it would be missed for as long as the run goes on."""
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(len(begun))
+        if len(begun) == 1:
+            raise KeyError("orders")
+
+    asyncio.run(kept_up(work))
+    assert begun == [0, 1]
+    assert "this is a bug in Isthmus" in caplog.text
