@@ -30,6 +30,7 @@ from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
+from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
@@ -175,6 +176,7 @@ def test_what_a_newer_release_declared_is_refused_at_every_look(
 
     async def scenario() -> None:
         async with Declarations(both.clusters, both.ledger) as declarations:
+            await ensure_topic(declarations.client("west"))
             await declarations.look()
             said(b'{"schema_version": 99}')
             for _ in range(2):
@@ -186,6 +188,7 @@ def test_what_a_newer_release_declared_is_refused_at_every_look(
     try:
         asyncio.run(scenario())
     finally:
+        # No other test is to be refused for it.
         said(None)
 
 
