@@ -20,6 +20,8 @@ OWN: Final = (
     "isthmus-mesh",
 )
 """Isthmus in other ways, each in a case of its own that has plain Isthmus beside it."""
+OTHER: Final = "isthmus-other"
+"""Isthmus of another checkout, where one is given: in all cases between two clusters that have plain Isthmus."""
 LINKS: Final = 16
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
 _SLOW: Final = "mm2-default"

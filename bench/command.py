@@ -1,4 +1,5 @@
-"""The command line: `python bench [--quick] [--case NAME]... [--contender NAME]... [--repeat N] [-o table|json]`."""
+"""The command line: `python bench [--quick] [--case NAME]... [--contender NAME]... [--other CHECKOUT] [--repeat N]
+[-o table|json]`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
-from bench.cases import CASES, COPYING, OWN
+from bench.cases import CASES, COPYING, OTHER, OWN, Case, TreeCase
 from bench.copying import CopyFailed
-from bench.report import as_json, document, print_table
+from bench.report import OURS, as_json, document, print_table
 from bench.session import measure
 from isthmus.errors import IsthmusError
 
@@ -25,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     chosen = [case for case in CASES if not given.case or case.name in given.case]
     cases = [case.quick() for case in chosen] if given.quick else chosen
+    if given.other is not None:
+        if not (given.other / ".venv" / "bin" / "python").exists():
+            parser.error(f"{given.other} has nothing installed: call make env there")
+        cases = [_with_other(case) for case in cases]
     if given.contender:
         cases = [replace(case, contenders=_only(given.contender, case.contenders)) for case in cases]
         cases = [case for case in cases if case.contenders]
@@ -32,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("none of these contenders takes part in these cases")
     repetitions = given.repeat or (1 if given.quick else _REPETITIONS)
     try:
-        outcomes = measure(cases, repetitions, _note, warm_ups=1 if given.quick else _WARM_UPS)
+        outcomes = measure(cases, repetitions, _note, warm_ups=1 if given.quick else _WARM_UPS, other=given.other)
     except (CopyFailed, IsthmusError) as error:
         _note(f"bench: {error}")
         return 1
@@ -45,6 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for outcome in failed:
         _note(f"bench: {outcome.case.name}: {outcome.failure}")
     return 1 if failed else 0
+
+
+def _with_other(case: Case) -> Case:
+    if isinstance(case, TreeCase) or OURS not in case.contenders:
+        return case
+    return replace(case, contenders=(*case.contenders, OTHER))
 
 
 def _only(wanted: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -62,7 +74,10 @@ def _parser() -> argparse.ArgumentParser:
         "--case", action="append", choices=[case.name for case in CASES], help="only this case (may be repeated)"
     )
     parser.add_argument(
-        "--contender", action="append", choices=(*COPYING, *OWN), help="only this one (may be repeated)"
+        "--contender", action="append", choices=(*COPYING, *OWN, OTHER), help="only this one (may be repeated)"
+    )
+    parser.add_argument(
+        "--other", type=Path, metavar="CHECKOUT", help="another checkout of Isthmus, after make env, takes part as well"
     )
     parser.add_argument("--repeat", type=int, metavar="N", help=f"how often (default {_REPETITIONS}, with --quick 1)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")

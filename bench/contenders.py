@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -121,6 +121,21 @@ class Isthmus:
         ]
         arrive_in = tuple(self._prefix + topic.removeprefix(_PREFIX) for topic in topics)
         return _isthmus_run(copy, name, {"links": links}, arrive_in)
+
+
+class OtherIsthmus(Isthmus):
+    """`isthmus run` of another checkout, with what `make env` installed there: an older release, or another try."""
+
+    def __init__(self, checkout: Path) -> None:
+        super().__init__("isthmus-other")
+        self._checkout = checkout.resolve()
+
+    def command(self, copy: Copy) -> Command:
+        ours = super().command(copy)
+        arguments = [str(self._checkout / ".venv" / "bin" / "python"), *ours.arguments[1:]]
+        environment = {**os.environ, "PYTHONPATH": str(self._checkout / "src")}
+        # What it wrote into the ledger is its own matter.
+        return replace(ours, arguments=arguments, environment=environment, file=None)
 
 
 class IsthmusTree:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.cases import Case, CopyCase, IdleCase, LatencyCase, PairCase, TreeCase
-from bench.contenders import Ceiling, Contender, Isthmus, IsthmusTree, MirrorMaker
+from bench.cases import OTHER, Case, CopyCase, IdleCase, LatencyCase, PairCase, TreeCase
+from bench.contenders import Ceiling, Contender, Isthmus, IsthmusTree, MirrorMaker, OtherIsthmus
 from bench.copying import CopyFailed, copy_once
 from bench.eight import Eight, kept_alike
 from bench.figures import Figures
@@ -70,21 +70,24 @@ class Outcome:
         self.loads.append(os.getloadavg()[0])
 
 
-def measure(cases: Sequence[Case], repetitions: int, note: Note, *, warm_ups: int) -> list[Outcome]:
+def measure(
+    cases: Sequence[Case], repetitions: int, note: Note, *, warm_ups: int, other: Path | None = None
+) -> list[Outcome]:
     """Measure everything, after some rounds of what is not counted; `note` hears of every run. A case that fails stops
-    no other one.
+    no other one. `other` is the checkout of the contender `isthmus-other`.
 
     :raises CopyFailed: Nothing could be copied even before the first case.
     """
     of_two = [case for case in cases if not isinstance(case, TreeCase)]
     of_eight = [case for case in cases if isinstance(case, TreeCase)]
+    contenders = CONTENDERS if other is None else {**CONTENDERS, OTHER: OtherIsthmus(other)}
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="isthmus-bench-") as name:
         folder = Path(name)
         if of_two:
             with Rig.up() as rig:
                 _warm_up(rig, folder, warm_ups, note)
-                outcomes += [_measure(rig, case, repetitions, folder, note) for case in of_two]
+                outcomes += [_measure(rig, contenders, case, repetitions, folder, note) for case in of_two]
         if of_eight:
             with Eight.up() as eight:
                 outcomes += [_measure_tree(eight, case, repetitions, folder, note) for case in of_eight]
@@ -134,7 +137,9 @@ async def _fetch_often(filling: Pour) -> None:
             session.answered(await connection.call(request))
 
 
-def _measure(rig: Rig, case: PairCase, repetitions: int, folder: Path, note: Note) -> Outcome:
+def _measure(
+    rig: Rig, contenders: Mapping[str, Contender], case: PairCase, repetitions: int, folder: Path, note: Note
+) -> Outcome:
     outcome = Outcome(case)
     fillings = _fillings(rig, case)
     for filling in fillings:
@@ -143,7 +148,12 @@ def _measure(rig: Rig, case: PairCase, repetitions: int, folder: Path, note: Not
         for filling in fillings:
             rig.source.commit(GROUP, filling.topic, filling.partitions)
     try:
-        _take_turns(outcome, repetitions, note, lambda name, label: _run(rig, name, case, fillings, folder, label))
+        _take_turns(
+            outcome,
+            repetitions,
+            note,
+            lambda name, label: _run(rig, contenders.get(name), case, fillings, folder, label),
+        )
     finally:
         rig.source.drop([filling.topic for filling in fillings])
     return outcome
@@ -187,12 +197,13 @@ def _fillings(rig: Rig, case: PairCase) -> tuple[Pour, ...]:
             return ()
 
 
-def _run(rig: Rig, name: str, case: PairCase, fillings: tuple[Pour, ...], folder: Path, label: str) -> Figures:
+def _run(
+    rig: Rig, contender: Contender | None, case: PairCase, fillings: tuple[Pour, ...], folder: Path, label: str
+) -> Figures:
     if isinstance(case, LatencyCase):
-        return latency_of(rig, CONTENDERS.get(name), case, folder, label)
-    contender = CONTENDERS[name]
-    if not fillings:
-        raise InvariantError(f"case {case.name} has nothing to copy")
+        return latency_of(rig, contender, case, folder, label)
+    if contender is None or not fillings:
+        raise InvariantError(f"case {case.name} has nothing to copy, or nobody who does")
     if isinstance(case, IdleCase):
         return idle_cost_of(rig, contender, case, fillings[0], folder, label)
     copy = rig.copy(*fillings, label=label, folder=folder, far=case.far)
