@@ -47,11 +47,13 @@ class QuietTopic:
         before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
             known = await recollect(self.link.name, self.target)
-            held, logs = is_writing(known, lambda topic: topic == self.topic), await self._logs(there)
+            # Quiet is what lies between two looks, however long each of them takes.
+            looked_at, logs = time.monotonic(), await self._logs(there)
+            held = is_writing(known, lambda topic: topic == self.topic)
             if logs != before or held:
                 quiet_from = time.monotonic()
             is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
-            if not is_open and not held and time.monotonic() - quiet_from >= self.quiet_s:
+            if not is_open and not held and looked_at - quiet_from >= self.quiet_s:
                 return logs
             if held and beats.is_gone(known):
                 self.on_step(f"{self.topic}: ending what a controller left that is gone")
