@@ -9,7 +9,8 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
-from isthmus.ledger.documents import MapDocument, decoded
+from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
@@ -59,15 +60,10 @@ class LedgerMaps:
             entries = (await view.look()).entries
         finally:
             view.close()
-        for entry in entries:
-            prefix = entry.key.rpartition("/")[0]
-            if prefix not in found:
-                continue
-            document = None if entry.value is None else decoded(entry.key, entry.value)
+        # The map is written again and again: only its newest documents are decoded.
+        for key, document in newest(entry for entry in entries if _lane_of(entry.key) in found).items():
             if isinstance(document, MapDocument):
-                found[prefix][entry.key] = document
-            else:
-                found[prefix].pop(entry.key, None)
+                found[_lane_of(key)][key] = document
         starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
         return {
             lane.key: known
@@ -183,3 +179,8 @@ class LedgerMaps:
                 for change in batch:
                     if self._unsaved.get(change.key) is change:
                         del self._unsaved[change.key]
+
+
+def _lane_of(key: str) -> str:
+    """What the keys of all segments of a lane's map begin with."""
+    return key.rpartition("/")[0]
