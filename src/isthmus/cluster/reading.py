@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
-from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
@@ -19,6 +18,7 @@ from isthmus.wire.aborted import AbortedView
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Fetched, Want, fetch_once
+from isthmus.wire.legacy import messages
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
 FETCH_BYTES: Final = 8 << 20
@@ -92,11 +92,12 @@ def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
 def modern(batch: Batch) -> Batch:
     """A batch that tells its offsets: magic 0 and 1 say only inside what they hold (KIP-31).
 
-    :raises KafkaError: A message set cannot be decoded.
+    :raises ValueError: The checksum of a message set is wrong.
+    :raises KafkaError: It cannot be decoded.
     """
     if batch.magic == _MAGIC:
         return batch
-    offsets = [record.offset for record in LegacyRecordBatch(bytes(batch.view), batch.magic)]
+    offsets = [record.offset for record in messages(batch)]
     return batch._replace(base_offset=offsets[0], offset_end=offsets[-1] + 1, record_count=len(offsets))
 
 

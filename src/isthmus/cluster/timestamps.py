@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from aiokafka.record.memory_records import MemoryRecords
-
 from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.reading import LogReader, OffsetRange, unreadable
 from isthmus.errors import ClusterError
@@ -93,8 +91,7 @@ async def _before(reader: LogReader, key: PartitionKey, log: LogRange) -> int:
 
 def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
     try:
-        stored = records_in(batch) if batch.magic == 2 else MemoryRecords(bytes(batch.view)).next_batch()
-        return [(r.offset, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in stored]
+        return [(r.offset, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in records_in(batch)]
     except Exception as error:
         raise unreadable("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
 

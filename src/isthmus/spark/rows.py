@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from aiokafka.errors import KafkaError
-from aiokafka.record.legacy_records import LegacyRecordBatch
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from hashlib import _Hash as HASH
 
 DIGEST_BYTES: Final = 16
-_MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 _ROWS_MAX: Final = 10_000
 _ROWS_FROM_BYTES_MAX: Final = 1 << 20
@@ -230,9 +228,8 @@ class Rows:
 
 def _records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
     """The decoded records of a batch that lie in the range."""
-    legacy = batch.magic != _MAGIC
     try:
-        records = list(LegacyRecordBatch(bytes(batch.view), batch.magic)) if legacy else records_in(batch)
+        records = records_in(batch)
     except (KafkaError, ValueError) as error:
         where = f"offset {batch.base_offset} of {origin.span}"
         raise unreadable(origin.cluster, where, error) from error

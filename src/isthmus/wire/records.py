@@ -1,4 +1,4 @@
-"""The records of a batch of magic 2, whatever bytes the keys of their headers are.
+"""The records of a stored batch, whatever bytes the keys of their headers are.
 
 Kafka says that these are UTF-8 and checks it nowhere; librdkafka passes on what it is given. So such a key is a text
 with surrogates in place of the bytes that are none (PEP 383), and is written as the bytes it was. aiokafka's compiled
@@ -15,9 +15,11 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint, encode_varint
 
 from isthmus.wire.batch import HEADER_BYTES, Batch, headed, scan
+from isthmus.wire.legacy import messages
 
 Headers = list[tuple[str, bytes | None]]
 _DECOMPRESS: Final = {0: bytes, 1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+_MAGIC: Final = 2
 _CREATE_TIME: Final = 0
 _LOG_APPEND_TIME: Final = 1
 
@@ -47,10 +49,12 @@ def payload(batch: Batch) -> bytes:
 
 
 def records_in(batch: Batch) -> list[Any]:
-    """The records of one stored batch of magic 2, at the offsets that its bytes say.
+    """The records of one stored batch, at the offsets that its bytes say; those of magic 0 have no timestamp (`None`).
 
     :raises Exception: The bytes are no records. Of which kind depends on the decoder.
     """
+    if batch.magic != _MAGIC:
+        return list(messages(batch))
     try:
         return list(DefaultRecordBatch(batch.view))
     except UnicodeDecodeError:

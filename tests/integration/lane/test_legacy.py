@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import pytest
 
+from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.fabric import Administration, Fabric
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
@@ -19,6 +20,7 @@ from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.transactions import TransactionState
+from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.control.test_topics import mirrored
 from tests.integration.lane import oracle, topics
@@ -53,7 +55,9 @@ def old() -> Iterator[LocalCluster]:
 def test_old_message_sets(
     old: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random, version: str, codec: str
 ) -> None:
-    """Messages of magic 0 and 1 become records of magic 2 at the same offsets, beside newer batches."""
+    """Messages of magic 0 and 1 become records of magic 2 at the same offsets, beside newer batches; what verifies both
+    sides can read them.
+    """
     name = topic("ancient")
     topics.create(old, name, message_format_version=version)
     topics.create(west, name)
@@ -73,6 +77,16 @@ def test_old_message_sets(
     there = [r._replace(timestamp=(0, 0)) if r.timestamp[1] == -1 else r for r in there]
     oracle.assert_equal(there, here, name)
     assert len(there) == 350
+    for cluster in (old, west):
+        assert asyncio.run(offsets_read(cluster, name)) == list(range(350))
+
+
+async def offsets_read(cluster: LocalCluster, name: str) -> list[int]:
+    """The offsets of a topic's batches, as a verification reads them."""
+    async with Client(cluster.cluster()) as client:
+        answers = LogReader(client).read(OffsetRange(name, 0, 0, 350))
+        batches = [stored.batch async for found in answers for stored in found]
+    return [offset for batch in batches for offset in range(batch.base_offset, batch.offset_end)]
 
 
 def test_old_message_sets_with_a_deleted_beginning(

@@ -7,12 +7,12 @@ import struct
 from typing import Final, NamedTuple
 
 import pytest
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, committed_view, modern
 from isthmus.wire.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
+from tests.unit.wire.stored import PLAIN, message_sets
 
 COMMIT: Final = 1
 ABORT: Final = 0
@@ -82,14 +82,10 @@ def test_aborted_transactions_are_seen(log: list[Step], data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [0, 1, 2])
+@pytest.mark.parametrize("codec", range(4))
 def test_message_sets_tell_their_offsets(magic: int, codec: int) -> None:
     """A message set from before Kafka 0.11 is known by its messages: first, last, and how many."""
-    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
-    for offset in range(5):
-        builder.append(offset, 1_500_000_000_000 + offset, b"k", b"v%d" % offset)
-
-    found = [modern(batch) for batch in scan(bytes(builder.build()))]
+    found = [modern(batch) for batch in scan(message_sets(magic, codec, [PLAIN] * 5))]
 
     assert [offset for batch in found for offset in range(batch.base_offset, batch.offset_end)] == list(range(5))
     assert sum(batch.record_count for batch in found) == 5

@@ -11,6 +11,7 @@ import pytest
 
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.reader import SourceReader
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.cluster import Cluster
@@ -20,6 +21,7 @@ from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Fetched
+from tests.unit.wire.stored import PLAIN, stored
 
 LANE: Final = Lane(
     source_topic=SourceTopic("orders"),
@@ -110,6 +112,33 @@ def test_what_a_source_makes_of_an_epoch(diverged_at: int, code: int, state: Lan
             assert (run in engine._resolver._due) is is_doubted
             if is_doubted:
                 assert run.read_epoch == -1
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_sends_its_readers_away_is_named() -> None:
+    """A lane that gets no records, but another replica to read from (KIP-392), says so and looks again later; one that
+    gets records takes them, whatever else is named.
+    """
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run.read_from(0)
+            reader = SourceReader(1, engine, client.dial)
+            reader.add(run, 0)
+            answer = Fetched(run.source, 0, codes.NONE, 1, 0, -1, [], stored(0, [PLAIN]), preferred=2)
+            reader._take(run, answer)
+            assert (run.state, run.read_offset, run in reader) == (LaneState.ACTIVE, 1, True)
+            reader._take(run, answer._replace(offset=1, records=b""))
+            assert (run.state, run in reader) == (LaneState.SOURCE_UNAVAILABLE, False)
+            assert run.problem is not None
+            assert "broker 1" in run.problem.message
+            assert "replica 2" in run.problem.message
+            assert "replica.selector.class" in run.problem.hint
+            assert engine._resolver._due[run] - time.monotonic() > 2.0
 
     asyncio.run(scenario())
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as PythonBatch
 
 from isthmus.lane.rebatch import Record, dense, encode, join, records_of, split
 from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, crc_ok, scan
-from tests.unit.wire.stored import PLAIN, Given, given_records, one, stored
+from tests.unit.wire.stored import PLAIN, Given, given_records, message_sets, one, stored
 
 CODECS = st.integers(0, 4)
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -184,10 +183,8 @@ def test_records_without_a_timestamp_get_none(times: list[int]) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_sets_become_batches(magic: int, codec: int) -> None:
     """Messages of magic 0 and 1 keep their offsets; only magic 1 has timestamps."""
-    builder = LegacyRecordBatchBuilder(magic, codec if (magic, codec) != (0, 3) else 0, 1 << 20)
-    for n in range(5):
-        builder.append(n, timestamp=1000 + n, key=b"%d" % n, value=None if n == 2 else b"value")
-    parts = [part for batch in scan(bytes(builder.build())) for part in dense(batch)]
+    given = [Given(1000 + n, b"%d" % n, None if n == 2 else b"value", []) for n in range(5)]
+    parts = [part for batch in scan(message_sets(magic, codec, given)) for part in dense(batch)]
 
     records = [record for part in parts for record in records_of(part)]
     assert [record.offset for record in records] == list(range(5))
@@ -200,9 +197,7 @@ def test_old_message_sets_become_batches(magic: int, codec: int) -> None:
 
 def test_broken_message_set_is_an_error() -> None:
     """A message set has a checksum too, and it is checked."""
-    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
-    builder.append(0, timestamp=1, key=b"k", value=b"value")
-    data = bytearray(builder.build())
+    data = bytearray(message_sets(1, 0, [PLAIN]))
     data[-1] ^= 1
     (batch,) = scan(data)
     with pytest.raises(ValueError, match="checksum"):

@@ -418,8 +418,20 @@ def test_what_was_abandoned_is_settled_first() -> None:
 
 
 def test_the_first_look_at_an_empty_log_settles_too() -> None:
-    """An end of 0 is not the end that was seen before: nothing was."""
-    assert Writer(abandoned=True).looked(LogLook(0, 0, None), settled=True) is Placement.SETTLE
+    """An end of 0, or of 1, is not the end that was seen before: nothing was."""
+    for end in (0, 1):
+        assert Writer(abandoned=True).looked(LogLook(end, end, None), settled=True) is Placement.SETTLE
+
+
+def test_what_a_muted_broker_may_read_late_is_held_until_the_latest_moment() -> None:
+    """Several requests are abandoned; one of which nothing was said by the broker changes nothing."""
+    writer = placed()
+    for held_until in (50.0, 20.0):
+        writer.sent(5)
+        writer.abandon(held_until)
+    writer.sent(5)
+    writer.abandon()
+    assert writer.held_until == 50.0
 
 
 @pytest.mark.parametrize("code", [codes.NONE, codes.MESSAGE_TOO_LARGE, codes.TOPIC_AUTHORIZATION_FAILED])

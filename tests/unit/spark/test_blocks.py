@@ -8,14 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.spark.blocks import BLOCK_OFFSETS, Blocks, offsets_of
 from isthmus.wire.batch import LOG_APPEND_TIME, Batch, scan
-from tests.unit.wire.stored import PLAIN, Given, given_records, stored
+from tests.unit.wire.stored import PLAIN, Given, given_records, message_sets, stored
 
 BEGIN: Final = BLOCK_OFFSETS - 5
 """So that a block ends amidst the records."""
@@ -160,9 +159,7 @@ def test_neighbouring_blocks_are_read_together() -> None:
 
 
 def message_set() -> Batch:
-    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
-    builder.append(3, timestamp=1, key=None, value=b"v")
-    return only(bytes(builder.build()))
+    return only(message_sets(1, 0, [PLAIN], base_offset=3))
 
 
 def damaged() -> Batch:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.distribution import Distribution, LeaseGroup
 
@@ -200,7 +201,9 @@ def test_a_document_says_what_a_slot_shall_run() -> None:
     group.begin()
     group.begin()
     group.revoked_through = 1
-    document = group.document([lane(9)])
+    limits = Limits(bytes_per_s=77)
+    document = group.document([lane(9)], limits)
+    assert document.limits == limits
     assert (document.link, document.slot, document.controller, document.generation) == ("l", 2, 7, 2)
     assert (document.revision, document.revoked_through, document.ended_through) == (3, 1, 0)
     assert (document.is_clean, document.lanes) == (False, (lane(0), lane(9)))
@@ -229,15 +232,39 @@ def test_what_was_taken_from_a_slot_is_parting_until_every_lease_let_go_of_it() 
     assert (group.document().parting, group.revision) == ((), taken + 1)
     assert group.is_untold
     assert lanes.changed.is_set()
+    # What is no news, or no lease's, changes nothing and is not told.
+    group.is_untold = False
+    for generation, revision in ((1, taken), (1, taken - 1), (9, taken)):
+        lanes.let_go(group, generation, revision)
+        assert group.document().parting == ()
+        assert not group.is_untold
     # What comes back and goes again is to be let go of again.
     lanes.assign([first, second])
     assert group.document().parting == ()
     lanes.assign([second])
     assert group.document().parting == (first.key,)
-    for generation in (1, 2):
-        lanes.ended(group, generation, is_clean=True)
+    lanes.let_go(group, 2, group.revision)
+    assert group.document().parting == (first.key,)
+    lanes.ended(group, 1, is_clean=True)
     assert group.document().parting == ()
-    assert group.taken == {}
+    lanes.ended(group, 2, is_clean=True)
+    assert (group.document().parting, group.taken, group.let_go) == ((), {}, {})
+
+
+def test_the_end_of_a_lease_is_told_where_the_next_one_waits_for_it() -> None:
+    """The ledger says of lanes that it may be writing them; of one that had none of these there is nothing to say."""
+    lanes = distribution(groups=1)
+    (group,) = lanes.groups
+    lanes.assign([lane(0), lane(1)])
+    for _ in range(3):
+        group.begin()
+    group.is_untold = False
+    lanes.ended(group, 1, is_clean=True)
+    assert not group.is_untold
+    lanes.assign([lane(1)])
+    group.is_untold = False
+    lanes.ended(group, 2, is_clean=True)
+    assert group.is_untold
 
 
 def test_what_moves_to_another_slot_is_its_leases_till_the_end() -> None:
@@ -249,6 +276,19 @@ def test_what_moves_to_another_slot_is_its_leases_till_the_end() -> None:
     lanes = Distribution([group], lambda _: 0.0)
     assert group.document([lane(0)]).parting == ()
     lanes.let_go(group, 1, group.revision)
+    assert group.document().parting == (lane(0).key,)
+
+
+def test_what_came_back_and_moves_is_its_leases_till_the_end() -> None:
+    """That it was let go of before says nothing of what came later."""
+    lanes = distribution(groups=1)
+    (group,) = lanes.groups
+    lanes.assign([lane(0)])
+    group.begin()
+    lanes.assign([])
+    lanes.let_go(group, 1, group.revision)
+    lanes.assign([lane(0)])
+    del group.lanes[lane(0).key]
     assert group.document().parting == (lane(0).key,)
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.errors import BrokerRefused
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowOrigin, Rows, batch_digest
 from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, scan, stamp
+from tests.unit.wire.stored import Given, message_sets
 
 Fields = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 NONE: Final[Fields] = (None, None, [])
@@ -124,13 +124,12 @@ def test_records_of_a_range(codec: int) -> None:
     }
 
 
+@pytest.mark.parametrize("codec", [1, 3])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_records_of_old_message_sets(magic: int) -> None:
+def test_records_of_old_message_sets(magic: int, codec: int) -> None:
     """Messages from before Kafka 0.11 are rows like any other; those of magic 0 have no timestamp."""
-    builder = LegacyRecordBatchBuilder(magic, 1, 1 << 20)
-    for offset in range(3):
-        builder.append(offset, SEPTEMBER, b"k", None)
-    batches = [modern(batch) for batch in scan(bytes(builder.build()))]
+    messages = [Given(SEPTEMBER, b"k", None, [])] * 3
+    batches = [modern(batch) for batch in scan(message_sets(magic, codec, messages))]
 
     rows = rows_of(batches, ["offset", "timestamp_ms", "headers", "value"])
 

@@ -10,7 +10,7 @@ import pytest
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark, Milestone
+from isthmus.model.lane import Lane, LaneKey, LaneMark, Milestone
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending
@@ -72,6 +72,7 @@ def told(
     ended: int = 0,
     topics: tuple[str, ...] = ("orders",),
     limits: Limits | None = None,
+    parting: tuple[LaneKey, ...] = (),
 ) -> Document:
     """What the controller says of the slot."""
     return LeaseDocument(
@@ -85,6 +86,7 @@ def told(
         ended_through=ended,
         is_clean=False,
         limits=limits,
+        parting=parting,
     )
 
 
@@ -228,10 +230,11 @@ def test_lanes_change_with_the_revision() -> None:
     """What the lease was started with is not overwritten by what was told before."""
     lease = tenure(ended_through=1)
     lease.hear(told(revision=5, topics=("old",)), BEGUN)
-    assert set(lease.lanes) == {lane("orders").key}
-    lease.hear(told(revision=7, topics=("orders", "new")), BEGUN)
+    assert (set(lease.lanes), lease.parting) == ({lane("orders").key}, ())
+    lease.hear(told(revision=7, topics=("orders", "new"), parting=(lane("gone").key,)), BEGUN)
     lease.hear(told(revision=6, topics=()), BEGUN)
     assert set(lease.lanes) == {lane("orders").key, lane("new").key}
+    assert lease.parting == (lane("gone").key,)
 
 
 def test_limits_change_with_the_revision() -> None:

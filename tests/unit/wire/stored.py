@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from crc32c import crc32c
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as PythonBuilder
@@ -14,10 +16,15 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as PythonBuil
 from isthmus.wire.batch import CONTROL, Batch, scan
 
 NONE: Final = 0
+LZ4: Final = 3
 ZSTD: Final = 4
 _BUILDER_BYTES: Final = 1 << 26
 _CRC_AT: Final = 17
 _CHECKED_BEGIN: Final = 21
+_LZ4_FRAME_BEGIN: Final = b"\x04\x22\x4d\x18\x60\x40"
+_LZ4_CHECKSUM_OF_KAFKA: Final = b"\x1a"
+"""That of the frame is another: whatever goes by the format of LZ4 refuses it (KIP-57)."""
+_LZ4_IS_PLAIN: Final = 1 << 31
 
 
 class Given(NamedTuple):
@@ -76,6 +83,30 @@ def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 1)
     record = [PLAIN._replace(key=key, value=value)]
     return stored(offset, record, producer_id=producer_id, transactional=True, attributes=CONTROL)
+
+
+def message_sets(magic: int, codec: int, records: Sequence[Given], *, base_offset: int = 0) -> bytes:
+    """What brokers stored before Kafka 0.11: a message each, or one message with all others compressed in it."""
+    plain = LegacyRecordBatchBuilder(magic, NONE if (magic, codec) == (0, LZ4) else codec, _BUILDER_BYTES)
+    for n, record in enumerate(records):
+        plain.append(base_offset + n, timestamp=record.timestamp, key=record.key, value=record.value)
+    built = bytes(plain.build())
+    return _with_lz4(built, base_offset + len(records) - 1) if (magic, codec) == (0, LZ4) else built
+
+
+def _with_lz4(inner: bytes, last_offset: int) -> bytes:
+    """A message of magic 0 around others, with LZ4 as Kafka wrote it, which aiokafka knows not at all."""
+    frame = b"".join(
+        (
+            _LZ4_FRAME_BEGIN,
+            _LZ4_CHECKSUM_OF_KAFKA,
+            struct.pack("<I", len(inner) | _LZ4_IS_PLAIN),
+            inner,
+            struct.pack("<I", 0),
+        )
+    )
+    checked = struct.pack(">bbii", 0, LZ4, -1, len(frame)) + frame
+    return struct.pack(">qiI", last_offset, len(checked) + 4, zlib.crc32(checked)) + checked
 
 
 def one(data: bytes) -> Batch:

@@ -94,7 +94,7 @@ class Aborts:
 
         :raises ClusterError: As for `find`.
         """
-        if await self.is_quiet(run):
+        if await self.ask_whether_quiet(run):
             return None
         transaction = await self.find(run, source_producer_id, may_be_alone=False)
         if transaction.is_open:
@@ -105,8 +105,8 @@ class Aborts:
             await self._check_end(run)
         return None
 
-    async def is_quiet(self, run: LaneRun) -> bool:
-        """Whether no transaction is open in the lane's partition at the target, ours or another.
+    async def ask_whether_quiet(self, run: LaneRun) -> bool:
+        """Whether no transaction is open in the lane's partition at the target, ours or another. A yes is remembered.
 
         :raises ClusterError: The target does not answer.
         """

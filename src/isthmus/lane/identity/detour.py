@@ -138,7 +138,7 @@ class Detour:
     # Aborted transactions
 
     async def _aborted_transaction(self, run: LaneRun, batch: Batch) -> Transaction | LoneTransaction:
-        may_be_alone = await self._markers.are_allowed(run)
+        may_be_alone = await self._markers.ask_whether_allowed(run)
         return await self._aborts.find(run, batch.producer_id, may_be_alone=may_be_alone)
 
     async def _aborted(self, run: LaneRun, batch: Batch) -> None:

@@ -59,8 +59,10 @@ class Markers:
         self._aborts = aborts
         self._are_allowed: bool | None = None
 
-    async def are_allowed(self, run: LaneRun) -> bool:
-        """Whether the target lets us write control records directly: asked with one for a partition no topic has."""
+    async def ask_whether_allowed(self, run: LaneRun) -> bool:
+        """Whether the target lets us write control records directly: asked with one for a partition no topic has, and
+        remembered until one is refused.
+        """
         if self._are_allowed is None:
             _, connection = await self._routes.reach(*run.target)
             nowhere = (run.target[0], _NO_PARTITION)
@@ -80,7 +82,7 @@ class Markers:
 
         Fewer when the lane may not write any more.
         """
-        if await self.are_allowed(run):
+        if await self.ask_whether_allowed(run):
             ids = marker_producer_ids(self._engine.producer.marker_producer_id, run.writer.position, count)
             await self._append(run, ids, commit=commit)
             return

@@ -46,7 +46,7 @@ class Omission:
         if run.lane.aborted is not AbortedPolicy.AUTO:
             return run.lane.aborted is AbortedPolicy.OMIT
         # Without the right to write control records a coordinator would write each of them: one for each record.
-        return await self._markers.are_allowed(run) and not await self._aborts.may_be_alone(run)
+        return await self._markers.ask_whether_allowed(run) and not await self._aborts.may_be_alone(run)
 
     async def take(self, run: LaneRun) -> None:
         """Leave out the head of the lane, which is aborted, and what follows it as far as that may be left out too.
@@ -60,7 +60,7 @@ class Omission:
             await self._markers.end(run, head.producer_id, transaction)
             return
         # While others are open the end of one may be among what follows.
-        parts = islice(stretch(run.pending), None if await self._aborts.is_quiet(run) else 1)
+        parts = islice(stretch(run.pending), None if await self._aborts.ask_whether_quiet(run) else 1)
         await self._markers.fill(run, self._end_of(run, [part.batch for part in parts]))
         self._engine.advanced(run, run.written, 0)
 

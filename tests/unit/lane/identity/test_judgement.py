@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from isthmus.lane.identity.judgement import (
     first_check,
     gap_before,
     is_copy,
+    lost,
     outlook_of,
     unanswered,
     undecodable,
@@ -26,9 +28,10 @@ from isthmus.lane.outlook import state_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
+from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.transactions import lone_producer_id
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
@@ -104,8 +107,10 @@ def test_control_record_too_many_is_told_apart() -> None:
     judged = compare(sight(16), (OURS,), one(marker(15, 1, commit=False)), SOURCE)
     assert judged.state is LaneState.FOREIGN_WRITE
     assert judged.problem is not None
+    assert "at offset 15 is a control record where the source has a record" in judged.problem.message
     assert "transaction.partition.verification.enable=false" in judged.problem.hint
     assert "isthmus verify --topic orders" in judged.problem.hint
+    assert "--partition 0 " in judged.problem.hint
 
 
 def test_ends_that_coordinators_wrote_may_come_again() -> None:
@@ -139,8 +144,31 @@ def test_a_source_that_has_changed_is_no_foreign_write() -> None:
         judged = compare(replace(sight(16), is_known=is_known), (OURS,), tail, changed)
         assert judged.state is state
         assert judged.problem is not None
+        assert "at offset 15 " in judged.problem.message
         assert "unclean leader election" in judged.problem.message
         assert "isthmus verify --topic orders" in judged.problem.hint
+        assert "--partition 0 " in judged.problem.hint
+
+
+@pytest.mark.parametrize(("end", "is_lost"), [(-1, False), (0, True), (12, True), (13, False), (14, False)])
+def test_an_epoch_that_ends_before_what_was_copied_of_it_was_truncated(end: int, is_lost: bool) -> None:
+    """A lane was at 13 in that epoch, and is at 16: from the epoch's end on only the target has what it has."""
+    ids = uuid.UUID(int=1), uuid.UUID(int=2)
+    been = Milestone(
+        topic=TargetTopic("orders"),
+        partition=0,
+        source_topic_id=ids[0],
+        target_topic_id=ids[1],
+        position=13,
+        source_epoch=5,
+    )
+    message = (
+        f"the source's log was truncated to {end} (unclean leader election); offsets [{end}, 13) that were copied are "
+        "gone there"
+    )
+    hint = keep_or_delete("orders", WEST, [HeldOffsets(0, end, 16)])
+    expected = Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint)) if is_lost else None
+    assert lost(sight(16), been, end) == expected
 
 
 def test_what_is_compared_tells_its_epoch() -> None:
@@ -173,7 +201,10 @@ def test_damaged_batch_proves_nothing() -> None:
     """What cannot be decoded is waited for, and is no foreign write."""
     data = bytearray(stored(10, RECORDS, producer_id=THEIRS))
     data[-1] ^= 1
-    assert compare(sight(16), (OURS,), one(bytes(data)), SOURCE).state is LaneState.BLOCKED
+    judged = compare(sight(16), (OURS,), one(bytes(data)), SOURCE)
+    assert judged.state is LaneState.BLOCKED
+    assert judged.problem is not None
+    assert "checksum" in judged.problem.message
     assert undecodable(ValueError("wrong")).state is LaneState.BLOCKED
 
 

@@ -1,4 +1,4 @@
-"""Message sets from before Kafka 0.11 (magic 0 and 1), decoded."""
+"""Message sets from before Kafka 0.11 (magic 0 and 1), decoded: whatever reads a stored one does it here."""
 
 from __future__ import annotations
 
