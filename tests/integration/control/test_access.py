@@ -417,7 +417,7 @@ def test_records_come_where_access_rules_cannot(
                 await asyncio.to_thread(topics.produce, source, name, topics.some(10, random.Random(2)))
             await run.until(lambda: are_copied(20))
             await run.until(lambda: [loop.state for loop in rules()] == [LoopState.IN_ERROR] * 2)
-            assert {run.state_of(name) for _, _, name in ways} == {LaneState.ACTIVE}
+            await run.until(lambda: {run.state_of(name) for _, _, name in ways} == {LaneState.ACTIVE})
 
     asyncio.run(scenario())
 

@@ -69,6 +69,21 @@ def test_serde(flow: Flow, spark: SparkSession, chance: random.Random, offsets: 
     )
 
 
+def refusals(cluster: LocalCluster, topic: str, given: list[Given]) -> list[str]:
+    """Why brokers do not take records, each sent by itself."""
+    found: list[str] = []
+    writing = topics.producer(cluster)
+    for record in given:
+        writing.produce(
+            topic,
+            record.value,
+            timestamp=record.timestamp,
+            on_delivery=lambda error, _: found.append("" if error is None else error.name()),
+        )
+        topics.flush(writing)
+    return found
+
+
 def test_a_target_that_refuses_old_and_future_timestamps(
     east: LocalCluster, topic: Callable[[str], str], spark: SparkSession
 ) -> None:
@@ -81,9 +96,7 @@ def test_a_target_that_refuses_old_and_future_timestamps(
     with LocalCluster.start("strict", brokers=1, heap_mb=256, properties=limits) as strict:
         flow = Flow.between(east, strict, topic("stamped"))
         topics.create(strict, flow.stem)
-        for record in given[:2]:
-            with pytest.raises(AssertionError, match="INVALID_TIMESTAMP"):
-                topics.produce(strict, flow.stem, [record])
+        assert refusals(strict, flow.stem, given[:2]) == ["INVALID_TIMESTAMP"] * 2
         links = []
         for offsets in (OffsetPolicy.SAME, OffsetPolicy.MAPPED):
             name = f"{flow.stem}-{offsets}"
@@ -95,7 +108,7 @@ def test_a_target_that_refuses_old_and_future_timestamps(
         for link in links:
             found = contents(flow.target, flow.remote(link.name), partitions=1)
             assert found == contents(flow.source, link.name, partitions=1)
-            assert [seen.timestamp for seen in found[0]] == [record.timestamp for record in given]
+            assert [seen.timestamp[1] for seen in found[0]] == [record.timestamp for record in given]
 
 
 def test_no_cycles(flow: Flow, spark: SparkSession) -> None:
