@@ -244,6 +244,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "offset.flush.": _NO_WORKER,
     "listeners": _NO_WORKER,
     "rest.": _NO_WORKER,
+    "config.providers": unneeded("references are read by their usual names: file, env, dir, directory, secrets"),
     "admin.listeners": _NO_WORKER,
     "plugin.": _NO_WORKER,
     "task.": _NO_WORKER,

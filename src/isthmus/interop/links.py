@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from isthmus.interop.clients import flow_equivalent, is_known_client_setting
+from isthmus.interop.clients import flow_equivalent, is_client_setting, is_known_client_setting
 from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
 from isthmus.interop.equivalents import (
     ALIASES,
@@ -342,6 +342,9 @@ class _Translation:
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
             todo = "Correct it if it is misspelt, and import again; else leave it out."
+            if is_client_setting(key):
+                why = "how a cluster is reached is a setting of the cluster; of a flow it has no effect"
+                todo = "Write it for the cluster if that is meant, and import again; else leave it out."
             self._gathering.tell(Impact.UNKNOWN, setting, why, todo)
         elif equivalent.fate is Fate.WRITTEN:
             self._made.put(equivalent.path, self._read(key, equivalent.read))

@@ -36,14 +36,15 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.loop import Change, LoopState
+from isthmus.model.loop import Change, LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
 from tests.integration.acls import CLUSTER, denied
-from tests.integration.control.running import configuration_of, link_of
+from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import as_admin
 
@@ -385,6 +386,40 @@ def test_a_cluster_without_an_authorizer(secured: LocalCluster, east: LocalClust
     (change,) = planned.loop_changes
     assert change.problem is not None
     assert "has no authorizer" in change.problem.message
+
+
+def test_records_come_where_access_rules_cannot(
+    secured: LocalCluster, east: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Where either side has no authorizer access rules are IN_ERROR with the reason, and all else goes on beside."""
+    ways = [(east, secured, topic("unruled-source")), (secured, east, topic("unruled-target"))]
+    links = []
+    for source, target, name in ways:
+        topics.create(source, name)
+        topics.produce(source, name, topics.some(10, random.Random(1)))
+        link = link_of(admin(source), admin(target), name, name=name)
+        links.append(replace(link, access=AccessSettings(policy=AccessPolicy.FULL, interval_s=0.2)))
+
+    async def scenario() -> None:
+        async with running(configuration_of(*links), spark) as run:
+
+            def rules() -> list[LoopProgress]:
+                return [loop for link in run.links for loop in link.loops if loop.loop == AccessLoop.name]
+
+            async def are_copied(count: int) -> bool:
+                return [await ends(target, name) for _, target, name in ways] == [[count]] * 2
+
+            await run.until(lambda: [loop.state for loop in rules()] == [LoopState.IN_ERROR] * 2)
+            problems = [loop.problem for loop in rules()]
+            assert all(problem is not None and "has no authorizer" in problem.message for problem in problems)
+            await run.until(lambda: are_copied(10))
+            for source, _, name in ways:
+                await asyncio.to_thread(topics.produce, source, name, topics.some(10, random.Random(2)))
+            await run.until(lambda: are_copied(20))
+            await run.until(lambda: [loop.state for loop in rules()] == [LoopState.IN_ERROR] * 2)
+            await run.until(lambda: {run.state_of(name) for _, _, name in ways} == {LaneState.ACTIVE})
+
+    asyncio.run(scenario())
 
 
 def test_rights_that_are_missing_are_named(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:

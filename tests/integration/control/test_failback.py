@@ -87,7 +87,7 @@ def read_by_java(cluster: LocalCluster, group: str, name: str, count: int) -> li
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap_servers, "--include", f"(.*\\.)?{name}", "--group", group),
         *("--max-messages", str(count), "--timeout-ms", "60000"),
-        *("--command-property", "auto.offset.reset=earliest"),
+        *("--command-property", "auto.offset.reset=earliest", "--command-property", "metadata.max.age.ms=500"),
         *("--formatter-property", "print.key=true", "--formatter-property", "print.value=false"),
     )
     return [line.encode() for line in done.stdout.split()]
@@ -107,11 +107,23 @@ async def is_read(cluster: LocalCluster, group: str, count: int) -> bool:
     return sum((await positions(cluster, group)).values()) == count
 
 
+Reader = Callable[[LocalCluster, str, str, int], list[bytes]]
+
+
 @pytest.mark.parametrize("offsets", [OffsetPolicy.SAME, OffsetPolicy.MAPPED])
+@pytest.mark.parametrize(("at_home", "away"), [(read, read_by_java), (read_by_java, read)], ids=["librdkafka", "Java"])
 def test_consumers_of_a_super_topic_go_over_and_come_back(
-    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession, offsets: OffsetPolicy
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Callable[[str], str],
+    spark: SparkSession,
+    offsets: OffsetPolicy,
+    at_home: Reader,
+    away: Reader,
 ) -> None:
-    """Nothing is skipped and nothing read twice, of what was produced at either side at any time."""
+    """Nothing is skipped and nothing read twice, of what was produced at either side at any time: by a consumer of
+    librdkafka and one of Java, whichever of them goes over to the other and comes back.
+    """
     name, group = topic(f"flights-{offsets}").replace(".", "-"), topic("readers")
     for cluster in (east, west):
         topics.create(cluster, name, partitions=PARTITIONS)
@@ -121,7 +133,7 @@ def test_consumers_of_a_super_topic_go_over_and_come_back(
 
     async def scenario() -> None:
         async with running(replace(configuration_of(links[0]), links=links), spark) as run:
-            visits = ((east, west, 0, read), (west, east, 100, read_by_java), (east, west, 200, read))
+            visits = ((east, west, 0, at_home), (west, east, 100, away), (east, west, 200, at_home))
             for here, there, keys, consume in visits:
                 for cluster in (east, west):
                     written.update(await asyncio.to_thread(produced, cluster, name, range(keys, keys + 20)))

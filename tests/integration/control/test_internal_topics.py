@@ -125,10 +125,12 @@ def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> N
     asyncio.run(scenario())
 
 
-def test_checkpoints_are_written_without_the_right_to_read_them(guarded: LocalCluster, east: LocalCluster) -> None:
-    """A loop that begins anew and may not read its topic writes what it knows once more, as MirrorMaker 2 does."""
-    link = replace(link_of(east.cluster(), guarded.cluster()), mm2=MirrorMakerSettings(checkpoints=True))
-    name = link.mm2_names.checkpoints
+EXPECTED = Checkpoint(CheckpointKey("g", "there", 0), 100, 100)
+
+
+def checkpointing(source: Client, target: Client) -> LinkView:
+    """A link of two clusters that has one checkpoint to write, the one that is `EXPECTED`."""
+    link = replace(link_of(source.cluster, target.cluster), mm2=MirrorMakerSettings(checkpoints=True))
     position = PositionPlan(
         topic="here",
         partition=0,
@@ -141,32 +143,75 @@ def test_checkpoints_are_written_without_the_right_to_read_them(guarded: LocalCl
         standing=Standing.IN_STEP,
     )
     group = GroupPlan(group="g", target_group="g", standing=Standing.IN_STEP, positions=(position,))
+    return LinkView(
+        link=link,
+        source=source,
+        target=target,
+        plan=LinkPlan(link=link.name, source=source.cluster.alias, target=target.cluster.alias),
+        groups=GroupsPlan(
+            link=link.name,
+            source=source.cluster.alias,
+            target=target.cluster.alias,
+            way="identity",
+            groups=(group,),
+        ),
+    )
+
+
+async def look_anew(view: LinkView) -> None:
+    """Write the checkpoints that are due, as a run does first that begins."""
+    loop = CheckpointLoop()
+    assert await loop.apply(view, await loop.look(view)) == ()
+    await loop.aclose()
+
+
+def test_checkpoints_are_written_without_the_right_to_read_them(guarded: LocalCluster, east: LocalCluster) -> None:
+    """A loop that begins anew and may not read its topic writes what it knows once more, as MirrorMaker 2 does."""
 
     async def scenario() -> None:
-        async with Client(link.source) as source, Client(link.target) as target:
-            view = LinkView(
-                link=link,
-                source=source,
-                target=target,
-                plan=LinkPlan(link=link.name, source="east", target="guarded"),
-                groups=GroupsPlan(link=link.name, source="east", target="guarded", way="identity", groups=(group,)),
-            )
-
-            async def look_anew() -> None:
-                loop = CheckpointLoop()
-                assert await loop.apply(view, await loop.look(view)) == ()
-                await loop.aclose()
+        async with Client(east.cluster()) as source, Client(guarded.cluster()) as target:
+            view = checkpointing(source, target)
+            name = view.link.mm2_names.checkpoints
 
             async def written() -> list[Checkpoint]:
                 return [checkpoint_of(record) async for record in stored_records(target, name)]
 
-            await look_anew()
+            await look_anew(view)
             topics.await_served(guarded, name)
-            await look_anew()
-            expected = Checkpoint(CheckpointKey("g", "there", 0), 100, 100)
-            assert await written() == [expected]
+            await look_anew(view)
+            assert await written() == [EXPECTED]
             with denied(guarded, ResourceType.TOPIC, name, AclOperation.READ):
-                await look_anew()
-            assert await written() == [expected] * 2
+                await look_anew(view)
+            assert await written() == [EXPECTED] * 2
+
+    asyncio.run(scenario())
+
+
+def test_broken_checkpoints_are_passed_over(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """What others wrote into the topic, and checkpoints of other groups, keep no loop that begins anew from knowing the
+    last checkpoint of its own: it writes nothing.
+    """
+    key, value = EXPECTED.record
+    broken = [
+        KeyedRecord(key, b"\0"),
+        KeyedRecord(key, b"\0\7" + value[2:]),
+        KeyedRecord(key, b""),
+        KeyedRecord(b"\xff", value),
+        KeyedRecord(b"", b"no checkpoint"),
+    ]
+    other = EXPECTED._replace(key=EXPECTED.key._replace(group="other"), upstream=7)
+    there = [*broken, EXPECTED._replace(upstream=40, downstream=40).record, other.record, EXPECTED.record, *broken]
+
+    async def scenario() -> None:
+        known = replace(east.cluster(), alias=topic("primary"))
+        async with Client(known) as source, Client(west.cluster()) as target:
+            view = checkpointing(source, target)
+            name = view.link.mm2_names.checkpoints
+            topics.create(west, name, cleanup_policy="compact")
+            appender = TopicAppender(target, name)
+            await appender.append(there, now_ms=NOW_MS)
+            appender.close()
+            await look_anew(view)
+            assert [record async for record in stored_records(target, name)] == there
 
     asyncio.run(scenario())

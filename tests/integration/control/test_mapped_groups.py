@@ -18,8 +18,10 @@ from isthmus.model.offsets import OffsetPolicy
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.test_compaction import Compacted, keys
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.integration.mirrormaker.flows import Side, positions
 
 pytestmark = pytest.mark.integration
 
@@ -75,3 +77,33 @@ def test_a_group_goes_over(
     assert [each.waiting for each in drilled.positions] == [0]
     rest = going_on(west, group, name, 30 + 10 + 20)
     assert seen + [value for value in rest if value.isdigit()] == [b"%d" % n for n in range(90)]
+
+
+def test_positions_in_a_compacted_source(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """Wherever a group stands, on a record that the cleaner left or in a hole, its next record is the same at the
+    target, where records of others come first.
+    """
+    topics.configure_broker(east, log_cleaner_backoff_ms=100)
+    source = Compacted(east, topic("cleaned"))
+    name, behind = source.name, 7
+    source.write(keys("a", 8) + keys("once", 2))
+    source.write(keys("a", 8)[::2] + keys("b", 3))
+    source.write([*keys("b", 3)[1:], b"last"])
+    source.write([b"tail"])
+    topics.create(west, name)
+    topics.produce(west, name, numbered(0, behind))
+    source.await_cleaning(4 + 2 + 4 + 1 + 2 + 2)
+    kept = [seen.offset for seen in oracle.records(east.bootstrap_servers, name)[0]]
+    end = kept[-1] + 1
+    assert len(kept) < end, "nothing was cleaned"
+    consumers.commit(east, {f"{name}-{offset}": {(name, 0): offset} for offset in range(end + 1)})
+
+    link = mapped(link_of(east.cluster(), west.cluster(), name, name=name), f"{name}-*")
+    assert Fabric(configuration_of(link), spark=spark).run(until="caught-up").exit_code == 0
+
+    found = [positions(Side(west, "west"), f"{name}-{offset}") for offset in range(end + 1)]
+    assert found == [{(name, 0): behind + sum(each < offset for each in kept)} for offset in range(end + 1)]
+    values = [[seen.value for seen in oracle.records(each.bootstrap_servers, name)[0]] for each in (east, west)]
+    assert values[1][behind:] == values[0]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -13,12 +16,15 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.control.running.succession import WhenOccupied
+from isthmus.control.topics.preflight import LONG_MAX
+from isthmus.local import LocalCluster
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
 from isthmus.model.timings import Timings
 from tests.integration.control.running import configuration_of, running
 from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
 from tests.integration.mirrormaker.flows import (
     PARTITIONS,
     PER_PARTITION,
@@ -32,6 +38,8 @@ from tests.integration.mirrormaker.flows import (
 )
 
 pytestmark = pytest.mark.integration
+
+DAY_MS: Final = 86_400_000
 
 
 def grow(side: Side, topic: str, count: int) -> None:
@@ -59,6 +67,48 @@ def test_serde(flow: Flow, spark: SparkSession, chance: random.Random, offsets: 
     assert all(
         None in {seen.value for seen in records} and b"" in {seen.value for seen in records} for records in found
     )
+
+
+def refusals(cluster: LocalCluster, topic: str, given: list[Given]) -> list[str]:
+    """Why brokers do not take records, each sent by itself."""
+    found: list[str] = []
+    writing = topics.producer(cluster)
+    for record in given:
+        writing.produce(
+            topic,
+            record.value,
+            timestamp=record.timestamp,
+            on_delivery=lambda error, _: found.append("" if error is None else error.name()),
+        )
+        topics.flush(writing)
+    return found
+
+
+def test_a_target_that_refuses_old_and_future_timestamps(
+    east: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """Records of years ago and of years to come are copied with their times, at the same and at mapped offsets, where
+    the target's brokers take neither by default.
+    """
+    limits = {f"log.message.timestamp.{side}.max.ms": "3600000" for side in ("before", "after")}
+    stamps = [1_704_067_200_000, int(time.time() * 1000) + 1_000 * DAY_MS]
+    given = [Given(b"k", b"%d" % n, [], stamps[n % 2] + n) for n in range(20)]
+    with LocalCluster.start("strict", brokers=1, heap_mb=256, properties=limits) as strict:
+        flow = Flow.between(east, strict, topic("stamped"))
+        topics.create(strict, flow.stem)
+        assert refusals(strict, flow.stem, given[:2]) == ["INVALID_TIMESTAMP"] * 2
+        links = []
+        for offsets in (OffsetPolicy.SAME, OffsetPolicy.MAPPED):
+            name = f"{flow.stem}-{offsets}"
+            create(flow.source, name, partitions=1, message_timestamp_after_max_ms=LONG_MAX)
+            topics.produce(east, name, given)
+            link = flow.link(offsets=offsets, include=(TopicPattern.parse(name),))
+            links.append(replace(link, name=name))
+        assert isthmus.open(configuration_of(*links), spark=spark).run(until="caught-up").exit_code == 0
+        for link in links:
+            found = contents(flow.target, flow.remote(link.name), partitions=1)
+            assert found == contents(flow.source, link.name, partitions=1)
+            assert [seen.timestamp[1] for seen in found[0]] == [record.timestamp for record in given]
 
 
 def test_no_cycles(flow: Flow, spark: SparkSession) -> None:

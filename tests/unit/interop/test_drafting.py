@@ -295,6 +295,7 @@ def test_unknown_keys_are_told_without_their_values() -> None:
     )
 
     assert set(keys(draft, Impact.UNKNOWN)) == {"a->b.sasl.jass.config", "a.fooo", "line 8"}
+    assert "a setting of the cluster" in about(draft, "a->b.sasl.jass.config").why
     assert "hunter2" not in repr([notice.as_dict() for notice in draft.notices if notice.key != "a.sasl.pasword"])
     assert about(draft, "a.sasl.pasword").value == ""
 

@@ -100,6 +100,14 @@ def test_nothing_is_told_before_its_data_is_there(high_watermark: int | None, co
     assert due(waiting, copied_end=100) == [Checkpoint(KEY, 100, 100, "of mine")]
 
 
+def test_where_nothing_was_copied_the_beginning_alone_is_told() -> None:
+    """With the same offsets 0 is 0 from the start, and nothing behind it is told; what is mapped waits for its map."""
+    empty = replace(POSITION, source=Committed(0), translated=0, high_watermark=0)
+    assert due(empty) == [Checkpoint(KEY, 0, 0)]
+    assert due(replace(empty, source=Committed(1), translated=1)) == []
+    assert due(replace(MAPPED, partition=1, source=Committed(0))) == []
+
+
 def test_mapped_positions_are_told_by_their_map() -> None:
     """Also where the link's groups are carried in another way, which says nothing of such a topic."""
     standing: dict[str, Any] = {"standing": Standing.OFFSETS_DIFFER}

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange, property_changes
-from isthmus.control.topics.creation import DEMANDED, creation
+from isthmus.control.topics.creation import DEMANDED, FILLING, creation
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.preflight import TopicPair
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
+from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+from isthmus.wire.client import Client
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
 
 BROKER: Mapping[str, str] = {
@@ -35,6 +41,8 @@ BROKER: Mapping[str, str] = {
 }
 NOTHING: Mapping[str, str] = {}
 SETTINGS = ConfigSettings()
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
+LINK: Final = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())
 
 
 def topic(own: Mapping[str, str] = NOTHING, *, brokers: Mapping[str, str] = BROKER, replicas: int = 3) -> Any:
@@ -190,10 +198,36 @@ def test_which_topics_are_synced() -> None:
 
 def test_the_loop_runs_unless_it_is_turned_off() -> None:
     """The interval is that of the link."""
-    ends = [Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west")]
-    link = Link(name="l", source=ends[0], target=ends[1], topics=TopicSettings())
-    assert ConfigsLoop().interval_s(link) == 600.0
-    assert ConfigsLoop().interval_s(replace(link, configs=ConfigSettings(sync=False))) is None
+    assert ConfigsLoop().interval_s(LINK) == 600.0
+    assert ConfigsLoop().interval_s(replace(LINK, configs=ConfigSettings(sync=False))) is None
+
+
+@pytest.mark.parametrize("filling", [{"is_filling": True}, {"settles": {"retention.ms": None}}])
+def test_a_target_that_is_filling_is_left_alone(filling: Any) -> None:
+    """While a prefix is filled its configuration is that of filling, and when that ends is not up to this loop."""
+    source, target = topic({"segment.bytes": "5"}), topic(FILLING)
+    topic_id = uuid.UUID(int=1)
+    lane = Lane(
+        source_topic=SOURCE_ORDERS,
+        source_topic_id=topic_id,
+        target_topic=ORDERS,
+        target_topic_id=topic_id,
+        partition=0,
+    )
+    plan = TopicPlan(topic=ORDERS, source_topic=SOURCE_ORDERS, action=Action.COPY, lanes=(lane,))
+
+    def found(plan: TopicPlan) -> set[str]:
+        view = LinkView(
+            link=LINK,
+            source=Client(EAST),
+            target=Client(WEST),
+            plan=LinkPlan(link="l", source="east", target="west", topics=(plan,)),
+            pairs={ORDERS: TopicPair(name=ORDERS, source=source, target=target)},
+        )
+        return {change.subject for change in asyncio.run(ConfigsLoop().look(view))}
+
+    assert found(plan) == {"topic orders"}
+    assert found(replace(plan, **filling)) == set()
 
 
 OWN = st.dictionaries(st.sampled_from([*sorted(BROKER), "vendor.special"]), st.sampled_from(["1", "2", "4000000"]))
