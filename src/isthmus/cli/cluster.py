@@ -74,6 +74,7 @@ _TRANSACTION_COLUMNS: Final = (
 )
 _GROUP_COLUMNS: Final = (
     Column("group", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=8),
     Column("type", gives_way=4),
     Column("state"),
     Column("protocol", gives_way=7),
@@ -188,14 +189,18 @@ def groups(
 
     Exits with 1 if a group that was named is not there.
     """
-    report = Fabric(configured(path)).cluster(alias).groups(group or ())
+    configuration = configured(path)
+    names = configuration.cluster(alias).names
+    report = Fabric(configuration).cluster(alias).groups(group or ())
     if output.is_table:
-        render([_with_age(each.summary()) for each in report.groups], output, columns=_GROUP_COLUMNS)
+        rows = [{**_with_age(each.summary()), "name": names.group(each.group)} for each in report.groups]
+        render(rows, output, columns=with_names(_GROUP_COLUMNS, rows, "group"))
         for each in report.groups if group else ():
             _show_group(each, output)
         _show_findings((), report.not_told, output)
     else:
-        render(report.as_dict(), output, names=[each.group for each in report.groups])
+        groups = [{**each.as_dict(), "name": names.group(each.group)} for each in report.groups]
+        render({**report.as_dict(), "groups": groups}, output, names=[each.group for each in report.groups])
     if group and any(each.problem for each in report.groups):
         raise typer.Exit(1)
 

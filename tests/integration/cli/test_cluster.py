@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from isthmus.local import LocalCluster
+from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.patience import TERM_S
 
@@ -82,6 +83,27 @@ def test_topics_are_shown_by_partition(run: Run, east: LocalCluster, topic: Call
     assert "replica.lag.time.max.ms" in wide.stdout
     assert run("topics", "east", "--topic", f"{name}x").returncode == 2
     assert run("topics", "nowhere").returncode == 2
+
+
+def test_lists_show_the_logical_names(
+    tmp_path: Path, run: Run, east: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """Of topics and groups, by the templates of the cluster: beside the technical ones where they differ."""
+    logical = topic("orders").replace("-", ".")
+    name = f"acme-live-{logical}"
+    topics.create(east, name)
+    consumers.commit(east, {name: {(name, 0): 0}})
+    templates = {"topics": "{tenant}-{env}-{topic}", "groups": "{tenant}-{env}-{group}"}
+    cluster = {"bootstrap_servers": east.bootstrap_servers, "names": templates}
+    path = tmp_path / "named.yaml"
+    path.write_text(yaml.safe_dump({"clusters": {"east": cluster}}))
+
+    for command, part in (("topics", "partitions"), ("groups", "groups")):
+        question = (command, "east", f"--{command[:-1]}", name)
+        told = json.loads(run(*question, "-c", str(path), "-o", "json").stdout)
+        assert [each["name"] for each in told[part]] == [logical]
+        assert logical in run(*question, "-c", str(path)).stdout.replace(name, "")
+        assert logical not in run(*question).stdout.replace(name, "")
 
 
 def test_elections_have_to_be_named_and_may_be_needless(

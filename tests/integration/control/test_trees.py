@@ -25,7 +25,7 @@ from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
-from tests.integration.control.tree_positions import committed, has_followed, to_be_at
+from tests.integration.control.tree_positions import committed, consume, has_followed, to_be_at
 from tests.integration.control.treeload import ISTHMUS, PARTITIONS, Clusters, Load, file_of, has, produce, read
 from tests.integration.control.treerefusals import deleted_unusable, refused_beside
 from tests.integration.groups import consumers
@@ -113,6 +113,16 @@ def test_every_message_comes_to_every_cluster_once(
     if tree[0][1] != "west":
         # Comparing one tree is enough.
         return
+    # A drill compares what the distributor copies: north's messages came to east by level 2, and go on by level 1 only.
+    whole = file_of(used, tree, name)
+    whole["trees"][0]["groups"] = [name]
+    consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
+    with isthmus.open(config.parse(json.dumps(whole)), spark=spark) as fabric:
+        for level, origins in ((1, 2), (2, 1)):
+            found = fabric.groups.drill(name, link=f"{name}.east.{level}")
+            assert (found.skipped, found.read_again, found.problem) == (0, 0, None), found
+            assert [each.compared for each in found.positions] == [origins * 80] * PARTITIONS
+        assert fabric.groups.drill(name).link == f"{name}.east.1"
     # All that distributors have to copy is at their targets; what comes later is missed by those that copy it alone.
     with isthmus.open(configuration, spark=spark) as fabric:
         verdicts = fabric.verify()
@@ -354,7 +364,7 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
         topics.send(writing, name, [Given(key, b"v", list(headers), topics.SEPTEMBER)])
     topics.flush(writing)
     file = file_of(four, [["east", "west"], ["north", "south"]], name)
-    file["trees"][0] |= {"flags": "header", "header": {"name": "f"}}
+    file["trees"][0] |= {"flags": "header", "header": {"name": "f"}, "groups": [name]}
 
     def seen(alias: str) -> dict[bytes, list[tuple[str, bytes | None]]]:
         (records,) = oracle.records(four[alias].bootstrap_servers, name)
@@ -377,6 +387,10 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
         shown = {link.link: link.as_dict()["topics"][0]["partitions"][0] for link in fabric.status()}
         assert all(verdict.equal for verdict in fabric.verify().values())
+        consumers.commit(four["east"], {name: {(name, 0): 0}})
+        for level, copies in ((1, 4), (2, 3)):
+            drilled = fabric.groups.drill(name, link=f"{name}.east.{level}")
+            assert [(each.compared, each.skipped) for each in drilled.positions] == [(copies, 0)]
         topics.send(writing, name, [Given(b"late", b"v", [("f", b"\x02")], topics.SEPTEMBER)])
         topics.flush(writing)
         found = {link: sum(each.missing for each in verdict.topics) for link, verdict in fabric.verify().items()}
@@ -392,17 +406,31 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}
 
 
-def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+def drilled(fabric: isthmus.Fabric, here: str, there: str, group: str) -> int:
+    """How many messages a drill of the distributor between two clusters compares, if there is one: none is missed."""
+    for link in fabric.configuration.links:
+        if (link.source.alias, link.target.alias) == (here, there):
+            found = fabric.groups.drill(group, link=link.name)
+            assert (found.skipped, found.problem) == (0, None), found
+            return sum(each.compared for each in found.positions)
+    return 0
+
+
+@pytest.mark.parametrize("offset_flags", ["producer-id", "metadata"])
+def test_consumers_go_round_a_tree(
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession, offset_flags: str
+) -> None:
     """A real consumer goes from cluster to cluster, round and back, while everybody produces: it misses nothing, and
-    reads again what the margin says and nothing older.
+    reads again what the margin says and nothing older. Before it goes over a drill says that it will miss nothing.
     """
     name, wave, margin_ms = topic("round"), 30, 30  # it takes back 150 of a partition at most
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file = file_of(used, [["east", "west"], "north"], name)
-    file["trees"][0] |= {"groups": [name], "margin_s": margin_ms / 1000}
+    file["trees"][0] |= {"groups": [name], "margin_s": margin_ms / 1000, "offset_flags": offset_flags}
     configuration = config.parse(json.dumps(file))
+    fabric = isthmus.open(configuration, spark=spark)
     written = dict.fromkeys(used, 0)
     seen: Counter[tuple[int, str, int]] = Counter()
 
@@ -410,19 +438,6 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
         for alias, cluster in used.items():
             produce(cluster, alias, name, range(written[alias], written[alias] + wave), "lz4")
             written[alias] += wave
-
-    def consume(alias: str, count: int) -> None:
-        member = consumers.consumer(used[alias], name, auto_offset_reset="error")
-        try:
-            member.subscribe([name])
-            for _ in range(count):
-                message = member.poll(TERM_S)
-                assert message is not None, (alias, count)
-                assert message.error() is None, message.error()
-                seen[message.partition() or 0, (message.key() or b"").decode(), int(message.value() or b"")] += 1
-                member.commit(message=message, asynchronous=False)
-        finally:
-            member.close()
 
     async def scenario() -> None:
         async with running(configuration, spark) as run:
@@ -433,18 +448,21 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
             consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
             ring = ["east", "west", "north", "east", "north", "west", "east"]
             carried: list[int] = []
+            compared: list[int] = []
             for here, there in pairwise(ring):
                 write()
                 await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
-                await asyncio.to_thread(consume, here, 300 if carried else 450)
+                await asyncio.to_thread(consume, used[here], name, 300 if carried else 450, seen)
                 wanted = await asyncio.to_thread(to_be_at, used[here], used[there], name, name, margin_ms)
                 await run.until(partial(asyncio.to_thread, has_followed, used[there], name, name, wanted))
                 carried.append(max(wanted.values()))
+                compared.append(await asyncio.to_thread(drilled, fabric, here, there, name))
             assert all(carried), "none begins at the beginning"
+            assert any(compared), "somewhere messages were still to be read"
             left = sum(map(len, read(used["east"], name).values())) - sum(
                 offset for offset, _ in committed(used["east"], name, name).values()
             )
-            await asyncio.to_thread(consume, "east", left)
+            await asyncio.to_thread(consume, used["east"], name, left, seen)
             for alias in ("west", "north"):
                 wanted = await asyncio.to_thread(to_be_at, used["east"], used[alias], name, name, margin_ms)
                 await run.until(partial(asyncio.to_thread, has_followed, used[alias], name, name, wanted))
@@ -455,7 +473,7 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
     everything = {(p, alias, n) for p in range(PARTITIONS) for alias in used for n in range(written[alias])}
     assert seen.keys() == everything
     assert any(count > 1 for count in seen.values()), "each switch reads the margin again"
-    plans = {plan.link: plan for plan in isthmus.open(configuration, spark=spark).groups.plan()}
+    plans = {plan.link: plan for plan in fabric.groups.plan()}
     assert sorted(plans) == [f"{name}.{tail}" for tail in ("east.1", "east.2", "north.2", "west.1", "west.2")]
     standings = {link: plan.groups[0].standing for link, plan in plans.items()}
     assert not any(plan.has_changes for plan in plans.values()), standings

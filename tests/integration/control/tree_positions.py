@@ -1,8 +1,9 @@
-"""Where a group stands on one cluster of a tree, and where it is to stand on another one."""
+"""Where a group stands on one cluster of a tree, and where it is to stand on another one; and its consumer."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -47,3 +48,20 @@ def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[i
     time.sleep(0.2)
     found = committed(cluster, group, name)
     return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())
+
+
+def consume(cluster: LocalCluster, group: str, count: int, seen: Counter[tuple[int, str, int]]) -> None:
+    """Read so many messages of the topic that is named as the group, from where that stands, and commit each of them.
+    They are counted in `seen`: by partition, origin and number.
+    """
+    member = consumers.consumer(cluster, group, auto_offset_reset="error")
+    try:
+        member.subscribe([group])
+        for _ in range(count):
+            message = member.poll(TERM_S)
+            assert message is not None, (group, count)
+            assert message.error() is None, message.error()
+            seen[message.partition() or 0, (message.key() or b"").decode(), int(message.value() or b"")] += 1
+            member.commit(message=message, asynchronous=False)
+    finally:
+        member.close()

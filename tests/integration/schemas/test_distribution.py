@@ -1,4 +1,6 @@
-"""Schemas go from one real registry to another, by command and by a run; Confluent's own serializers use both."""
+"""Schemas go from one registry to others, by command and by a run: between real ones, which Confluent's own serializers
+use as well, and for modes, deletions and another primary between imitations of Confluent's (tests/registry.py).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from isthmus import config
 from isthmus.control.fabric import Schemas
@@ -30,6 +37,7 @@ from tests.patience import TERM_S
 from tests.registry import RegistryServer, registry_server
 
 pytestmark = pytest.mark.integration
+TEMPLATES = ", subjects: {east: '{tenant}-{instance}-{environment}-{topic}', west: '{tenant}-{environment}-{topic}'}"
 
 
 def configuration_of(east: str, west: str, more: str = "") -> str:
@@ -74,10 +82,7 @@ def test_serializers_read_everywhere_what_was_written_anywhere(
     """Ids, versions, references and all kinds of schemas are the same there, under the names that subjects have."""
     name = topic("orders").replace("-", "_")
     subject, theirs = f"acme-i1-prod-{name}-value", f"acme-prod-{name}-value"
-    templates = (
-        ", subjects: {east: '{tenant}-{instance}-{environment}-{topic}', west: '{tenant}-{environment}-{topic}'}"
-    )
-    text = configuration_of(east_registry.url, west_registry.url, templates)
+    text = configuration_of(east_registry.url, west_registry.url, TEMPLATES)
     east, west = clients
     first = east.register_schema(subject, ConfluentSchema(record(name, "id"), "AVRO"))
     second = east.register_schema(subject, ConfluentSchema(record(name, "id", "note"), "AVRO"))
@@ -94,6 +99,7 @@ def test_serializers_read_everywhere_what_was_written_anywhere(
         ),
     )
     east.set_compatibility(subject, "FULL")
+    assert first < second, "ids grow"
 
     assert command(tmp_path, text, "diff").returncode == 4
     dry = command(tmp_path, text, "sync", "--dry-run", "-o", "json")
@@ -118,6 +124,34 @@ def test_serializers_read_everywhere_what_was_written_anywhere(
     value = written({"id": "7", "note": "fine"}, context)
     assert value is not None
     assert AvroDeserializer(west)(value, there) == {"id": "7", "note": "fine"}
+
+
+def test_json_and_protobuf_are_read_where_they_were_not_written(
+    east_registry: ApicurioServer,
+    west_registry: ApicurioServer,
+    clients: list[SchemaRegistryClient],
+    topic: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """Confluent's serializers register both kinds at one registry, and read with what the other one has then."""
+    name = topic("kinds").replace("-", "_")
+    east, west = clients
+    file = FileDescriptorProto(name=f"{name}.proto", package=name, syntax="proto3")
+    file.message_type.add(name="Flight").field.add(name="to", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    pool = DescriptorPool()
+    pool.Add(file)
+    flight = GetMessageClass(pool.FindMessageTypeByName(f"{name}.Flight"))
+    shape = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, "type": "object"}
+    text = json.dumps({**shape, "properties": {"to": {"type": "string"}}})
+    contexts = [SerializationContext(f"{name}_{kind}", MessageField.VALUE) for kind in ("protobuf", "json")]
+    written = ProtobufSerializer(flight, east)(flight(to="lga"), contexts[0])
+    said = JSONSerializer(text, east)({"to": "lga"}, contexts[1])
+
+    done = command(tmp_path, configuration_of(east_registry.url, west_registry.url, TEMPLATES), "sync")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ProtobufDeserializer(flight, {}, west)(written, contexts[0]) == flight(to="lga")
+    assert JSONDeserializer(text, schema_registry_client=west)(said, contexts[1]) == {"to": "lga"}
 
 
 def test_a_registry_with_modes(tmp_path: Path) -> None:

@@ -73,10 +73,13 @@ def test_whatever_is_joined_the_records_stay(counts: list[int], codec: int, wort
 
 
 def test_what_a_distributor_copies_is_joined() -> None:
-    """What others brought is left out first, so that small batches on both sides of it go as one."""
+    """What others brought is left out first, so that small batches on both sides of it go as one: also one that came
+    here by a higher level, as the copy has the flag of this one.
+    """
     run, transit = lane_of(), Transit(Cursor(0, 0, 0))
     batches = [one(stored(offset, [RECORD] * 3)) for offset in (0, 3, 6)]
     batches[1] = batches[1]._replace(producer_id=distributor_producer_id(1, 5))
+    batches[2] = batches[2]._replace(producer_id=distributor_producer_id(3, 9))
     taken = [transit.take(Piece(each, True, False), bytes_max=1 << 20, level=2) for each in batches]
     run.offer(piece for piece in taken if piece is not None)
 

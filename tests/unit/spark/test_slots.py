@@ -13,6 +13,7 @@ import pytest
 
 from isthmus.errors import HostError
 from isthmus.model.receipt import Ending, Receipt
+from isthmus.model.tree import Tree, node_of
 from isthmus.spark import slots
 from isthmus.spark.jobs import JobFailed
 from isthmus.spark.lease import LeaseSpec
@@ -146,6 +147,26 @@ def test_links_share_a_task_where_there_are_fewer_slots(run: Run) -> None:
         assert sum(spec.context.limits.bytes_in_flight for spec in specs) <= CONTEXT.limits.bytes_in_flight
 
     run(2, "abc", play)
+
+
+def test_all_distributors_of_eight_clusters_fit_two_slots(run: Run) -> None:
+    """24 of them run in one task, and the other slot is for the one that succeeds it: nobody waits or is left out."""
+    pairs = [[f"c{number}", f"c{number + 1}"] for number in (1, 3, 5, 7)]
+    names = [each.name for each in Tree(name="t", root=node_of([pairs[:2], pairs[2:]])).distributors]
+    assert len(names) == 24
+
+    async def play(stage: Stage) -> None:
+        first = [stage.ask(link) for link in names]
+        assert stage.jobs.links == [names]
+        specs = stage.jobs.tasks[0][1]
+        assert {(spec.company, spec.term_s) for spec in specs} == {(24, TERM_S)}
+        await stage.later(first[0].successor_at - stage.clock.now)
+        for link in names:
+            stage.ask(link, is_urgent=False)
+        assert [sorted(links) for links in stage.jobs.links] == [sorted(names)] * 2
+        assert not any(ticket.must_end for ticket in first)
+
+    run(2, names, play)
 
 
 def test_links_have_a_task_each_where_there_are_slots(run: Run) -> None:

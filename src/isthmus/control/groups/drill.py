@@ -1,12 +1,14 @@
 """A failover tried without one: what would a group read at the target if it went on there now?
 
 A scratch group gets the positions the group would have at the target. What stands behind them is read from there, and
-held against what the group still has to read at the source.
+held against what the group still has to read at the source. Of a distributor of a tree that is what it copies itself:
+what it leaves alone comes to its target from elsewhere, and is in the maps of others.
 """
 
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
@@ -21,19 +23,24 @@ from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.ledger.maps import LaneMap
-from isthmus.model.group import Committed
+from isthmus.model.copyflags import bit, is_done_with, is_to_copy
+from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.model.groupsettings import OWN_PREFIX
-from isthmus.model.link import Link
+from isthmus.model.link import DistributorRole, Link
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic
 from isthmus.model.plain import OwnFields, plain, plain_fields
 from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.rights import grant, on_group
+from isthmus.model.switching import begin_of
 from isthmus.model.translation import Way
 from isthmus.model.wording import counted
+from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 _TOKEN_BYTES: Final = 6
+_ANY_TOPIC: Final = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +132,20 @@ async def drill(
 
     :raises ClusterError: A cluster refused or did not answer.
     """
-    able = {p.target_key: p for p in plan.positions if p.translated is not None}
+    able = {p.target_key: p for p in plan.positions if is_tried(p)}
     scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
     on_step(f"committing {counted(len(able), 'position')} for the scratch group {scratch} at {target.cluster.alias}")
     committed = await _rehearsed(target, scratch, {key: _position(p) for key, p in able.items()})
     is_whole = bool(able) and all(p.translated is not None or p.target_topic is None for p in plan.positions)
     problem = None if is_whole else plan.problem
+    if problem is None and link.distributor is not None and not able:
+        hint = (
+            "Name the distributor that copies from where its consumers read: --link; isthmus groups list has them all."
+        )
+        problem = Problem(f"{link.name} says nothing of {plan.group}: its newest position comes another way", hint)
     try:
         on_step(f"comparing up to {counted(records, 'record')} in {counted(len(able), 'partition')}")
-        found = await _compared(source, target, able, committed, maps, records)
+        found = await _compared(link, (source, target), able, committed, maps, records)
     finally:
         on_step("deleting the scratch group")
         error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
@@ -150,6 +162,11 @@ async def drill(
         not_mirrored=tuple(sorted({p.topic for p in plan.positions if p.target_topic is None})),
         problem=problem,
     )
+
+
+def is_tried(position: PositionPlan) -> bool:
+    """Whether there is something to compare: a position at the source, and where that is at the target."""
+    return position.translated is not None and position.source.offset != NO_OFFSET
 
 
 def _position(plan: PositionPlan) -> Committed:
@@ -169,22 +186,22 @@ async def _rehearsed(target: Client, scratch: str, positions: Positions) -> Posi
 
 
 async def _compared(
-    source: Client,
-    target: Client,
+    link: Link,
+    clients: tuple[Client, Client],
     able: Mapping[PartitionKey, PositionPlan],
     committed: Positions,
     maps: LinkMaps,
     records: int,
 ) -> tuple[PositionDrill, ...]:
-    readers = LogReader(source), LogReader(target)
-    here = await _ranges(source, [(p.topic, p.partition) for p in able.values()])
-    there = await _ranges(target, list(able))
+    readers = LogReader(clients[0]), LogReader(clients[1])
+    here = await _ranges(clients[0], [(p.topic, p.partition) for p in able.values()])
+    there = await _ranges(clients[1], list(able))
     found = []
     for key, plan in sorted(able.items()):
         logs = here[plan.topic, plan.partition], there[key]
         lane = maps.of(key)
         if plan.is_mapped and lane is not None:
-            found.append(await _compare_mapped(readers, plan, committed[key].offset, logs, lane, records))
+            found.append(await _compare_mapped(link, readers, plan, committed[key].offset, logs, lane, records))
         elif not plan.is_mapped:
             found.append(await _compare(readers, plan, committed[key].offset, logs, records))
     return tuple(found)
@@ -226,6 +243,7 @@ async def _compare(
 
 
 async def _compare_mapped(
+    link: Link,
     readers: tuple[LogReader, LogReader],
     plan: PositionPlan,
     position: int,
@@ -240,8 +258,13 @@ async def _compare_mapped(
     if lane.cursor.continues_another:
         # Where another program copied what lies before, nobody knows.
         begin = max(begin, lane.begin)
+    if link.distributor is not None:
+        # What lies before went to another leaf.
+        begins = link.distributor.begins
+        begin = max(begin, begin_of(begins, SourceTopic(plan.topic), _ANY_TOPIC, plan.partition))
     end = min(here.stable_end, seen_end, begin + records)
-    expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end))
+    expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end), role=link.distributor)
+    expected = [record for record in expected if record.timestamp >= _read_elsewhere_ms(link, plan)]
     ranges = lane.offsets.within(begin, end)
     whole = OffsetRange(plan.target_topic or "", plan.partition, 0, 0)
     seen: dict[int, Record] = {}
@@ -264,6 +287,16 @@ async def _compare_mapped(
     )
 
 
+def _read_elsewhere_ms(link: Link, plan: PositionPlan) -> int:
+    """In a tree, up to which time the group has read on another cluster, if its position came from there: what is older
+    is behind the position here only because records are in another order. 0 where consumers committed it here.
+    """
+    sent = plan.sent
+    if sent is None or (sent.distributor == link.name and sent.flags == bit(link.level)):
+        return 0
+    return sent.timestamp_ms
+
+
 def _is_same(record: Record, other: Record | None) -> bool:
     return other is not None and (record.timestamp, record.key, record.value) == (
         other.timestamp,
@@ -272,15 +305,28 @@ def _is_same(record: Record, other: Record | None) -> bool:
     )
 
 
-async def _read(reader: LogReader, span: OffsetRange, *, begin: int = 0) -> list[Record]:
+async def _read(
+    reader: LogReader, span: OffsetRange, *, begin: int = 0, role: DistributorRole | None = None
+) -> list[Record]:
+    """What a consumer would see in a range, from batches that end behind `begin`; of a distributor what it copies."""
     found: list[Record] = []
     if span.is_empty:
         return found
     async for batches in reader.read(span):
         for item in batches:
             if not item.batch.is_control and not item.is_aborted and item.batch.offset_end > begin:
-                found += [r for r in records_of(item.batch) if span.offset_begin <= r.offset < span.offset_end]
+                found += [r for r in _copied(item.batch, role) if span.offset_begin <= r.offset < span.offset_end]
     return found
+
+
+def _copied(batch: Batch, role: DistributorRole | None) -> list[Record]:
+    """The records of a batch, without those that a distributor leaves alone."""
+    if role is not None and is_done_with(batch.producer_id, role.level):
+        return []
+    records, flags = records_of(batch), None if role is None else role.flags
+    if role is None or flags is None:
+        return records
+    return [each for each in records if is_to_copy(flags.read(each.headers).flags, role.level)]
 
 
 async def _count(reader: LogReader, span: OffsetRange) -> int:

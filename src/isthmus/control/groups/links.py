@@ -13,7 +13,7 @@ from isthmus.control.clusters.closed import closed
 from isthmus.control.clusters.sealing import group_key
 from isthmus.control.groups.away import remembered_groups
 from isthmus.control.groups.committing import GroupCommitter
-from isthmus.control.groups.drill import GroupDrill, drill
+from isthmus.control.groups.drill import GroupDrill, drill, is_tried
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.notes import notes_of
@@ -80,6 +80,7 @@ class AsyncGroups:
         :raises ClusterError: A cluster refused or did not answer.
         """
         links = self._links(link)
+        found: tuple[Link, GroupsLook, GroupPlan] | None = None
         for each in await in_force(links, self._pool):
             if not each.groups.matches(group):
                 continue
@@ -88,10 +89,16 @@ class AsyncGroups:
             if look.plans:
                 # Records of a copy are its link's to compare.
                 own = tuple(p for p in look.plans[0].positions if not p.is_returning)
-                plan = replace(look.plans[0], positions=own)
-                maps = look.review.maps
-                return await drill(each, plan, look.source, look.target, maps, records=records, on_step=on_step)
-        raise _unknown(group, links, [])
+                this = each, look, replace(look.plans[0], positions=own)
+                # In a tree the newest position comes to most targets by another distributor.
+                if each.distributor is None or any(map(is_tried, own)):
+                    found = this
+                    break
+                found = found or this
+        if found is None:
+            raise _unknown(group, links, [])
+        chosen, look, plan = found
+        return await drill(chosen, plan, look.source, look.target, look.review.maps, records=records, on_step=on_step)
 
     def key(self, group: str, *, link: str | None = None) -> bytes:
         """The key that opens the values of one group in an encrypted copy of positions; no cluster is asked.
