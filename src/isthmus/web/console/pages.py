@@ -55,8 +55,7 @@ def _overview(router: APIRouter, looks: Looks) -> None:
                 known = {link.link: link for link in looks.links()}
                 # The drawing has an address of its own, which changes with it: it is loaded again only then.
                 drawing = f"{crc32(svg_of(each.tree).encode()):x}"
-                values = {"tree": each.tree, "known": known, "drawing": drawing, "at_ms": looks.at_ms}
-                return page("tree.html", caller=caller, **values)
+                return page("tree.html", caller=caller, at_ms=looks.at_ms, tree=each.tree, known=known, drawing=drawing)
         raise RequestRefused(f"there is no tree {tree}", status=404, hint="The map lists the trees there are.")
 
     @router.get("/trees/{tree}/drawing.svg")
