@@ -126,7 +126,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: Loca
     group = f"{stem}{HOSTILE}"
     consumers.commit(east, {group: {(f"{stem}.a", 0): 60}})
     (link,) = shell.links
-    shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}}
+    shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}, "on_data_gap": "continue"}
     shell.configure(links=shell.links, spark=SPARK)
     authority, tokens, trusting = trustme.CA(), TokenFile(folder / "tokens.json"), ssl.create_default_context()
     authority.configure_trust(trusting)
@@ -267,7 +267,7 @@ def test_a_topic_of_somebody_else_raises_alerts(run: Asked) -> None:
 
 
 def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
-    """Records that it deleted before they were copied, and a whole topic."""
+    """Records that it deleted before they were copied, where a link goes on behind them, and a whole topic."""
     stem = run.shell.stem
     lost, gone = f"{stem}.lost", f"{stem}.gone"
     for name in (lost, gone):
