@@ -95,9 +95,20 @@ def test_what_the_wheel_needs_is_pinned(wheel: Path, extra: str, pins: str) -> N
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
+def test_pip_finds_what_the_wheel_needs(wheel: Path, tmp_path: Path) -> None:
+    """Installed with `web` by pip into an environment with nothing in it, from the registry that pip is set to: what is
+    newest there of all that the metadata allows goes together, and the command and the server work.
+    """
+    home = tmp_path / "env"
+    venv.create(home)
+    install = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet"]
+    subprocess.run([*install, f"{wheel}[{EXTRA}]"], check=True, timeout=10 * TERM_S)
+    runs_and_serves(home, wheel, tmp_path)
+
+
 def test_it_runs_and_serves_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
-    """Installed with `web` by pip into an environment that has what the metadata names and what that needs in turn:
-    the command tells its version, and the server its API and the console's pages, without the checkout.
+    """Installed with `web` by pip into an environment that has what the metadata names and what that needs in turn,
+    in the versions that are pinned here: the command and the server work, without the checkout.
     """
     home = tmp_path / "env"
     venv.create(home)
@@ -111,7 +122,11 @@ def test_it_runs_and_serves_in_an_environment_of_its_own(wheel: Path, tmp_path: 
     install = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet"]
     subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True, timeout=TERM_S)
     assert not (packages / "pyspark").exists()
+    runs_and_serves(home, wheel, tmp_path)
 
+
+def runs_and_serves(home: Path, wheel: Path, tmp_path: Path) -> None:
+    """The command tells its version, and the server its API and the console's pages."""
     (tmp_path / "isthmus.yaml").write_text('clusters: {east: {bootstrap_servers: "127.0.0.1:1"}}\n')
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = str(home / "bin" / "isthmus")

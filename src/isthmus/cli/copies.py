@@ -66,7 +66,7 @@ def copy(
 ) -> None:
     """Show the positions of other clusters' groups of which a cluster holds a copy (groups.offsets_copy of a link).
 
-    Encrypted ones are opened with the key of their group. Exits with 4 if the key given does not open what it is for.
+    Encrypted ones are opened with the key of their group. Exits with 1 if the key given does not open what it is for.
     """
     groups = group or []
     if key_file is not None and len(groups) != 1:
@@ -84,7 +84,7 @@ def copy(
         told = f"{counted(closed, 'position')} cannot be read: {why}"
         console.print(Text(printable(told), style="yellow"))
     if closed and opened is not None:
-        raise typer.Exit(4)
+        raise typer.Exit(1)
 
 
 def _key(file: str) -> bytes:

@@ -10,6 +10,7 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.confirmation import YesOption, confirm
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.answers import QuarantineFilter
@@ -17,7 +18,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.model.recovery import SetAside, quarantine_of
 from isthmus.model.wording import counted
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 _Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that was recovered.")]
 _COLUMNS: Final = (

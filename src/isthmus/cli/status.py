@@ -115,7 +115,7 @@ def status(
 
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:
-    tasks = [(link.link, task) for link in links for task in link.loops if task.problem or not only_problems]
+    tasks = [(link.link, task) for link in links for task in link.loops if task.trouble or not only_problems]
     names = [f"{link}/{task.loop}" for link, task in tasks]
     rows = [task_row(link, task) if output.is_table else {"link": link, **task.as_dict()} for link, task in tasks]
     render(rows, output, columns=TASK_COLUMNS, names=names)
@@ -143,7 +143,7 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
         items = [(link.link, link.problem)]
         items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
         items += [(f"{link.link}: group {group.group}", group.problem) for group in link.groups]
-        items += [(f"{link.link}: {loop.loop}", loop.problem) for loop in link.loops]
+        items += [(f"{link.link}: {loop.loop}", loop.trouble) for loop in link.loops]
         for where, problem in items:
             if problem is not None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))

@@ -103,5 +103,5 @@ def _only_problems(topic: TopicProgress) -> TopicProgress:
 
 def _has_problem(link: LinkProgress) -> bool:
     """Whether something is wrong with the link beside its topics: itself, its groups or its loops."""
-    others = [*(group.problem for group in link.groups), *(loop.problem for loop in link.loops)]
+    others = [*(group.problem for group in link.groups), *(loop.trouble for loop in link.loops)]
     return link.problem is not None or link.state not in _CALM or any(others)

@@ -292,7 +292,7 @@ def _partition_count(link: LinkProgress) -> int:
 def _codes(link: LinkProgress) -> Iterator[str]:
     """What ails the link, its tasks, topics and groups: each once, by the code of its problem or else by its state."""
     stands: list[tuple[Problem | None, str]] = [(link.problem, str(link.state))]
-    stands += [(loop.problem, str(loop.state)) for loop in link.loops]
+    stands += [(loop.trouble, str(loop.state)) for loop in link.loops]
     stands += [(topic.problem, str(topic.state)) for topic in link.topics]
     stands += [(group.problem, group.standing) for group in link.groups]
     for problem, state in stands:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypedDict
 
 from isthmus.model.plain import OwnFields, plain, plain_fields
@@ -52,10 +52,15 @@ class LoopProgress:
     age_s: float = 0.0
 
     def paused_by(self, *, is_paused: bool) -> LoopProgress:
-        """As it stands if somebody paused it: what is not to be done is not paused either."""
+        """As it stands if somebody paused it: with its last error. What is not to be done is not paused either."""
         if not is_paused or self.state is LoopState.NOT_CONFIGURED:
             return self
-        return LoopProgress(loop=self.loop, state=LoopState.PAUSED, age_s=self.age_s)
+        return replace(self, state=LoopState.PAUSED)
+
+    @property
+    def trouble(self) -> Problem | None:
+        """What ails it: its last error, unless somebody paused it."""
+        return None if self.state is LoopState.PAUSED else self.problem
 
     def as_dict(self) -> LoopStatusJson:
         """Plain values under stable names."""

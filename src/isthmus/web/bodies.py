@@ -63,7 +63,7 @@ class FiltersBody(Body):
 
 class TargetBody(Body):
     """The leaf that a distributor is to copy to. With `force` nobody waits for the present one, which may be gone; with
-    `resend` what that may lack is sent to the other leaf as well, and may come twice.
+    `resend`, which needs an admin, what that may lack is sent to the other leaf as well, and may come twice.
     """
 
     to: Text

@@ -21,7 +21,8 @@ from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.guard import Caller
-from isthmus.web.roles import Admin, Operator, Viewer
+from isthmus.web.roles import Admin, Operator, Viewer, check_role
+from isthmus.web.tokens import Role
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
@@ -272,6 +273,9 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> DistributorTargetJson:
         said = {**body.model_dump(), "dry_run": dry_run}
         with audited(caller, "switch", f"{tree}.{cluster}.{level}", said) as difference:
+            if body.resend:
+                # Messages may come twice.
+                check_role(caller, Role.ADMIN)
             async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
                 if if_match is not None:
                     known = [each.as_dict() for each in await found(fabric.trees.targets(tree))]

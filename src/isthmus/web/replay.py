@@ -19,18 +19,40 @@ _KEPT_S: Final = 86_400.0
 _KEY_MAX: Final = 255
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _ANSWERS_BYTES_MAX: Final = 8 << 20
-"""Of all answers to one caller: the oldest are forgotten for the newest."""
+"""Of all answers to one caller: of the oldest the status is kept alone, for the newest."""
+_OF_BODIES: Final = (b"content-length", b"content-type")
 
 
 @dataclass(slots=True)
 class _Answered:
-    """A request that was made: its digest, and its answer once there is one."""
+    """A request that was made: its digest, and its answer once there is one, or how that begins."""
 
     digest: bytes
     at: float
     messages: list[Message] = field(default_factory=list)
     size: int = 0
+    is_short: bool = False
     is_done: bool = False
+
+    def keep(self, message: Message) -> None:
+        """Remember a part of the answer, as long as the whole is not too large."""
+        if self.is_short:
+            return
+        self.size += len(message.get("body", b""))
+        self.messages.append(message)
+        if self.size > _ANSWER_BYTES_MAX:
+            self.shorten()
+
+    def shorten(self) -> None:
+        """Keep of the answer its status and headers alone: whoever asks again learns that it was done."""
+        start, *_ = self.messages
+        headers = [(name, value) for name, value in start["headers"] if name.lower() not in _OF_BODIES]
+        self.messages = [
+            {**start, "headers": [*headers, (b"content-length", b"0")]},
+            {"type": "http.response.body", "body": b""},
+        ]
+        self.size = 0
+        self.is_short = True
 
     @property
     def is_over(self) -> bool:
@@ -39,8 +61,8 @@ class _Answered:
 
 
 class RepeatedRequests:
-    """The answers of the last day to requests that had a key, of each caller 1,000 and 8 MiB at most: nobody has those
-    of others forgotten. They do not outlive the server.
+    """The answers of the last day to requests that had a key, of each caller 1,000 at most: nobody has those of others
+    forgotten. Of answers beyond 1 MiB each or 8 MiB in all, the status and the headers. They do not outlive the server.
     """
 
     def __init__(self) -> None:
@@ -65,8 +87,7 @@ class RepeatedRequests:
         made = self._made(caller, key, digest)
 
         async def remembering(message: Message) -> None:
-            made.size += len(message.get("body", b""))
-            made.messages.append(message)
+            made.keep(message)
             await send(message)
 
         try:
@@ -74,10 +95,10 @@ class RepeatedRequests:
         finally:
             status = made.messages[0].get("status", 500) if made.messages else 500
             # What was not done may be tried again with the same key.
-            if status >= HTTPStatus.BAD_REQUEST or made.size > _ANSWER_BYTES_MAX:
+            if status >= HTTPStatus.BAD_REQUEST:
                 self._kept[caller].pop(key, None)
             made.is_done = True
-            self._forget_oldest(self._kept.get(caller, {}))
+            self._shorten_oldest(self._kept.get(caller, {}))
 
     def _known(self, caller: str, key: str) -> _Answered | None:
         found = self._kept.get(caller, {}).get(key)
@@ -97,12 +118,13 @@ class RepeatedRequests:
         return made
 
     @staticmethod
-    def _forget_oldest(kept: dict[str, _Answered]) -> None:
+    def _shorten_oldest(kept: dict[str, _Answered]) -> None:
         size = sum(each.size for each in kept.values())
-        for name in [name for name, each in kept.items() if each.is_done]:
+        for answered in [each for each in kept.values() if each.is_done]:
             if size <= _ANSWERS_BYTES_MAX:
                 return
-            size -= kept.pop(name).size
+            size -= answered.size
+            answered.shorten()
 
     def _check(self, known: _Answered, digest: bytes) -> None:
         if known.digest != digest:

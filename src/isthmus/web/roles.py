@@ -17,15 +17,23 @@ def needs(role: Role) -> Any:
 
     def allowed(request: Request) -> Caller:
         caller: Caller = request.state.caller
-        if not caller.role.may(role):
-            raise TokenRefused(
-                f"token {caller.name} is of role {caller.role}, and this needs {role}",
-                status=HTTPStatus.FORBIDDEN,
-                hint=f"isthmus token create --role {role} makes one.",
-            )
+        check_role(caller, role)
         return caller
 
     return Depends(allowed)
+
+
+def check_role(caller: Caller, role: Role) -> None:
+    """See that a caller may do what this role is needed for.
+
+    :raises TokenRefused: Its role is too small.
+    """
+    if not caller.role.may(role):
+        raise TokenRefused(
+            f"token {caller.name} is of role {caller.role}, and this needs {role}",
+            status=HTTPStatus.FORBIDDEN,
+            hint=f"isthmus token create --role {role} makes one.",
+        )
 
 
 Viewer = Annotated[Caller, needs(Role.VIEWER)]

@@ -31,7 +31,7 @@ from tests.integration.lane.topics import Given
 from tests.patience import TERM_S
 from tests.unit.metrics.promql import Scrapes, Vector
 from tests.unit.metrics.standing import OPEN_METRICS, free_port
-from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, filled_in
+from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, RULES, filled_in
 
 pytestmark = pytest.mark.integration
 
@@ -126,7 +126,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: Loca
     group = f"{stem}{HOSTILE}"
     consumers.commit(east, {group: {(f"{stem}.a", 0): 60}})
     (link,) = shell.links
-    shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}}
+    shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}, "on_data_gap": "continue"}
     shell.configure(links=shell.links, spark=SPARK)
     authority, tokens, trusting = trustme.CA(), TokenFile(folder / "tokens.json"), ssl.create_default_context()
     authority.configure_trust(trusting)
@@ -230,10 +230,12 @@ def test_every_metric_of_the_catalogue_has_a_series(run: Asked) -> None:
     assert {name for name in found() - listed if not name.startswith(f"{LATENCY.name}_")} == set()
 
 
-def test_every_query_of_the_dashboard_finds_what_a_run_tells(run: Asked) -> None:
-    """Each selector finds a series, and the whole gives an answer, once a lease has ended."""
+def test_every_query_finds_what_a_run_tells(run: Asked) -> None:
+    """Of the dashboard and of the alerts: each selector finds a series, and the whole gives an answer, once a lease has
+    ended.
+    """
     run.until(lambda: (run.value("isthmus_worker_cpu_seconds_total") or 0) > 0)
-    for title, query in PANEL_QUERIES:
+    for title, query in [*PANEL_QUERIES, *((rule["alert"], rule["expr"]) for rule in RULES)]:
         for selector, found in run.scrapes.series(filled_in(query)).items():
             assert found or "isthmus_mirror_state" in selector, (title, selector)
         run.scrapes.ask(filled_in(query))
@@ -253,13 +255,61 @@ def test_a_group_of_a_hostile_name_is_told_by_it(run: Asked, east: LocalCluster)
     assert told("isthmus_group_offset_sync_age_seconds") == 0
 
 
-def test_a_topic_of_somebody_else_raises_an_alert(run: Asked) -> None:
-    """It is counted by its state; the other topic goes on."""
+def test_a_topic_of_somebody_else_raises_alerts(run: Asked) -> None:
+    """It is counted by its state, and copying is a task in error; the other topic goes on."""
+    task = ALERTS["IsthmusTaskInError"]["expr"]
+    run.until(lambda: [dict(key)["task"] for key in run.ask(task)] == ["data"])
     alert = ALERTS["IsthmusTopicInError"]["expr"]
     run.until(lambda: bool(run.ask(alert)))
     (found,) = run.ask(alert)
     assert (dict(found)["topic"], dict(found)["state"]) == (f"{run.shell.stem}.foreign", "FOREIGN_WRITE")
     run.until(lambda: (run.value('isthmus_problems{code="FOREIGN_WRITE"}') or 0) >= 1)
+
+
+def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
+    """Records that it deleted before they were copied, where a link goes on behind them, and a whole topic."""
+    stem = run.shell.stem
+    lost, gone = f"{stem}.lost", f"{stem}.gone"
+    for name in (lost, gone):
+        topics.create(east, name)
+        topics.produce(east, name, [now()])
+    run.until(lambda: all(run.value(f'isthmus_records_replicated_total{{topic="{n}"}}') == 1 for n in (lost, gone)))
+    topics.delete(east, gone)
+    run.shell.run("pause", stem, "--topic", lost)
+    run.until(lambda: run.value(f'isthmus_mirror_state{{topic="{lost}", state="PAUSED"}}') == 1)
+    topics.produce(east, lost, [now()] * 10)
+    topics.delete_records(east, lost, 8)
+    run.shell.run("resume", stem, "--topic", lost)
+    gap, held_up = (ALERTS[f"Isthmus{alert}"]["expr"] for alert in ("DataGap", "TopicHeldUp"))
+    run.until(lambda: bool(run.ask(gap)) and bool(run.ask(held_up)))
+    assert [dict(key)["topic"] for key in run.ask(gap)] == [lost]
+    assert [dict(key)["topic"] for key in run.ask(held_up)] == [gone]
+
+
+def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
+    """They are as old as their timestamps."""
+    since = run.afresh()
+    since.until(lambda: len(since.scrapes.taken) > 1)
+    assert not since.ask(ALERTS["IsthmusSlow"]["expr"])
+    topics.produce(east, f"{run.shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10, partition=1)
+    since.until(lambda: bool(since.ask(ALERTS["IsthmusSlow"]["expr"])))
+
+
+def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalCluster) -> None:
+    """As long as copying is paused, and no longer."""
+    stem, group = run.shell.stem, f"{run.shell.stem}{HOSTILE}"
+    # Ten minutes are awaited by tests that have no brokers.
+    behind = ALERTS["IsthmusGroupBehind"]["expr"].replace("> 600", "> 1")
+    assert behind != ALERTS["IsthmusGroupBehind"]["expr"]
+    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
+    run.shell.run("pause", stem, "--task", "data")
+    run.until(lambda: run.value('isthmus_task_state{task="data", state="PAUSED"}') == 1)
+    topics.produce(east, f"{stem}.a", [now()] * 10)
+    end = oracle.ends(east.bootstrap_servers, f"{stem}.a", 0).high
+    consumers.commit(east, {group: {(f"{stem}.a", 0): end}})
+    run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
+    run.shell.run("resume", stem, "--task", "data")
+    run.until(lambda: not run.ask(behind))
 
 
 def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: LocalCluster) -> None:

@@ -95,7 +95,7 @@ def shell(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callabl
     return made
 
 
-def test_plan_run_status(shell: Shell) -> None:
+def test_plan_run_status(shell: Shell, east: LocalCluster) -> None:
     """What is planned is done by the run, and then nothing is left to do; results are JSON on stdout."""
     plan = shell.run("plan", "--detailed-exitcode", code=3)
     (planned,) = plan["links"][0]["topics"]
@@ -107,8 +107,18 @@ def test_plan_run_status(shell: Shell) -> None:
     assert (outcome["caught_up"], outcome["records"]) == (True, 100)
     assert outcome["links"][0]["topics"][0]["lag_records"] == 0
     assert shell.run("plan", "--detailed-exitcode")["has_changes"] is False
+    topics.produce(east, f"{shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
     (status,) = shell.run("status")
-    assert (status["state"], status["topics"][0]["target_end"]) == ("STOPPED", 100)
+    (partition,) = status["topics"][0]["partitions"]
+    ends = [partition[key] for key in ("source_end", "target_end", "lag_records")]
+    assert (status["state"], ends) == ("STOPPED", [103, 100, 3])
+    # The oldest record that is missing is as old as its timestamp.
+    age_s = time.time() - topics.SEPTEMBER / 1000
+    assert partition["lag_seconds"] == pytest.approx(age_s, abs=TERM_S)
+    with shell.start("status", "--partitions") as command:
+        rows = [line.split() for line in command.communicate(timeout=TERM_S)[0].splitlines()]
+    (row,) = [row for row in rows if f"{shell.stem}.a" in row]
+    assert row[:7] == [shell.stem, f"{shell.stem}.a", "0", "STOPPED", "103", "100", "3"]
     assert all(finding["level"] != "error" for finding in shell.run("doctor"))
 
 

@@ -23,15 +23,15 @@ from tests.patience import TERM_S
 pytestmark = pytest.mark.integration
 
 PREVIOUS = "a1913f8d036941b5f191a93db5a2a68614b6ab08"
-"""The release before this one, as the history has it."""
+"""An earlier version, as the history has it."""
 
 
 @pytest.fixture
 def previous(tmp_path: Path) -> Path:
-    """The sources of the release before."""
+    """The sources of the earlier version."""
     archived = subprocess.run(["git", "archive", PREVIOUS, "src"], cwd=ROOT, capture_output=True, check=False)
     if archived.returncode:
-        pytest.skip("the history is not here, and with it the release before")
+        pytest.skip("the history is not here, and with it the earlier version")
     with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as files:
         files.extractall(tmp_path / "previous", filter="data")
     return tmp_path / "previous" / "src"

@@ -8,13 +8,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli import app
 from isthmus.cli.context import app as context
-from isthmus.cli.noun import Noun
+from isthmus.cli.noun import SYNONYMS, Noun
 from isthmus.config.contexts import Contexts, change_contexts, read_contexts
 from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
@@ -142,11 +143,14 @@ def test_names_survive(home: Path) -> None:
         read_contexts(folder)
 
 
-@pytest.mark.parametrize("noun", ["link", "namespace", "groups", "context", "cluster", "tree", "token"])
+@pytest.mark.parametrize("noun", app.COMMANDS)
 def test_short_names(noun: str) -> None:
-    """`ls` is `list` wherever there is one, and is not among the commands that are shown."""
+    """Each works in every group of commands that has what it is short for, and is not among those that are shown."""
     commands = get_command(import_module(app.COMMANDS[noun].module).app)
+    if not isinstance(commands, TyperGroup):
+        return
     assert isinstance(commands, Noun)
 
-    assert commands.get_command(None, "ls").name == "list"
-    assert "ls" not in commands.commands
+    for short, name in SYNONYMS.items():
+        assert name not in commands.commands or commands.get_command(None, short).name == name
+        assert short not in commands.commands

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, printable, render
+from tests.unit.cli.test_dry_runs import LEAVES, LOOKING
 
 ROWS = [
     {"topic": "flights", "lag_records": 12, "is_equal": True, "problem": None},
@@ -25,6 +26,12 @@ class State(enum.StrEnum):
     """An enumeration as the model has them."""
 
     ACTIVE = "ACTIVE"
+
+
+@pytest.mark.parametrize("command", sorted(LOOKING - {"acls generate"}))
+def test_every_read_takes_every_format(command: str) -> None:
+    """But for the access rules of a link, which are printed as other programs take them."""
+    assert LEAVES[command]["options"]["--output"] == f"choice:{','.join(OutputFormat)}"
 
 
 def test_json_is_the_data(capsys: Capture) -> None:

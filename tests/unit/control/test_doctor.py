@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.cluster.brokers import Operation
 from isthmus.cluster.clock import ClockReading
 from isthmus.control.clusters import rights
-from isthmus.control.doctor import clock_finding, topic_plan_findings
+from isthmus.control.doctor import clock_finding, retention_findings, topic_plan_findings
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.preflight import TopicPair
 from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Level
 from isthmus.model.link import Link
@@ -16,6 +19,8 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
+from tests.unit.control.names import ORDERS
+from tests.unit.control.topics.test_planning import observed, topic
 
 LINK = Link(
     name="l",
@@ -106,3 +111,40 @@ def test_patterns_that_match_nothing_are_suspicious() -> None:
     plan = LinkPlan(link="l", source="east", target="west", unmatched=(Problem("matches no topic", "look"),))
     (finding,) = topic_plan_findings(plan)
     assert (finding.level, finding.subject, finding.message) == (Level.WARN, "l", "matches no topic")
+
+
+@pytest.mark.parametrize(
+    ("configs", "levels"),
+    [
+        ({"retention.ms": "3599999"}, [Level.WARN]),
+        ({"retention.ms": "3600000"}, [Level.OK]),
+        ({"retention.ms": "0", "cleanup.policy": "compact,delete"}, [Level.WARN]),
+        ({"retention.ms": "0", "cleanup.policy": "compact"}, []),
+        ({"retention.ms": "-1"}, []),
+    ],
+)
+def test_a_source_that_keeps_records_for_less_than_an_hour_is_warned_of(
+    configs: dict[str, str], levels: list[Level]
+) -> None:
+    """The topic is named, and what to raise; one that deletes nothing by age says nothing."""
+    found = list(retention_findings(observed(TopicPair(name=ORDERS, source=topic(configs), target=None))))
+    assert [finding.level for finding in found] == levels
+    for finding in found:
+        assert "least: topic orders" in finding.message
+        assert ("raise retention.ms" in finding.hint) == (finding.level is Level.WARN)
+
+
+def test_of_several_topics_the_shortest_retention_counts() -> None:
+    """One whose records stay for ever hides none whose do not."""
+    kept = {"orders": "60000", "flights": "-1", "parcels": "7200000"}
+    pairs = {
+        TargetTopic(name): TopicPair(
+            name=TargetTopic(name), source=replace(topic({"retention.ms": kept_ms}), name=name), target=None
+        )
+        for name, kept_ms in kept.items()
+    }
+    (finding,) = retention_findings(observed(None, pairs=pairs))
+    assert (finding.level, finding.message) == (
+        Level.WARN,
+        "the source keeps records for 0.0167 h or more (least: topic orders)",
+    )

@@ -115,14 +115,52 @@ def test_a_request_at_work_is_not_forgotten() -> None:
     asyncio.run(scenario())
 
 
-def test_answers_of_one_caller_are_kept_up_to_a_sum() -> None:
-    """The oldest are forgotten for the newest; those of others stay."""
-    requests = RepeatedRequests()
-    large = bytes(1 << 20)
-    assert asyncio.run(asked(requests, "b", caller="bob")) == (201, True)
-    for number in range(9):
-        assert asyncio.run(asked(requests, f"{number}", answer=large)) == (201, True)
+async def answered(
+    requests: RepeatedRequests, key: str, *parts: bytes, caller: str = "alice"
+) -> tuple[dict[str, str], bytes]:
+    """The headers and the body that a caller gets; what has no parts was done already."""
+    sent: list[Message] = []
 
-    assert [asyncio.run(asked(requests, key)) for key in ("1", "8")] == [(201, False)] * 2
-    assert asyncio.run(asked(requests, "b", caller="bob")) == (201, False)
-    assert asyncio.run(asked(requests, "0")) == (201, True)
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    size = sum(map(len, parts))
+    headers = [(b"content-length", b"%d" % size), (b"content-type", b"application/json"), (b"location", b"/v1/links/l")]
+    async with requests.once(caller, key, "POST /v1/links?", b"", send) as remembering:
+        assert (remembering is not None) == bool(parts), "it is done once"
+        if remembering is not None:
+            await remembering({"type": "http.response.start", "status": 201, "headers": headers})
+            for number, part in enumerate(parts, 1):
+                await remembering({"type": "http.response.body", "body": part, "more_body": number < len(parts)})
+    assert sent[0]["status"] == 201
+    assert [message.get("more_body", False) for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
+    body = b"".join(message["body"] for message in sent[1:])
+    return {name.decode(): value.decode() for name, value in sent[0]["headers"]}, body
+
+
+def test_what_had_a_large_answer_is_not_done_again() -> None:
+    """Its status and its headers are told without a body; whoever asked first got all of it."""
+    requests = RepeatedRequests()
+
+    async def scenario() -> None:
+        whole = bytes(1 << 20)
+        assert (await answered(requests, "large", whole, b"and more", b"still"))[1] == whole + b"and morestill"
+        assert await answered(requests, "large") == ({"location": "/v1/links/l", "content-length": "0"}, b"")
+
+    asyncio.run(scenario())
+
+
+def test_answers_of_one_caller_are_kept_up_to_a_sum() -> None:
+    """Of the oldest the status is kept alone, for the newest; those of others stay, and nothing is done again."""
+    requests = RepeatedRequests()
+
+    async def scenario() -> None:
+        await answered(requests, "b", b"{}", caller="bob")
+        for number in range(9):
+            await answered(requests, f"{number}", bytes(1 << 20))
+
+        found = [len((await answered(requests, f"{number}"))[1]) for number in range(9)]
+        assert found == [0] + [1 << 20] * 8
+        assert (await answered(requests, "b", caller="bob"))[1] == b"{}"
+
+    asyncio.run(scenario())

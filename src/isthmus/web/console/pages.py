@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
+from zlib import crc32
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
@@ -52,7 +53,9 @@ def _overview(router: APIRouter, looks: Looks) -> None:
         for each in looks.desk.latest.trees:
             if each.tree.name == tree:
                 known = {link.link: link for link in looks.links()}
-                return page("tree.html", caller=caller, tree=each.tree, settings=each, known=known)
+                # The drawing has an address of its own, which changes with it: it is loaded again only then.
+                drawing = f"{crc32(svg_of(each.tree).encode()):x}"
+                return page("tree.html", caller=caller, at_ms=looks.at_ms, tree=each.tree, known=known, drawing=drawing)
         raise RequestRefused(f"there is no tree {tree}", status=404, hint="The map lists the trees there are.")
 
     @router.get("/trees/{tree}/drawing.svg")

@@ -63,9 +63,11 @@ def test_what_is_in_the_way_is_told() -> None:
 
 @pytest.mark.parametrize("is_paused", [False, True])
 def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
-    """A pause is told whatever else is, and groups that nobody configured are not paused."""
+    """A pause is told whatever else is, with the last error; groups that nobody configured are not paused."""
     assert groups_loop(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
-    assert data_loop([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
+    paused = data_loop([], WHY, is_paused=True)
+    assert paused == LoopProgress(loop="data", state=LoopState.PAUSED, problem=WHY)
+    assert paused.trouble is None
 
 
 def _verdict(topic: str, problem: str) -> TopicVerdict:
@@ -119,11 +121,12 @@ def test_nothing_is_active_without_a_controller(controller: ControllerState) -> 
 
 
 def test_a_pause_holds_without_a_controller() -> None:
-    """It is an operator's word in the ledger."""
+    """It is an operator's word in the ledger; the last error stays."""
     whole, one = Pauses.of([None]), Pauses.of([PausedTask("configs")])
     assert found_states(controller=ControllerState.NONE, paused=whole)["data"] == (LoopState.PAUSED, None)
-    found = found_states(controller=ControllerState.NONE, paused=one)
-    assert (found["configs"][0], found["data"][0]) == (LoopState.PAUSED, LoopState.STOPPED)
+    failed = LoopProgress(loop="configs", state=LoopState.IN_ERROR, problem=WHY)
+    found = found_states(failed, controller=ControllerState.NONE, paused=one)
+    assert (found["configs"], found["data"]) == ((LoopState.PAUSED, WHY), (LoopState.STOPPED, None))
 
 
 def test_of_a_ledger_that_cannot_be_read_nothing_is_known() -> None:

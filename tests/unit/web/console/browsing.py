@@ -45,8 +45,8 @@ class Browser:
         self.tokens = TokenFile(tokens)
         self.watch = Watch(no_links, is_fed=True)
         self.watch.take(links or (link_at(topic_at("orders")),))
-        desk = FabricDesk(config.parse(CONFIGURATION))
-        app = create_app(desk, self.tokens, RateLimit(1000, 1000), self.watch)
+        self.desk = FabricDesk(config.parse(CONFIGURATION))
+        app = create_app(self.desk, self.tokens, RateLimit(1000, 1000), self.watch)
         self._client = TestClient(app, base_url=base, follow_redirects=False)
 
     def get(self, path: str, **headers: str) -> httpx2.Response:

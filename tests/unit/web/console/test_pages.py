@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from isthmus import config
 from isthmus.control.answers import DeclaredLink
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
 from isthmus.control.links.authorship import Said
@@ -33,7 +34,7 @@ from isthmus.web.operations import LongOperation
 from isthmus.web.problems import problem_body
 from isthmus.web.tokens import Role
 from tests.unit.metrics.standing import link_at, topic_at
-from tests.unit.web.console.browsing import Browser, seen_in
+from tests.unit.web.console.browsing import CONFIGURATION, Browser, seen_in
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp\x1b[31m'
 MADE_HARMLESS = "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;\\u202egnp\\u001b[31m"
@@ -97,6 +98,32 @@ def test_the_map_has_clusters_and_links_with_lag(tokens: Path) -> None:
     assert all(each in seen_in(shown) for each in ("UNAVAILABLE", "gone", "Start it", "continents"))
 
 
+FOLLOWING = ["/", "/links/east-west", "/links/east-west/topics/orders", "/operations", "/changes"]
+
+
+@pytest.mark.parametrize("path", [*FOLLOWING, "/trees/continents"])
+def test_a_page_that_shows_states_follows_them(tokens: Path, path: str) -> None:
+    """It asks for itself every few seconds, and puts in what is new."""
+    (live,) = [has for _, has in marks(Browser(tokens).text(path)) if has.get("id") == "live"]
+    assert (live["hx-get"], live["hx-select"]) == (path, "#live")
+    assert (live["hx-trigger"] or "").startswith("every ")
+
+
+def test_the_drawing_of_a_tree_is_loaded_again_when_it_changes(tokens: Path) -> None:
+    """By an address that changes with it, and with nothing else."""
+    browser = Browser(tokens)
+
+    def address() -> str:
+        (found,) = [has["src"] or "" for tag, has in marks(browser.text("/trees/continents")) if tag == "img"]
+        return found
+
+    before = address()
+    assert address() == before
+    browser.desk.latest = config.parse(CONFIGURATION.replace("[[east, west], north]", "[[east, north], west]"))
+    assert address() != before
+    assert browser.get(address()).headers["content-type"] == "image/svg+xml"
+
+
 def test_topics_are_sorted_by_lag_and_shown_in_pages(tokens: Path) -> None:
     """The latest first, what is unknown before it; others by name, state and page."""
     topics = [topic_at(f"t-{number:03}", source_end=10 + number) for number in range(120)]
@@ -154,7 +181,7 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
         "operations.html": {"operations": [operation]},
         "operation.html": {"operation": operation.as_dict()},
         "plan_part.html": {"name": HOSTILE, "plan": plan},
-        "tree.html": {"tree": tree, "known": {}},
+        "tree.html": {"tree": tree, "known": {}, "drawing": "0", "at_ms": 0},
         "held_part.html": {"said": [said], "away": {HOSTILE: problem}},
         "overruled_part.html": {"declared": apart(HOSTILE, HOSTILE)},
     }
