@@ -102,8 +102,9 @@ def promote(
     """Have namespaces follow no more, and be written to, once they hold all that the source has.
 
     Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
-    consumer groups are carried; else this ends with 5, and nothing was changed. An interrupted promotion goes on when
-    the command is given again. Several links are promoted as one: none is changed unless all could be.
+    consumer groups are carried; else this ends with 5, and nothing was changed but positions of groups. An interrupted
+    promotion goes on when the command is given again. Several links are promoted as one: none is changed unless all
+    could be.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
     names = list(dict.fromkeys(name))

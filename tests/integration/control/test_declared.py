@@ -200,7 +200,8 @@ def test_a_declared_link_is_run_and_followed(
     spark: SparkSession,
 ) -> None:
     """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes. What
-    is attached or detached disturbs nothing else: other leases go on, and their pairs follow all the time.
+    is attached or detached disturbs nothing else: other leases go on, and their pairs follow all the time. A link ends
+    that was deleted while the target could not be reached.
     """
     timings = Timings(follow_s=0.2)
     fabric = Fabric(replace(both, timings=Timings(calm_s=0.5)))
@@ -238,7 +239,7 @@ def test_a_declared_link_is_run_and_followed(
             assert await is_at(f"{name}.x-1", 20)
             await attached(run, fabric, first, second, west)
             assert await is_at(f"{name}.x-1", 25)
-            await asyncio.to_thread(fabric.declarations.delete, name)
+            await asyncio.to_thread(Fabric(cut(both, "west")).declarations.delete, name)
             await run.until(lambda: run.links == ())
 
     asyncio.run(scenario())
@@ -536,6 +537,8 @@ def test_what_cannot_be_declared_is_refused(
 
     create()
     create()
+    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+        links.update(name, mode="sync")
     wanted = read_manifest(json.dumps(links.describe(name).as_dict()), "described")
     create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
     with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):

@@ -7,19 +7,25 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.memory import recollect
 from isthmus.control.links.promotion import Promoter
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import TargetTopic
 from isthmus.model.timings import Timings
+from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted
+from tests.integration.control.running import running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut
 from tests.integration.control.test_declared import name as name
-from tests.integration.control.test_promotion import VERBS, are_reserved, ends_at
+from tests.integration.control.test_promotion import VERBS, are_reserved, created, ends_at
+from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
 
@@ -71,3 +77,47 @@ def test_what_was_detached_before_is_proven_too(
     topics.produce(*there, records(3))
     assert asyncio.run(promoter(maps=(each, groups)).promote()).is_done
     assert are_reserved(both, each, groups) == [False, False]
+
+
+def test_groups_are_carried_until_all_is_released(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """A position that is committed at the source while the lanes end is carried, and so is one that comes between two
+    calls of a promotion. What was a copy is forgotten last, and by the next call where that was interrupted.
+    """
+    both = replace(both, timings=Timings(calm_s=0.1))
+    only, each = created(both, east, name)
+
+    async def copied() -> None:
+        async with running(only, spark, until_caught_up=True) as run:
+            await run.task
+
+    def commit(offset: int) -> None:
+        consumers.commit(east, {f"{name}.app": {(f"{name}.a-1", 0): offset}})
+
+    def heard(what: str) -> None:
+        if what.startswith("waiting for the lanes"):
+            commit(9)
+        ends_at("releasing")(what)
+
+    asyncio.run(copied())
+    promoter, mirror = Promoter(configuration=both, name=name, quiet_s=0.1), TargetTopic(f"{name}.x-1")
+    with pytest.raises(Interrupted):
+        asyncio.run(replace(promoter, on_step=heard).promote())
+    consumers.await_position(west, f"{name}.app", (mirror, 0), 9)
+    commit(11)
+    with pytest.raises(Interrupted):
+        asyncio.run(replace(promoter, on_step=ends_at("forgetting")).promote())
+    consumers.await_position(west, f"{name}.app", (mirror, 0), 11)
+    assert are_reserved(both, each) == [False]
+    assert asyncio.run(copies(both, name)) == [mirror]
+    assert asyncio.run(promoter.promote(dry_run=True)).is_done
+    assert asyncio.run(copies(both, name)) == [mirror]
+    assert asyncio.run(promoter.promote()).is_done
+    assert asyncio.run(copies(both, name)) == []
+
+
+async def copies(both: Configuration, name: str) -> list[TargetTopic]:
+    """The topics that the ledger knows as copies of a link."""
+    async with Client(both.cluster("west")) as client:
+        return list((await recollect(name, client)).topics)

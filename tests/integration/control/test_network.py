@@ -92,7 +92,9 @@ def examined(*clusters: Cluster) -> list[Finding]:
     return [finding for finding in found if finding.check in ("network", "reachability")]
 
 
-def test_forwarded_ports(hidden: Hidden, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+def test_one_side_behind_nat_by_forwarded_ports(
+    hidden: Hidden, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
     """A run and a verification reach every broker where the configuration says, by the links' listener alone, and
     brokers hear the link's client id from all of it.
     """

@@ -65,7 +65,7 @@ def taken(cluster: LocalCluster, topic: str) -> None:
     until(lambda: written(as_isthmus(cluster), topic), refused=False)
 
 
-def test_an_empty_namespace_and_a_follower_made_writable(
+def test_a_link_with_an_empty_namespace_and_a_follower_made_writable(
     operated: Fabric, secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
     """Creating a link; adding an empty namespace to it and a topic within it afterwards; removing the follower topic

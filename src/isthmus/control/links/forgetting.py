@@ -26,6 +26,7 @@ from isthmus.ledger.records import Deletion
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.client import Client
@@ -102,6 +103,20 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
         if not dry_run:
             await _delete(target, keys, ledger)
     return keys
+
+
+async def forget_copies(link: str, maps: Iterable[NamespaceMap], cluster: Cluster, ledger: LedgerSettings) -> None:
+    """Have the ledger of a target cluster know no topic of released namespaces as a copy any more: nobody who leads
+    from there is then taken for going in a circle.
+
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    spaces = [each.target for each in maps if each.kind == "topic"]
+    async with Client(cluster) as target:
+        topics = (await recollect(link, target)).topics
+        keys = [one.key for topic, one in topics.items() if any(space.holds(topic) for space in spaces)]
+        if keys:
+            await _delete(target, keys, ledger)
 
 
 async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -> None:

@@ -22,8 +22,10 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.handover import has_ended
 from isthmus.ledger.lastknown import KnownNamesDocument
+from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.provenance import beginning_of
+from isthmus.ledger.records import LedgerChange, in_batches
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -241,6 +243,40 @@ def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     sources = (each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument))
     source_cluster = next(sources, "")
     return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
+
+
+async def write_down(found: Promotion, target: Client) -> None:
+    """Remember where everything came from, and that the link has let go of it. What the same verb wrote down before it
+    was interrupted stays.
+
+    :raises ClusterError: The target's ledger cannot be read or written.
+    """
+    known = await recollect(found.link, target)
+    changes: list[LedgerChange] = [
+        one
+        for one in provenance(found, known)
+        if not _is_written(one, known.documents)
+        # Without its topic's document nobody knows any more how far a lane came that had ended.
+        and not ((found.verb == "detach" or one.topic not in known.topics) and _is_let_go(one, known.documents))
+    ]
+    writer = LedgerWriter(target)
+    try:
+        for batch in in_batches([*changes, *endings(found, known)]):
+            await writer.append(batch)
+    finally:
+        writer.close()
+
+
+def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
+    held = documents.get(one.key)
+    return isinstance(held, ProvenanceDocument) and held.verb == one.verb
+
+
+def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
+    beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
+    return isinstance(beginning, BeginningDocument) and beginning.is_over
 
 
 def endings(found: Promotion, known: LinkMemory) -> list[BeginningDocument]:

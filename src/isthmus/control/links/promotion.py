@@ -2,6 +2,7 @@
 
 Each step can be done again: whoever repeats a verb that was interrupted goes on where that one ended. First the proof,
 then the namespaces are detached, then the lanes end, and only when none can write any more is the namespace released.
+Last of all it is forgotten that its topics were copies: until then a repeated verb can carry groups into them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
@@ -21,8 +22,9 @@ from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.ending import end_leases
 from isthmus.control.links.filtering import in_force
+from isthmus.control.links.forgetting import forget_copies
 from isthmus.control.links.hearing import Beats, is_gone
-from isthmus.control.links.leaving import endings, left_partitions, provenance, source_logs, writing_lanes
+from isthmus.control.links.leaving import left_partitions, source_logs, write_down, writing_lanes
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.operators import check_not_recovered, require_nobody_recovers
 from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
@@ -30,10 +32,8 @@ from isthmus.control.links.reversing import await_reserved, require_no_members, 
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
-from isthmus.ledger.documents import BeginningDocument, Document, ProvenanceDocument
-from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
+from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, letting_go
 from isthmus.model.link import Link
@@ -48,6 +48,17 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
+
+
+class _Meant(NamedTuple):
+    """The link as far as the namespaces go that a verb is meant for, with all its groups; these namespaces, and whether
+    any of them is attached still. No link where all that the verb let go of was released before.
+    """
+
+    link: Link | None
+    maps: tuple[NamespaceMap, ...]
+    is_attached: bool
+    target: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +82,7 @@ class Promoter:
         """Promote all of it, and have the source follow the target from then on, by a new link of the name `link`.
 
         :raises ConfigError: There is no such link.
-        :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
+        :raises GateNotMet: As `promote`, or consumers are at work at the source.
         :raises PlanRefused: Somebody recovers the link, nothing is attached that could be reversed, or a filter is a
             regular expression and names differ on both sides; or the new link cannot be created: the namespaces are
             promoted, and a repeated call goes on.
@@ -86,7 +97,7 @@ class Promoter:
                 links = AsyncDeclaredLinks(self.configuration.written)
                 await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
-        former, chosen, _ = await self._link("reverse")
+        former, chosen, *_ = await self._meant("reverse")
         # All that this verb lets go of, whatever was detached before and whatever is released by now.
         maps = known.maps or known.let_go_by("reverse")
         target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
@@ -117,7 +128,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
-            carried; nothing was changed.
+            carried; nothing was changed but positions of groups, unless what it says came after the proof.
         :raises PlanRefused: Somebody recovers the link; or nothing is attached, and what is reserved still was not
             detached by this verb.
         :raises ClusterError: A cluster does not answer.
@@ -125,9 +136,10 @@ class Promoter:
         return await self._promote("promote", dry_run=dry_run)
 
     async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, is_attached = await self._link(verb)
+        link, chosen, is_attached, target = await self._meant(verb)
         if link is None:
-            return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
+            done = Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
+            return done if dry_run else await self._through(done, target)
         groups: dict[str, str] = {}
         if is_attached or dry_run:
             # The promise is kept before anything changes.
@@ -146,6 +158,9 @@ class Promoter:
                 f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
             )
+        if is_attached:
+            # What was committed at the source while the lanes ended counts as well.
+            found = replace(found, groups=await self._carried(verb, link, chosen, dry_run=False))
         return await self._let_go(found, link)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
@@ -170,22 +185,20 @@ class Promoter:
         return await self._leave("detach", dry_run=dry_run)
 
     async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, _ = await self._link(verb)
+        link, chosen, _, target = await self._meant(verb)
         if link is None:
-            return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
+            done = Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
+            return done if dry_run or verb == "detach" else await self._through(done, target)
         if not dry_run:
             await self._detach(verb, chosen, link)
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
         return found if dry_run else await self._let_go(found, link)
 
-    async def _link(self, verb: Verb) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
-        """The link as far as the namespaces go that were chosen, with all its groups; these, and whether any of them is
-        attached still. No link where all that the verb let go of was released before.
-        """
+    async def _meant(self, verb: Verb) -> _Meant:
         declared, known = await self._look()
-        target = declared.alias_of(known.target)
-        if target is None or not declared.is_there(target):
+        alias = declared.alias_of(known.target)
+        if alias is None or not declared.is_there(alias):
             # Without its ledger nobody knows what is reserved there still.
             raise away(declared, (known.target,))
         ever = (*known.maps, *known.detached)
@@ -201,7 +214,8 @@ class Promoter:
             others = reserved_still(declared, known, known.detached)
             if not own and (others or verb == "reverse"):
                 raise not_let_go(verb, known, others)
-            return None, own or known.detached, False
+            target = self.configuration.cluster(alias).logged_in(known.target_login)
+            return _Meant(None, own or known.detached, is_attached=False, target=target)
         parts = (chosen, {*known.maps, *chosen})
         link, whole = (declared.link(attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
@@ -212,7 +226,7 @@ class Promoter:
         async with ClusterPool() as pool:
             (link,) = await in_force([replace(link, groups=whole.groups)], pool)
             await require_nobody_recovers(self.name, pool.client(link.target))
-        return link, tuple(chosen), any(each in known.maps for each in chosen)
+        return _Meant(link, tuple(chosen), any(each in known.maps for each in chosen), link.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
         async with looked(self.configuration) as (_, declared):
@@ -227,11 +241,7 @@ class Promoter:
     ) -> dict[str, str]:
         """See that the target holds all, and that groups stand there as at the source; how they do."""
         await self._caught_up(link, chosen, is_attached=is_attached)
-        groups = await self._carried(link, chosen, dry_run=dry_run)
-        if verb == "reverse":
-            # Whoever began meanwhile commits behind what was carried.
-            await require_no_members(link)
-        return groups
+        return await self._carried(verb, link, chosen, dry_run=dry_run)
 
     async def _caught_up(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
@@ -274,7 +284,9 @@ class Promoter:
         missing = [each.missing_records for each in behind]
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
-    async def _carried(self, link: Link, chosen: Collection[NamespaceMap], *, dry_run: bool) -> dict[str, str]:
+    async def _carried(
+        self, verb: Verb, link: Link, chosen: Collection[NamespaceMap], *, dry_run: bool
+    ) -> dict[str, str]:
         """Have the positions of all groups be those of the source; how they stand."""
         if not link.groups.is_configured:
             return {}
@@ -290,6 +302,9 @@ class Promoter:
             found = gates.CarriedGroups(plan.groups, chosen, is_tried=not dry_run)
             in_the_way = found.in_the_way(passed)
             if plan.problem is None and not in_the_way:
+                if verb == "reverse":
+                    # Whoever began meanwhile commits behind what was carried.
+                    await require_no_members(link)
                 return found.standings
             if time.monotonic() > deadline:
                 reason = plan.problem.message if plan.problem else first_few(in_the_way)
@@ -358,26 +373,7 @@ class Promoter:
         """Write down where everything came from, and release the namespaces, unless they are only detached."""
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
-            known = await recollect(self.name, target)
-            changes: list[LedgerChange] = [
-                one
-                for one in provenance(found, known)
-                if not _is_written(one, known.documents)
-                # Without its topic's document nobody knows any more how far a lane came that had ended.
-                and not ((found.verb == "detach" or one.topic not in known.topics) and _is_let_go(one, known.documents))
-            ]
-            changes += endings(found, known)
-            if found.verb != "detach":
-                # It is no copy any more: nobody who leads from here is taken for going in a circle.
-                changes += [
-                    Deletion(one.key) for one in known.topics.values() if link.topics.source_of(one.target_topic)
-                ]
-            writer = LedgerWriter(target)
-            try:
-                for batch in in_batches(changes):
-                    await writer.append(batch)
-            finally:
-                writer.close()
+            await write_down(found, target)
         if found.verb == "detach":
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
@@ -385,16 +381,10 @@ class Promoter:
         # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
-        return replace(found, aborted=tuple(aborted), is_done=True)
+        return await self._through(replace(found, aborted=tuple(aborted)), link.target)
 
-
-def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
-    """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
-    held = documents.get(one.key)
-    return isinstance(held, ProvenanceDocument) and held.verb == one.verb
-
-
-def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
-    """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
-    beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
-    return isinstance(beginning, BeginningDocument) and beginning.is_over
+    async def _through(self, found: Promotion, target: Cluster) -> Promotion:
+        """What is left to do once all is released: a verb that was interrupted may have left it to its repetition."""
+        self.on_step("forgetting that they were copies")
+        await forget_copies(self.name, found.namespaces, target, self.configuration.ledger)
+        return replace(found, is_done=True)
