@@ -44,8 +44,8 @@ def written_by_a_distributor(cluster: LocalCluster, name: str, numbers: Sequence
 def test_what_is_wrong_in_a_tree_is_found(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """All is right once everything is copied; what comes then is waited for. A copy that somebody makes once more is
-    doubled, two in another order are out of order, and one that later ones have overtaken is missing.
+    """All is right once everything is copied. A copy that somebody makes once more is doubled then, two in another
+    order are out of order, one that later ones have overtaken is missing, and what comes last is waited for.
     """
     name = topic("proven")
     clusters = {"east": east, "west": west}
@@ -62,9 +62,7 @@ def test_what_is_wrong_in_a_tree_is_found(
         assert (right.equal, right.count("records"), right.count("local")) == (True, 480, 240)
         assert [right.count(what) for what in ("waiting", "deleted", "unjudged")] == [0, 0, 0]
         assert any(what == f"verify tree {name}: records as they are stored" for what in told)
-        produce(east, "east", name, range(60, 65), "none")
-        found = fabric.trees.verify(name)
-        assert (found.equal, found.count("waiting")) == (True, 5 * PARTITIONS)
+    produce(east, "east", name, range(60, 65), "none")
     written_by_a_distributor(west, name, [61, 60])
     written_by_a_distributor(west, name, [7])
     written_by_a_distributor(west, name, [63])
@@ -84,13 +82,7 @@ def test_what_is_wrong_in_a_tree_is_found(
     doubled, missing, order = at_west["findings"]
     assert (doubled["kind"], doubled["offset"]) == ("doubled", 122)
     assert doubled["other_offset"] < 120
-    assert missing == {
-        "kind": "missing",
-        "offset": None,
-        "origin": "east",
-        "origin_offset": 122,
-        "other_offset": None,
-    }
+    assert (missing["kind"], missing["origin"], missing["origin_offset"]) == ("missing", "east", 122)
     assert order == {
         "kind": "out_of_order",
         "offset": 120,

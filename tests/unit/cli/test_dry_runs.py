@@ -36,6 +36,7 @@ REST_TRIALS = {
     "POST /v1/links/{link}/groups:drill": TRIALS["groups drill"],
     "POST /v1/links/{link}:wait": "changes nothing, as its command",
     "POST /v1/links/{link}:verify": TRIALS["verify"],
+    "POST /v1/trees/{tree}:verify": "changes nothing, as its command",
     "POST /v1/operations/{operation}:cancel": "ends what can be begun again, as Ctrl-C does",
 }
 

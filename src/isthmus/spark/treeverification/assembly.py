@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from isthmus.model.treeverdict import TreeFaultKind, TreeFinding, TreePartitionVerdict, TreeTopicVerdict
 from isthmus.spark.treeverification.judgement import TreeStandings
 
-Faults = tuple[int, int, int, int, int]
+FaultCounts = tuple[int, int, int, int, int]
 """How many records are doubled, missing, waiting, deleted and unjudged."""
-_NO_FAULTS: Final[Faults] = (0, 0, 0, 0, 0)
+_NO_FAULTS: Final[FaultCounts] = (0, 0, 0, 0, 0)
 
 
 class LaneTotals(NamedTuple):
-    """How many records a partition has, and how many came in, on each cluster."""
+    """How many records a partition has, and how many came in, on each cluster; and of how many different ones there
+    are too many or too few somewhere.
+    """
 
     lane: int
     here: tuple[int, ...]
     local: tuple[int, ...]
+    suspect: int = 0
 
 
 class TreeFound(NamedTuple):
-    """What was found, with partitions and clusters by their numbers: totals; what is wrong, by partition and cluster;
-    by partition, origin and cluster in how many places the order breaks; and the first findings, as rows of partition,
-    cluster, kind, offset, origin, its offset, and the other offset.
+    """What was found, with partitions and clusters by their numbers: totals; what is too much or too little, by
+    partition and cluster; by partition, origin and cluster in how many places the order breaks; and the first findings,
+    as rows of partition, cluster, kind, offset, origin, its offset, and the other offset.
     """
 
     totals: Sequence[LaneTotals] = ()
-    faults: Mapping[tuple[int, int], Faults] = MappingProxyType({})
+    faults: Mapping[tuple[int, int], FaultCounts] = MappingProxyType({})
     breaks: Mapping[tuple[int, int, int], int] = MappingProxyType({})
     findings: Sequence[tuple[Any, ...]] = ()
 
     @property
-    def is_wrong(self) -> bool:
-        """Whether a record is doubled or missing, or an order breaks."""
-        return any(self.breaks.values()) or any(each[0] or each[1] for each in self.faults.values())
+    def wrong(self) -> frozenset[int]:
+        """The partitions in which a record is doubled or missing, or an order breaks."""
+        disordered = {lane for (lane, _, _), count in self.breaks.items() if count}
+        return frozenset(disordered | {lane for (lane, _), each in self.faults.items() if each[0] or each[1]})
+
+    def with_other(self, other: TreeFound, lanes: Collection[int]) -> TreeFound:
+        """What was found, but of these partitions what the other one says."""
+        return TreeFound(
+            [each for each in self.totals if each.lane not in lanes] + list(other.totals),
+            {key: each for key, each in self.faults.items() if key[0] not in lanes} | dict(other.faults),
+            {key: each for key, each in self.breaks.items() if key[0] not in lanes} | dict(other.breaks),
+            other.findings,
+        )
 
 
 def topic_verdicts(known: TreeStandings, found: TreeFound) -> tuple[TreeTopicVerdict, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark import StorageLevel
@@ -59,11 +60,12 @@ def verify_tree(
     began = time.monotonic()
     verification = _Verification(spark, tree, clusters, header, progress)
     known, sized = settled(survey(verification.clusters, tree, topics, doubted))
-    parts = grouped_for_slots(sized, spark.sparkContext.defaultParallelism)
-    # What seems to be wrong in records as they are stored may be numbers written in more bytes than they need.
-    found = verification.found(known, parts, exactly=header is not None)
-    if found.is_wrong and header is None:
-        found = verification.found(known, parts, exactly=True)
+    found = verification.found(known, sized, exactly=header is not None)
+    wrong = found.wrong if header is None else ()
+    if wrong:
+        # That may be numbers written in more bytes than they need.
+        again = [(part, size_bytes) for part, size_bytes in sized if part.lane in wrong]
+        found = found.with_other(verification.found(known, again, exactly=True), wrong)
     return TreeVerdict(
         tree=tree.name,
         clusters=tree.clusters,
@@ -90,20 +92,20 @@ class _Verification:
         self._header = header
         self._progress = progress
 
-    def found(self, known: TreeStandings, parts: Sequence[Sequence[TreeSlice]], *, exactly: bool) -> TreeFound:
-        """All that is found in records, read and compared once."""
+    def found(self, known: TreeStandings, sized: Sequence[tuple[TreeSlice, int]], *, exactly: bool) -> TreeFound:
+        """All that is found in records, read and compared once. Only `exactly` it is said what is wrong."""
+        parts = grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
         if not parts:
             return TreeFound()
-        standing = self._told(
-            "records" if exactly else "records as they are stored", lambda: self._standings(parts, exactly=exactly)
-        )
+        what = "records" if exactly else "records as they are stored"
+        standing, totals = self._told(what, lambda: self._standings(parts, exactly=exactly))
         try:
-            return self._judged(known, standing)
+            return self._judged(known, standing, totals, exactly=exactly)
         finally:
             standing.unpersist()
 
-    def _standings(self, parts: Sequence[Sequence[TreeSlice]], *, exactly: bool) -> DataFrame:
-        """Where each record stands, kept on disk: it is looked at several times."""
+    def _standings(self, parts: Sequence[Sequence[TreeSlice]], *, exactly: bool) -> tuple[DataFrame, list[LaneTotals]]:
+        """Where each record stands, kept on disk as it is looked at several times."""
         clusters, header = {each.alias: each for each in self.clusters}, self._header
 
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,38 +116,41 @@ class _Verification:
         count = len(parts)
         rows = self._spark.range(0, count, 1, count).mapInArrow(task, STANDING_FIELDS)
         found = counting.standings(rows, len(clusters), count).persist(StorageLevel.DISK_ONLY)
-        found.count()
-        return found
+        try:
+            totals = counting.totals(found, len(clusters)).collect()
+        except BaseException:
+            found.unpersist()
+            raise
+        return found, [LaneTotals(row.lane, tuple(row.here), tuple(row.local), row.suspect) for row in totals]
 
-    def _judged(self, known: TreeStandings, standing: DataFrame) -> TreeFound:
+    def _judged(
+        self, known: TreeStandings, standing: DataFrame, totals: list[LaneTotals], *, exactly: bool
+    ) -> TreeFound:
         def order() -> tuple[DataFrame, list[Row]]:
             paired = counting.pairs(standing)
-            return paired, counting.reaches(paired).collect()
+            return counting.out_of_order(paired), counting.reaches(paired).collect()
 
-        def faults(certain: list[CertainRange]) -> tuple[DataFrame, list[Row], list[Row]]:
+        def faults(certain: list[CertainRange]) -> tuple[DataFrame, list[Row]]:
             ranges = self._spark.createDataFrame(certain, counting.CERTAIN_FIELDS)
-            found = counting.faults(standing, ranges, known.compacted_lanes)
-            totals = counting.totals(standing, len(self.clusters)).collect()
-            return found, totals, counting.fault_totals(found).collect()
+            faulty = counting.faults(standing, ranges, known.compacted_lanes)
+            return counting.wrong(faulty), counting.fault_totals(faulty).collect()
 
-        paired, rows = self._told("the order of records", order)
+        def named(findings: list[DataFrame]) -> list[Row]:
+            return counting.first_of_each(reduce(DataFrame.unionByName, findings), FINDINGS_MAX).collect()
+
+        disordered, rows = self._told("the order of records", order)
+        findings = [disordered]
         reaches = {(row.lane, row.origin, row.cluster): Reach(row.first, row.last) for row in rows}
-        # Now that all is read: what was deleted meanwhile is deleted.
-        certain = list(known.certain_ranges(reaches, settled(logs_now(self.clusters, known.late))))
-        faulty, totals, counts = self._told("records that are too many or too few", lambda: faults(certain))
-        found = TreeFound(
-            totals=[LaneTotals(row.lane, tuple(row.here), tuple(row.local)) for row in totals],
-            faults={(lane, cluster): (*each,) for lane, cluster, *each in counts},
-            breaks={(row.lane, row.origin, row.cluster): row.breaks for row in rows},
-        )
-        if not found.is_wrong:
+        found = TreeFound(totals, breaks={(row.lane, row.origin, row.cluster): row.breaks for row in rows})
+        if any(each.suspect for each in totals):
+            # Now that all is read: what was deleted meanwhile is deleted.
+            certain = list(known.certain_ranges(reaches, settled(logs_now(self.clusters, known.late))))
+            more, rows = self._told("records that are too many or too few", lambda: faults(certain))
+            found = found._replace(faults={(lane, cluster): (*each,) for lane, cluster, *each in rows})
+            findings = [*findings, more]
+        if not (exactly and found.wrong):
             return found
-
-        def wrong() -> list[Row]:
-            findings = counting.wrong(faulty).unionByName(counting.out_of_order(paired))
-            return counting.first_of_each(findings, FINDINGS_MAX).collect()
-
-        return found._replace(findings=self._told("what is wrong", wrong))
+        return found._replace(findings=self._told("what is wrong", lambda: named(findings)))
 
     def _told(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         with our_errors():

@@ -48,12 +48,12 @@ def standings(rows: DataFrame, clusters: int, partitions: int) -> DataFrame:
 
 
 def totals(standing: DataFrame, clusters: int) -> DataFrame:
-    """How many records there are: lane, `here` and `local` by cluster."""
+    """How many records there are: lane, `here` and `local` by cluster, and how many different ones are `suspect`."""
 
     def sums(name: str) -> Column:
         return F.array(*(F.sum(F.col(name)[number]) for number in range(clusters))).alias(name)
 
-    return standing.groupBy("lane").agg(sums("here"), sums("local"))
+    return standing.groupBy("lane").agg(sums("here"), sums("local"), F.count_if(_is_suspect()).alias("suspect"))
 
 
 def pairs(standing: DataFrame) -> DataFrame:
@@ -117,12 +117,7 @@ def faults(standing: DataFrame, certain: DataFrame, compacted_lanes: Collection[
     `certain` has a row of `CERTAIN_FIELDS` for every two clusters. What came twice of a compacted topic cannot be told:
     a log cleaner may have taken the record of which it is the copy.
     """
-    suspects = standing.where(
-        (F.col("came_in") == 0)
-        | F.exists("early", lambda count: count > F.col("came_in"))
-        | F.exists("here", lambda count: count < F.col("came_in_early"))
-    )
-    each = suspects.select(
+    each = standing.where(_is_suspect()).select(
         "lane", "digest", "came_in", "came_in_early", "early", "first", "last", "early_local",
         F.posexplode("here").alias("cluster", "count"),
     ).select(
@@ -144,6 +139,15 @@ def faults(standing: DataFrame, certain: DataFrame, compacted_lanes: Collection[
         F.lit(None).cast("bigint").alias("origin_offset"),
     )
     return there.unionByName(_lacking(each.where("lacking > 0"), certain))
+
+
+def _is_suspect() -> Column:
+    """Whether there are too many or too few of a record on some cluster."""
+    return (
+        (F.col("came_in") == 0)
+        | F.exists("early", lambda count: count > F.col("came_in"))
+        | F.exists("here", lambda count: count < F.col("came_in_early"))
+    )
 
 
 def _lacking(each: DataFrame, certain: DataFrame) -> DataFrame:

@@ -41,7 +41,21 @@ def test_what_is_wrong_stands_at_its_partition_and_cluster() -> None:
 
 
 def test_only_what_is_wrong_is_looked_at_again() -> None:
-    """What is still to come or was deleted is no fault."""
-    assert not TreeFound(faults={(0, 0): (0, 0, 7, 8, 9)}, breaks={(0, 0, 1): 0}).is_wrong
-    assert TreeFound(faults={(0, 0): (0, 1, 0, 0, 0)}).is_wrong
-    assert TreeFound(breaks={(0, 0, 1): 1}).is_wrong
+    """What is still to come or was deleted is no fault; what another look says of partitions takes the place of what
+    the first one did.
+    """
+    first = TreeFound(
+        totals=[LaneTotals(lane, (5, 5), (5, 0)) for lane in range(4)],
+        faults={(0, 0): (0, 0, 7, 8, 9), (1, 0): (0, 1, 0, 0, 0), (2, 0): (1, 0, 0, 0, 0)},
+        breaks={(0, 0, 1): 0, (3, 0, 1): 1},
+    )
+    assert first.wrong == {1, 2, 3}
+    other = TreeFound(
+        totals=[LaneTotals(lane, (5, 5), (5, 0)) for lane in (1, 2, 3)],
+        faults={(2, 0): (1, 0, 0, 0, 0)},
+        breaks={(3, 0, 1): 0},
+        findings=[(2, 0, "doubled", 9, None, None, 2)],
+    )
+    found = first.with_other(other, first.wrong)
+    assert (found.wrong, found.findings, len(found.totals)) == ({2}, other.findings, 4)
+    assert found.faults == {(0, 0): (0, 0, 7, 8, 9), (2, 0): (1, 0, 0, 0, 0)}
