@@ -34,13 +34,13 @@ def test_a_message_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_verdict_of_a_tree_is_what_its_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it found; topics are those that were named."""
-    told = "{'equal': 'verify' not in sys.argv[1:3], 'topics': sys.argv[3:]}"
+    told = "{'equal': 'verify' not in sys.argv, 'clusters': sys.argv[3:]}"
     command(monkeypatch, f"import json, sys; print(json.dumps({told})); sys.exit(4)")
     verification = TreeVerification(file=Path("isthmus.yaml"), tree="t", topics=["flights"])
 
     verdict = asyncio.run(verification.run(lambda _: None))
     assert verdict["equal"] is False
-    assert verdict["topics"] == ["t", "--config=isthmus.yaml", "--output=json", "--topic=flights"]
+    assert verdict["clusters"] == ["t", "--config=isthmus.yaml", "--output=json", "--topic=flights"]
 
 
 def test_nothing_of_it_is_left_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:

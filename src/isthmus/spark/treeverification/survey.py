@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -11,8 +11,6 @@ from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
-from isthmus.errors import NotAuthorized
-from isthmus.ledger.documents import Document
 from isthmus.ledger.link import read_documents
 from isthmus.model.cluster import Cluster
 from isthmus.model.log import LogRange
@@ -96,7 +94,7 @@ async def _logs(clients: Sequence[Client], keys: Sequence[Collection[PartitionKe
 
 async def _copied_to(clients: Sequence[Client], tree: Tree) -> dict[str, dict[PartitionKey, int]]:
     """By distributor, up to which offset of its source it has copied each partition, as its target's ledger says."""
-    found = await asyncio.gather(*map(_documents, clients))
+    found = await asyncio.gather(*map(read_documents, clients))
     documents = {client.cluster.alias: each for client, each in zip(clients, found, strict=True)}
     return {
         each.name: {
@@ -104,14 +102,6 @@ async def _copied_to(clients: Sequence[Client], tree: Tree) -> dict[str, dict[Pa
         }
         for each in tree.distributors
     }
-
-
-async def _documents(client: Client) -> Mapping[str, Document]:
-    try:
-        return await read_documents(client)
-    except NotAuthorized:
-        # Then nobody says how far copying is.
-        return {}
 
 
 async def _slices(
