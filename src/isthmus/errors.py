@@ -332,7 +332,7 @@ RESULTS: Final[Mapping[int, str]] = {
     1: "Something is wrong with what was looked at or copied: the results state what.",
     2: "The command line cannot be used.",
     3: "`plan --detailed-exitcode`: something would be created or copied.",
-    4: "`verify`, `groups drill`, `schemas diff`: the two sides differ.",
+    4: "`verify`, `groups drill`, `schemas diff`: the two sides differ; `tree verify`: something is wrong.",
     5: "`run --until caught-up`: something is paused, and was not copied.",
     130: "Ctrl-C.",
     141: "Whoever read the results has left, as `head` does.",

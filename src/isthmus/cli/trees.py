@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from isthmus.cli import treedeclaring
+from isthmus.cli import treedeclaring, treeverifying
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
 from isthmus.cli.confirmation import YesOption, confirm
@@ -35,6 +35,7 @@ app.command("list")(treedeclaring.list_trees)
 app.command()(treedeclaring.describe)
 app.command()(treedeclaring.update)
 app.command()(treedeclaring.delete)
+app.command()(treeverifying.verify)
 
 _COPIED: Final = Column("copied", Cells.NUMBER)
 _COLUMNS: Final = (

@@ -189,7 +189,7 @@ class AsyncFabric:
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
-        return Trees(self.configuration, self._pool)
+        return Trees(self.configuration, self._pool, self._application)
 
     @property
     def tree_changes(self) -> TreeChanges:

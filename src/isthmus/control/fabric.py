@@ -34,6 +34,7 @@ from isthmus.model.registry import Registry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from isthmus.model.treeverdict import TreeVerdict
     from isthmus.spark.verification import OnVerified, Verdict
 
 
@@ -141,6 +142,12 @@ class DistributionTrees(Shell[Trees]):
 
     targets = blocking(Trees.targets)
     switch = blocking(Trees.switch)
+
+    def verify(self, tree: str, *, topics: Collection[str] = (), on_progress: OnVerified | None = None) -> TreeVerdict:
+        """Look on Spark whether every record of a tree is once on each of its clusters, in the order of its producer;
+        see `Trees.comparison`."""
+        # In this thread: Ctrl-C ends it.
+        return self._done(lambda core: core.comparison(tree, topics=topics, on_progress=on_progress))()
 
 
 class TreeChanging(Shell[TreeChanges]):

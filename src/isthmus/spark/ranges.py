@@ -24,6 +24,9 @@ MODES: Final[Mapping[str, Mapping[str, RowColumn]]] = {
 }
 """The columns of each mode of reading."""
 
+_GROUP_BYTES_MIN: Final = 1 << 20
+_GROUPS_PER_SLOT: Final = 2
+
 RangeT = TypeVar("RangeT")
 
 
@@ -39,6 +42,12 @@ def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BY
         filled_bytes += size_bytes
     if group:
         yield group
+
+
+def grouped_for_slots(sized: Sequence[tuple[RangeT, int]], slots: int) -> list[list[RangeT]]:
+    """Ranges with their sizes in groups that one task each is to read, where so many tasks run at once."""
+    share = sum(size_bytes for _, size_bytes in sized) // (slots * _GROUPS_PER_SLOT)
+    return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
 
 
 def read_rows(

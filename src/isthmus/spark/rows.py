@@ -129,8 +129,8 @@ def _headers(record: Any) -> list[dict[str, Any]]:
     return [{"key": header_key(name).decode(errors="replace"), "value": value} for name, value in record.headers]
 
 
-def _timestamp_ms(record: Any) -> int:
-    # Messages of magic 0 have none.
+def timestamp_of(record: Any) -> int:
+    """A record's timestamp in ms, `NO_TIMESTAMP` where it has none, as messages of magic 0."""
     return NO_TIMESTAMP if record.timestamp is None else int(record.timestamp)
 
 
@@ -166,7 +166,7 @@ BATCH_COLUMNS: Final[Mapping[str, RowColumn]] = {
 RECORD_COLUMNS: Final[Mapping[str, RowColumn]] = {
     **_COLUMNS,
     "offset": RowColumn(*_LONG, lambda part: [record.offset for record in part.rows]),
-    "timestamp_ms": RowColumn(*_LONG, lambda part: [_timestamp_ms(record) for record in part.rows]),
+    "timestamp_ms": RowColumn(*_LONG, lambda part: [timestamp_of(record) for record in part.rows]),
     "timestamp_type": RowColumn(*_INT, lambda part: [record.timestamp_type for record in part.rows]),
     "key": RowColumn(*_BINARY, lambda part: [record.key for record in part.rows]),
     "value": RowColumn(*_BINARY, lambda part: [record.value for record in part.rows]),
@@ -212,7 +212,7 @@ class Rows:
         for batch, is_aborted in found:
             if batch.is_control:
                 continue
-            part.rows.extend(_records(batch, origin))
+            part.rows.extend(decoded_records(batch, origin))
             part.is_aborted.extend([is_aborted] * (len(part.rows) - len(part.is_aborted)))
             from_bytes += batch.size_bytes
             if len(part.rows) > _ROWS_MAX or from_bytes > _ROWS_FROM_BYTES_MAX:
@@ -226,8 +226,11 @@ class Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
-    """The decoded records of a batch that lie in the range."""
+def decoded_records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
+    """The decoded records of a batch that lie in the range.
+
+    :raises BrokerRefused: The batch cannot be decoded.
+    """
     try:
         records = records_in(batch)
     except (KafkaError, ValueError) as error:

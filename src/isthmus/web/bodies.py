@@ -303,10 +303,15 @@ class DrillBody(Body):
     records: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1000
 
 
-class VerifyBody(Body):
-    """What to compare: all of the link where nothing is named."""
+class TreeVerifyBody(Body):
+    """Which topics of a tree to look at: all of them where none is named."""
 
     topics: Annotated[list[_Topic], Field(max_length=1000)] = Field(default_factory=list)
+
+
+class VerifyBody(TreeVerifyBody):
+    """What to compare: all of the link where nothing is named."""
+
     since: _Instant | None = None
     until: _Instant | None = None
     allow_lag: bool = False

@@ -215,6 +215,14 @@ class FabricDesk:
         if if_match is not None:
             check_match(if_match, (await self.described(link))[1])
 
+    async def tree_as_read(self, tree: str, if_match: IfMatch = None) -> None:
+        """A dependency of what is done with a tree: with If-Match its clusters have to be as they were read.
+
+        :raises RequestRefused: There is none of that name, or it was changed since.
+        """
+        if if_match is not None:
+            check_match(if_match, etag_of(await self.tree_now(tree)))
+
     @contextlib.asynccontextmanager
     async def known(
         self, link: str, if_match: str | None, *, is_needed: bool = False, half_deleted: bool = False

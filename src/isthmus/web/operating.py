@@ -14,13 +14,13 @@ from isthmus.model.condition import WaitCondition
 from isthmus.model.instant import parse_instant
 from isthmus.model.recovery import RecoveryJson
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, WaitBody, plain
+from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, TreeVerifyBody, VerifyBody, WaitBody, plain
 from isthmus.web.conditions import DryRun, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
 from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations, WaitedJson
 from isthmus.web.roles import Admin, Operator, Viewer
-from isthmus.web.verifying import Verification
+from isthmus.web.verifying import TreeVerification, Verification
 
 
 def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
@@ -28,6 +28,7 @@ def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _looking(router, operations)
     _recovering(router, desk, operations)
+    _verifying(router, desk, operations)
     _proving(router, desk, operations)
     return router
 
@@ -114,6 +115,35 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         return accepted(operations.begin("replay", link, caller, said, work, subject=link), response)
 
 
+def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        "/links/{link}:verify",
+        tags=["links"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(desk.as_read)],
+        summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
+    )
+    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
+        return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+
+    @router.post(
+        "/trees/{tree}:verify",
+        tags=["trees"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(desk.tree_as_read)],
+        summary="See that every record of a tree is once on each cluster, in order, in a process with its own Spark",
+    )
+    async def verify_tree(
+        tree: str, response: Response, caller: Operator, body: TreeVerifyBody | None = None
+    ) -> OperationJson:
+        chosen = (await desk.tree(tree)).tree.name
+        body = body or TreeVerifyBody()
+        work = TreeVerification(file=_file_of(desk), tree=chosen, topics=body.topics).run
+        subject = f"tree {chosen} verify"
+        begun = operations.begin("verify", chosen, caller, plain(body), work, subject=subject, is_of_link=False)
+        return accepted(begun, response)
+
+
 def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
     @router.post(
         "/links/{link}/groups:drill",
@@ -124,16 +154,6 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     )
     async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
         return accepted(await begin_drill(desk, operations, caller, link, body), response)
-
-    @router.post(
-        "/links/{link}:verify",
-        tags=["links"],
-        status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(desk.as_read)],
-        summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
-    )
-    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
-        return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
 
     @router.post(
         "/links/{link}:wait",
@@ -197,17 +217,21 @@ async def begin_verify(
     :raises RequestRefused: There is no such link, it is compared already, or too many operations are at work.
     """
     await desk.having(link)
-    verification = _verification(desk.file, link, body)
+    verification = _verification(_file_of(desk), link, body)
     return operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
 
 
-def _verification(file: Path | None, link: str, body: VerifyBody) -> Verification:
-    if file is None:
+def _file_of(desk: FabricDesk) -> Path:
+    if desk.file is None:
         raise RequestRefused(
             "this server has no configuration file, which isthmus verify would read",
             status=HTTPStatus.CONFLICT,
             hint="Start it with -c in place of -b.",
         )
+    return desk.file
+
+
+def _verification(file: Path, link: str, body: VerifyBody) -> Verification:
     for instant in (body.since, body.until):
         if instant is not None:
             parse_instant(instant, now_ms=now_ms())

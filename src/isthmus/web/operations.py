@@ -25,6 +25,7 @@ from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.instant import written_instant
 from isthmus.model.promotion import PromotionJson
 from isthmus.model.recovery import RecoveryJson
+from isthmus.model.treeverdict import TreeVerdictJson
 from isthmus.model.verdict import VerificationJson
 from isthmus.web.auditing import audited, record
 from isthmus.web.guard import Caller
@@ -80,6 +81,7 @@ class OperationJson(TypedDict):
         | list[ReplayedPartitionJson]
         | GroupDrillJson
         | VerificationJson
+        | TreeVerdictJson
         | WaitedJson
         | list[Annotated[dict[str, Any], Reassignment]]
         | list[SchemasPlanJson]

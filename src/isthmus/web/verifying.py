@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.errors import HostError, IsthmusError, error_classes
+from isthmus.model.treeverdict import TreeVerdictJson
 from isthmus.model.verdict import VerificationJson
 from isthmus.web.operations import OnStep
 
@@ -56,21 +57,47 @@ class Verification:
         :raises IsthmusError: As the command ended, with its code.
         """
         on_step("starting isthmus verify")
-        environment = {**os.environ, "COLUMNS": "10000"}
-        process = await asyncio.create_subprocess_exec(
-            *self.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, limit=_LINE_BYTES_MAX
-        )
-        told: deque[str] = deque(maxlen=_TOLD_MAX)
-        try:
-            said, _ = await asyncio.gather(_all(process), _steps(process, told, on_step))
-            code = await process.wait()
-        except BaseException:
-            # Whatever it is, nobody waits for it any more.
-            await _ended(process)
-            raise
-        if code not in (_EQUAL, _DIFFERENT):
-            raise _failure(code, told)
+        code, said = await _run(self.arguments, on_step)
         return {"equal": code == _EQUAL, "verdicts": json.loads(said)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeVerification:
+    """What to look at, in the words of `isthmus tree verify`."""
+
+    file: Path
+    tree: str
+    topics: Sequence[str] = ()
+
+    async def run(self, on_step: OnStep) -> TreeVerdictJson:
+        """The verdict; what the command says meanwhile is told step by step.
+
+        :raises IsthmusError: As the command ended, with its code.
+        """
+        on_step("starting isthmus tree verify")
+        arguments = [*_COMMAND, "tree", "verify", self.tree, f"--config={self.file}", "--output=json"]
+        _, said = await _run([*arguments, *(f"--topic={topic}" for topic in self.topics)], on_step)
+        verdict: TreeVerdictJson = json.loads(said)
+        return verdict
+
+
+async def _run(arguments: Sequence[str], on_step: OnStep) -> tuple[int, bytes]:
+    """The exit code, of those that come with a verdict, and what was printed."""
+    environment = {**os.environ, "COLUMNS": "10000"}
+    process = await asyncio.create_subprocess_exec(
+        *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, limit=_LINE_BYTES_MAX
+    )
+    told: deque[str] = deque(maxlen=_TOLD_MAX)
+    try:
+        said, _ = await asyncio.gather(_all(process), _steps(process, told, on_step))
+        code = await process.wait()
+    except BaseException:
+        # Whatever it is, nobody waits for it any more.
+        await _ended(process)
+        raise
+    if code not in (_EQUAL, _DIFFERENT):
+        raise _failure(code, told)
+    return code, said
 
 
 async def _all(process: Process) -> bytes:

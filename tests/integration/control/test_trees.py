@@ -130,6 +130,11 @@ def test_every_message_comes_to_every_cluster_once(
         assert all(verdict.equal for verdict in verdicts.values())
         produce(used["east"], "east", name, range(80, 83), "none")
         missing = {link: sum(topic.missing for topic in found.topics) for link, found in fabric.verify().items()}
+        # Of the tree as a whole it is on its way, to each of the others.
+        found = fabric.trees.verify(name)
+        written["east"] += 3
+        assert (found.equal, found.count("waiting"), found.count("unjudged")) == (True, 3 * PARTITIONS * 3, 0)
+        assert found.count("local") == sum(written.values()) * PARTITIONS
     copiers = {link.name for link in configuration.links if link.source.alias == "east"}
     assert missing == {link: 3 * PARTITIONS if link in copiers else 0 for link in verdicts}
 
@@ -359,6 +364,7 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
         b"too wide": [mine, ("f", b"\x00\x01")],
         b"twice": [("f", b"\x01"), mine, ("f", b"\x01")],
     }
+    copied = (b"plain", b"too wide", b"twice")
     writing = topics.producer(four["east"], compression_type="zstd")
     for key, headers in given.items():
         topics.send(writing, name, [Given(key, b"v", list(headers), topics.SEPTEMBER)])
@@ -391,6 +397,9 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
         for level, copies in ((1, 4), (2, 3)):
             drilled = fabric.groups.drill(name, link=f"{name}.east.{level}")
             assert [(each.compared, each.skipped) for each in drilled.positions] == [(copies, 0)]
+        tree = fabric.trees.verify(name)
+        # Of what has flags already nobody has what it would be a copy of.
+        assert (tree.equal, tree.count("local"), tree.count("unjudged")) == (True, len(copied), 3)
         topics.send(writing, name, [Given(b"late", b"v", [("f", b"\x02")], topics.SEPTEMBER)])
         topics.flush(writing)
         found = {link: sum(each.missing for each in verdict.topics) for link, verdict in fabric.verify().items()}
@@ -399,7 +408,6 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
         f"{name}.east.1": 2,
         f"{name}.east.2": 2,
     }
-    copied = (b"plain", b"too wide", b"twice")
     assert seen("east") == given | {b"late": [("f", b"\x02")]}
     assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
     assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}

@@ -18,7 +18,8 @@ LOOKING = {
     "config check", "config show", "context list", "context show", "doctor", "groups copy", "groups describe",
     "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
     "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff", "schemas list",
-    "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets", "wait",
+    "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets", "tree verify",
+    "wait",
 }  # fmt: skip
 """They change nothing. Who adds a command says here that it only looks, or gives it a dry run."""
 
@@ -35,6 +36,7 @@ REST_TRIALS = {
     "POST /v1/links/{link}/groups:drill": TRIALS["groups drill"],
     "POST /v1/links/{link}:wait": "changes nothing, as its command",
     "POST /v1/links/{link}:verify": TRIALS["verify"],
+    "POST /v1/trees/{tree}:verify": "changes nothing, as its command",
     "POST /v1/operations/{operation}:cancel": "ends what can be begun again, as Ctrl-C does",
 }
 

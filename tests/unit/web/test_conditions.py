@@ -68,6 +68,7 @@ def test_every_change_takes_if_match_and_a_key(name: str) -> None:
         ("PUT", f"{TREE}/clusters/north", {"beside": "west"}),
         ("DELETE", f"{TREE}/clusters/west", None),
         ("POST", f"{TREE}/clusters/west:move", {"beside": "east"}),
+        ("POST", f"{TREE}:verify", None),
         ("POST", "/v1/links", {"link": "other", "source": "east", "target": "west"}),
         ("POST", "/v1/trees", {"name": "u", "clusters": ["east", "north"]}),
         ("POST", f"{WEST}/namespaces", {"namespace": "local-*"}),

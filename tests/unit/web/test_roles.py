@@ -25,6 +25,7 @@ OPERATOR = {
     f"POST {_LINK}/groups:sync",
     f"POST {_LINK}/groups:drill",
     f"POST {_LINK}:verify",
+    f"POST {_TREE}:verify",
     f"POST {_LINK}:wait",
     f"PUT {_TREE}/targets/{{cluster}}/{{level}}",
     "POST /v1/operations/{operation}:cancel",

@@ -98,6 +98,7 @@ OVER_REST = {
     "tree switch": (f"PUT {_TREE}/targets/{{cluster}}/{{level}}",),
     "tree targets": (f"GET {_TREE}/targets",),
     "tree update": (f"PATCH {_TREE}",),
+    "tree verify": (f"POST {_TREE}:verify",),
     "verify": (f"POST {_LINK}:verify",),
     "wait": (f"POST {_LINK}:wait",),
 }

@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.web import verifying
-from isthmus.web.verifying import Verification
+from isthmus.web.verifying import TreeVerification, Verification
 
 VERIFICATION = Verification(file=Path("isthmus.yaml"), link="east-west")
 ENDLESS = "import os, sys, time; print(os.getpid(), file=sys.stderr, flush=True); time.sleep(3600)"
@@ -30,6 +30,17 @@ def test_a_message_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable, match="t" * 300_000):
         asyncio.run(VERIFICATION.run(steps.append))
     assert max(map(len, steps)) == 2000
+
+
+def test_the_verdict_of_a_tree_is_what_its_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it found; topics are those that were named."""
+    told = "{'equal': 'verify' not in sys.argv, 'clusters': sys.argv[3:]}"
+    command(monkeypatch, f"import json, sys; print(json.dumps({told})); sys.exit(4)")
+    verification = TreeVerification(file=Path("isthmus.yaml"), tree="t", topics=["flights"])
+
+    verdict = asyncio.run(verification.run(lambda _: None))
+    assert verdict["equal"] is False
+    assert verdict["clusters"] == ["t", "--config=isthmus.yaml", "--output=json", "--topic=flights"]
 
 
 def test_nothing_of_it_is_left_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:

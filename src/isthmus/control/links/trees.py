@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.switching import DistributorTarget, ask_for, check_certain, read_allowances, read_choice
@@ -12,15 +16,22 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.tree import Distributor, TreeSettings
+from isthmus.wire import codes
 from isthmus.wire.client import Client
+
+if TYPE_CHECKING:
+    from isthmus.control.application import SparkApplication
+    from isthmus.model.treeverdict import TreeVerdict
+    from isthmus.spark.verification import OnVerified
 
 
 class Trees:
     """The trees of one configuration, and what can be asked of them and done with them."""
 
-    def __init__(self, configuration: Configuration, pool: ClusterPool) -> None:
+    def __init__(self, configuration: Configuration, pool: ClusterPool, application: SparkApplication) -> None:
         self._configuration = configuration
         self._pool = pool
+        self._application = application
 
     async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
         """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves. What is
@@ -87,6 +98,53 @@ class Trees:
             is_resent=resend and to != now.target,
             dry_run=dry_run,
         )
+
+    async def comparison(
+        self, tree: str, *, topics: Collection[str] = (), on_progress: OnVerified | None = None
+    ) -> Callable[[], TreeVerdict]:
+        """What looks on Spark whether every record of a tree is once on each of its clusters, in the order of its
+        producer: all its topics, or these. The function that is returned blocks for as long as that takes.
+
+        :raises ConfigError: There is no such tree, or no topic of that name in it.
+        :raises ClusterError: A cluster could not be read; the function raises that too.
+        """
+        (settings,) = trees_named(self._configuration.trees, tree)
+        clusters = {alias: self._configuration.cluster(alias) for alias in settings.tree.clusters}
+        selected = await self._topics(settings, topics)
+        doubting = [each for each in await self.targets(tree) if each.doubts]
+
+        def compare() -> TreeVerdict:
+            self._application.find()
+            from isthmus.spark.treeverification import verify_tree
+
+            return verify_tree(
+                self._application.session(),
+                settings.tree,
+                clusters,
+                selected,
+                header=settings.tree.header if settings.flags == "header" else None,
+                in_doubt={doubt.leaf for each in doubting for doubt in each.doubts},
+                # What a leaf gets late the other leaves of its subtree get from there.
+                doubted={leaf for each in doubting for leaf in each.distributor.leaves},
+                progress=on_progress,
+            )
+
+        return compare
+
+    async def _topics(self, settings: TreeSettings, chosen: Collection[str]) -> set[str]:
+        """The topics of a tree that one of its clusters has, all of them or those named."""
+        patterns = next(link.topics for link in self._configuration.links if link.tree == settings.tree.name)
+        seen: set[str] = set()
+        for alias in settings.tree.clusters:
+            found = await selected_topics(self._pool.client(self._configuration.cluster(alias)), patterns)
+            seen |= {name for name, topic in found.topics.items() if topic.error_code == codes.NONE}
+        for name in chosen:
+            if name not in seen:
+                raise ConfigError(
+                    f"tree {settings.tree.name} has no topic {name}",
+                    hint=f"There are {', '.join(sorted(seen)) or 'none at all'}.",
+                )
+        return set(chosen) or seen
 
     async def _check_known(self, source: Client, link: str, target: str) -> None:
         if await read_allowances(source, link, target) is None:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.cluster.spans import spans_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.translation import MappedRange
 from isthmus.spark.logs import Copying, Logs
 from isthmus.spark.projection import CommittedRows, Projection
-from isthmus.spark.ranges import NumberedRange, grouped, read_rows
+from isthmus.spark.ranges import NumberedRange, grouped_for_slots, read_rows
 from isthmus.spark.tally import Pair
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice
@@ -27,9 +26,6 @@ from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_GROUP_BYTES_MIN: Final = 1 << 20
-_GROUPS_PER_SLOT: Final = 2
 
 _TARGET: Final = 1
 """The side of an odd number."""
@@ -74,7 +70,7 @@ class Sides:
             async with Client(self.source) as source, Client(self.target) as target:
                 return await question(source, target, *given)
 
-        return _settled(ask())
+        return settled(ask())
 
     def rows(self, what: str, build: Callable[[], DataFrame]) -> list[Row]:
         """The rows of the DataFrame that `build` makes of what `read` gives it.
@@ -148,9 +144,7 @@ class Sides:
 
     def _grouped(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
         """What one task each is to read."""
-        slots = self._spark.sparkContext.defaultParallelism * _GROUPS_PER_SLOT
-        share = sum(size_bytes for _, size_bytes in sized) // slots
-        return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
+        return grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
 
     def _pair(self, part: ComparedSlice) -> Pair:
         return Pair(self.source.alias, part.source, self.target.alias, part.target, part.ranges)
@@ -183,7 +177,7 @@ def _viewed(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if view is None else view.rows(rows)
 
 
-def _settled(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+def settled(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a coroutine, also where an event loop runs already, as in notebooks."""
     try:
         asyncio.get_running_loop()

@@ -1,0 +1,112 @@
+"""Of a record that a cluster of a tree lacks: whether it is missing, still to come, or deleted there already. Pure.
+
+All records that come in on one cluster go the same way to another one, in their order. So the records of one cluster
+that another one lacks lie before the first of them that is there (deleted, if the log has lost its beginning), behind
+the last one (still to come, unless whoever copies has copied all), or between: these are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from isthmus.model.log import LogRange
+from isthmus.model.tree import Tree
+from isthmus.wire.offsets import PartitionKey
+
+NO_OFFSET: Final = 2**63 - 1
+"""Behind all offsets."""
+
+ClusterLogs = Mapping[str, Mapping[PartitionKey, LogRange]]
+"""By cluster, the logs it has."""
+
+
+class Reach(NamedTuple):
+    """Of the records of one cluster that another has: the offsets, where they came in, of the first and the last."""
+
+    first: int
+    last: int
+
+
+class CertainRange(NamedTuple):
+    """Records of `origin` that `cluster` lacks are deleted there if they came in before the offset `begin`, still to
+    come from `end` on, and missing if they are neither. Clusters are numbers, as `lane` is of the partition.
+    """
+
+    lane: int
+    origin: int
+    cluster: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeStandings:
+    """What is known of a tree besides records. `early` are the logs at a first look, `late` at a second one; between
+    the two each distributor had copied up to `copied_to`, by its name. `doubted` are clusters that get late what they
+    may lack now, `compacted` the topics of which a log cleaner takes records.
+    """
+
+    tree: Tree
+    lanes: tuple[PartitionKey, ...]
+    early: ClusterLogs
+    late: ClusterLogs
+    copied_to: Mapping[str, Mapping[PartitionKey, int]] = field(default_factory=dict)
+    doubted: Collection[str] = frozenset()
+    compacted: Collection[str] = frozenset()
+
+    @property
+    def compacted_lanes(self) -> list[int]:
+        """The numbers of the partitions of compacted topics."""
+        return [number for number, (topic, _) in enumerate(self.lanes) if topic in self.compacted]
+
+    def has_copied_all(self, key: PartitionKey, origin: str) -> dict[str, bool]:
+        """By cluster, whether all that had come in on `origin` at the first look was there at the second one, as far as
+        those say that copy it.
+        """
+
+        def is_done(name: str, source: str) -> bool:
+            log = self.late.get(source, {}).get(key)
+            # All that was there after it was written how far it is.
+            return log is None or self.copied_to.get(name, {}).get(key, 0) >= log.stable_end
+
+        ways = self.tree.ways(origin).items()
+        return {cluster: all(is_done(each.name, each.cluster) for each in way) for cluster, way in ways}
+
+    def certain_ranges(self, reaches: Mapping[tuple[int, int, int], Reach], now: ClusterLogs) -> Iterator[CertainRange]:
+        """For each partition, and from each cluster to each other one. `reaches` are by the numbers of partition,
+        origin and cluster; `now` are the logs after they were read.
+        """
+        clusters = self.tree.clusters
+        for lane, key in enumerate(self.lanes):
+            for origin, source in enumerate(clusters):
+                has_all = self.has_copied_all(key, source)
+                for number, cluster in enumerate(clusters):
+                    if number == origin:
+                        continue
+                    log = now.get(cluster, {}).get(key)
+                    begin, end = certain_range(
+                        reaches.get((lane, origin, number)),
+                        has_deleted=log is not None and log.start > 0,
+                        is_compacted=key[0] in self.compacted,
+                        has_copied_all=has_all[cluster],
+                        is_doubted=cluster in self.doubted,
+                    )
+                    yield CertainRange(lane, origin, number, begin, end)
+
+
+def certain_range(
+    reach: Reach | None, *, has_deleted: bool, is_compacted: bool, has_copied_all: bool, is_doubted: bool
+) -> tuple[int, int]:
+    """The `begin` and `end` of a `CertainRange`. `reach` is `None` if nothing is there of the origin."""
+    if is_doubted:
+        return 0, 0
+    begin = 0
+    if is_compacted:
+        begin = NO_OFFSET
+    elif has_deleted:
+        begin = NO_OFFSET if reach is None else reach.first
+    if has_copied_all:
+        return begin, NO_OFFSET
+    return begin, 0 if reach is None else reach.last + 1
