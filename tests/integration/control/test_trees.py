@@ -119,9 +119,9 @@ def test_every_message_comes_to_every_cluster_once(
     consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
     with isthmus.open(config.parse(json.dumps(whole)), spark=spark) as fabric:
         for level, origins in ((1, 2), (2, 1)):
-            found = fabric.groups.drill(name, link=f"{name}.east.{level}")
-            assert (found.skipped, found.read_again, found.problem) == (0, 0, None), found
-            assert [each.compared for each in found.positions] == [origins * 80] * PARTITIONS
+            drilled = fabric.groups.drill(name, link=f"{name}.east.{level}")
+            assert (drilled.skipped, drilled.read_again, drilled.problem) == (0, 0, None), drilled
+            assert [each.compared for each in drilled.positions] == [origins * 80] * PARTITIONS
         assert fabric.groups.drill(name).link == f"{name}.east.1"
     # All that distributors have to copy is at their targets; what comes later is missed by those that copy it alone.
     with isthmus.open(configuration, spark=spark) as fabric:
