@@ -13,6 +13,7 @@ from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.blocking import Shell, blocking, shelled
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.trees import Trees
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 
@@ -21,6 +22,7 @@ ELSEWHERE = {
     AsyncFabric: {"open", "aclose", "comparison"},
     AsyncDeclaredLinks: {"change"},
     AsyncNamespaces: {"release", "renew"},
+    Trees: {"comparison"},
 }
 """What has another form there (`open_fabric`, `close`, `verify`), and what is a part of other verbs."""
 
