@@ -107,7 +107,7 @@ spark-versions: env ## a run and a verification on each Spark, in environments o
 
 MUTANTS ?=
 
-mutants: env ## change lines of the pure modules one by one: which does no unit test notice? MUTANTS='*tenure*' for some
+mutants: env ## change lines of twelve pure modules one by one: which does no unit test notice? MUTANTS='*tenure*' for some
 	@$(BIN)/mutmut run $(MUTANTS)
 	@$(BIN)/mutmut results
 

@@ -112,7 +112,7 @@ class Asked:
 def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: LocalCluster) -> Iterator[Asked]:
     """A run, asked by all tests of this module: two topics, of which one belongs to somebody else, and a group.
 
-    Its leases are short, so that many follow one another. It serves other hosts too.
+    Its leases are short, so that many follow one another. It follows its file, and serves other hosts too.
     """
     folder = tmp_path_factory.mktemp("metrics")
     shell = Shell(folder, east, west, f"metrics-{secrets.token_hex(4)}")
@@ -145,7 +145,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: Loca
         "--tls-key",
         str(pem),
     )
-    with shell.start("run", *metrics, *serve, "-o", "json") as command:
+    with shell.start("run", "--follow-config", *metrics, *serve, "-o", "json") as command:
         yield Asked(shell, port, command, door)
         command.send_signal(signal.SIGTERM)
         command.communicate(timeout=TERM_S)
@@ -310,6 +310,19 @@ def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalC
     run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
     run.shell.run("resume", stem, "--task", "data")
     run.until(lambda: not run.ask(behind))
+
+
+def test_a_run_that_follows_its_file_copies_what_that_includes_meanwhile(
+    run: Asked, east: LocalCluster, west: LocalCluster
+) -> None:
+    """With `--follow-config` the file is read again by itself: a topic that it includes from then on is copied."""
+    other = f"later-{run.shell.stem}"
+    topics.create(east, other)
+    topics.produce(east, other, [now()] * 10)
+    (link,) = run.shell.links
+    run.shell.configure(links=[{**link, "topics": {"include": [*link["topics"]["include"], other]}}], spark=SPARK)
+    run.until(lambda: run.value(f'isthmus_records_replicated_total{{topic="{other}"}}') == 10)
+    assert oracle.ends(west.bootstrap_servers, other).high == 10
 
 
 def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: LocalCluster) -> None:

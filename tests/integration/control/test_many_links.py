@@ -48,7 +48,7 @@ def together(links: Sequence[Link]) -> Configuration:
 def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
     """One task runs them all, whatever their number, and is succeeded as any other; each is caught up."""
     stem = topic("many")
-    links = links_of(east, west, [f"{stem}.{number}" for number in range(6)])
+    links = links_of(east, west, [f"{stem}.{number}" for number in range(16)])
 
     async def scenario() -> None:
         async with running(together(links), spark) as run:

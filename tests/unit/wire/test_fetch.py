@@ -309,6 +309,10 @@ def test_what_is_forgotten_before_it_was_asked_for_is_not_named() -> None:
     session.want(("a", 1), want(("a", 1), 10))
     request = request_of(session)
     assert (asked(request), forgotten(request)) == ({("a", 1): 10}, set())
+    session.answered(answer(13, []))
+    session.want(("a", 2), want(("a", 2), 10))
+    session.forget(("a", 2))
+    assert asked(request_of(session)) == {}
 
 
 def test_what_is_wanted_again_is_not_forgotten() -> None:
