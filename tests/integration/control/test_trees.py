@@ -541,4 +541,9 @@ def test_a_group_behind_a_deleted_beginning_goes_through_a_tree(
             assert (await run.end()).exit_code == 0
 
     asyncio.run(scenario())
+    # Nobody reads at west: the drill of its distributor says so, and that of east's is the one that is meant.
+    with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
+        assert "its newest position comes another way" in str(fabric.groups.drill(name, link=f"{name}.west.1").problem)
+        meant = fabric.groups.drill(name)
+    assert (meant.link, meant.skipped, meant.read_again, meant.problem) == (f"{name}.east.1", 0, 1, None)
     assert going_on(used["north"], name, name, 6) == [b"%d" % n for n in range(35, 41)]
