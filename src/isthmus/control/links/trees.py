@@ -111,7 +111,8 @@ class Trees:
         (settings,) = trees_named(self._configuration.trees, tree)
         clusters = {alias: self._configuration.cluster(alias) for alias in settings.tree.clusters}
         selected = await self._topics(settings, topics)
-        doubting = [each for each in await self.targets(tree) if each.doubts]
+        targets = await self.targets(tree)
+        doubting = [each for each in targets if each.doubts]
 
         def compare() -> TreeVerdict:
             self._application.find()
@@ -126,6 +127,7 @@ class Trees:
                 in_doubt={doubt.leaf for each in doubting for doubt in each.doubts},
                 # What a leaf gets late the other leaves of its subtree get from there.
                 doubted={leaf for each in doubting for leaf in each.distributor.leaves},
+                switched={leaf for each in targets if each.former for leaf in each.distributor.leaves},
                 progress=on_progress,
             )
 

@@ -42,6 +42,7 @@ def verify_tree(
     header: FlagsHeader | None = None,
     in_doubt: Collection[str] = (),
     doubted: Collection[str] = (),
+    switched: Collection[str] = (),
     progress: OnVerified | None = None,
 ) -> TreeVerdict:
     """Look on Spark whether every record of a tree is once on each of its clusters, in the order of its producer.
@@ -54,12 +55,13 @@ def verify_tree(
     :param header: Where copy flags stand, if they do in a header.
     :param in_doubt: Leaves that may lack records which come late, for the verdict.
     :param doubted: These, and all clusters that get such records by way of them.
+    :param switched: The leaves of subtrees whose distributor has gone over from one to another.
     :param progress: Told what is being done, several times a second.
     :raises ClusterError: A cluster could not be read.
     """
     began = time.monotonic()
     verification = _Verification(spark, tree, clusters, header, progress)
-    known, sized = settled(survey(verification.clusters, tree, topics, doubted))
+    known, sized = settled(survey(verification.clusters, tree, topics, doubted, switched))
     found = verification.found(known, sized, exactly=header is not None)
     wrong = found.wrong if header is None else ()
     if wrong:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from isthmus.model.log import LogRange
-from isthmus.model.tree import Tree
+from isthmus.model.tree import Distributor, Tree
 from isthmus.wire.offsets import PartitionKey
 
 NO_OFFSET: Final = 2**63 - 1
@@ -45,7 +45,8 @@ class CertainRange(NamedTuple):
 class TreeStandings:
     """What is known of a tree besides records. `early` are the logs at a first look, `late` at a second one; between
     the two each distributor had copied up to `copied_to`, by its name. `doubted` are clusters that get late what they
-    may lack now, `compacted` the topics of which a log cleaner takes records.
+    may lack now. To those that are `switched` a distributor went over from another leaf, and what that one had may come
+    from there, in another order. `compacted` are the topics of which a log cleaner takes records.
     """
 
     tree: Tree
@@ -54,6 +55,7 @@ class TreeStandings:
     late: ClusterLogs
     copied_to: Mapping[str, Mapping[PartitionKey, int]] = field(default_factory=dict)
     doubted: Collection[str] = frozenset()
+    switched: Collection[str] = frozenset()
     compacted: Collection[str] = frozenset()
 
     @property
@@ -65,14 +67,19 @@ class TreeStandings:
         """By cluster, whether all that had come in on `origin` at the first look was there at the second one, as far as
         those say that copy it.
         """
-
-        def is_done(name: str, source: str) -> bool:
-            log = self.late.get(source, {}).get(key)
-            # All that was there after it was written how far it is.
-            return log is None or self.copied_to.get(name, {}).get(key, 0) >= log.stable_end
-
         ways = self.tree.ways(origin).items()
-        return {cluster: all(is_done(each.name, each.cluster) for each in way) for cluster, way in ways}
+        return {cluster: all(self._is_done(each, key) for each in way) for cluster, way in ways}
+
+    def _is_done(self, distributor: Distributor, key: PartitionKey) -> bool:
+        log = self.late.get(distributor.cluster, {}).get(key)
+        # All that was there after it was written how far it is.
+        return log is None or self.copied_to.get(distributor.name, {}).get(key, 0) >= log.stable_end
+
+    def _awaited(self, key: PartitionKey) -> frozenset[str]:
+        """The clusters that may still get what later records have overtaken."""
+        into_switched = (each for each in self.tree.distributors if each.target in self.switched)
+        is_quiet = all(self._is_done(each, key) for each in into_switched)
+        return frozenset(self.doubted) if is_quiet else frozenset((*self.doubted, *self.switched))
 
     def certain_ranges(self, reaches: Mapping[tuple[int, int, int], Reach], now: ClusterLogs) -> Iterator[CertainRange]:
         """For each partition, and from each cluster to each other one. `reaches` are by the numbers of partition,
@@ -80,6 +87,7 @@ class TreeStandings:
         """
         clusters = self.tree.clusters
         for lane, key in enumerate(self.lanes):
+            awaited = self._awaited(key)
             for origin, source in enumerate(clusters):
                 has_all = self.has_copied_all(key, source)
                 for number, cluster in enumerate(clusters):
@@ -91,7 +99,7 @@ class TreeStandings:
                         has_deleted=log is not None and log.start > 0,
                         is_compacted=key[0] in self.compacted,
                         has_copied_all=has_all[cluster],
-                        is_doubted=cluster in self.doubted,
+                        is_doubted=cluster in awaited,
                     )
                     yield CertainRange(lane, origin, number, begin, end)
 

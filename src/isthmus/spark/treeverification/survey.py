@@ -28,7 +28,11 @@ _NO_LOG: Final = LogRange(0, 0, 0)
 
 
 async def survey(
-    clusters: Sequence[Cluster], tree: Tree, topics: Collection[str], doubted: Collection[str]
+    clusters: Sequence[Cluster],
+    tree: Tree,
+    topics: Collection[str],
+    doubted: Collection[str],
+    switched: Collection[str],
 ) -> tuple[TreeStandings, list[tuple[TreeSlice, int]]]:
     """What is to be read of the clusters, which are those of the tree in its order, in slices with their sizes.
 
@@ -55,6 +59,7 @@ async def survey(
         late=late,
         copied_to=copied_to,
         doubted=doubted,
+        switched=switched,
         compacted=frozenset[str]().union(*compacted),
     )
     return standings, [part for parts in cut for part in parts]

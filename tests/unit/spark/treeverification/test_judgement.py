@@ -60,6 +60,17 @@ def test_all_is_copied_when_everybody_on_the_way_has_copied_all() -> None:
     assert not any(known.has_copied_all(KEY, "fra")[other] for other in ("ams", "lon", "par")), "it has said nothing"
 
 
+def test_what_a_leaf_had_when_it_was_left_may_come_late() -> None:
+    """Where a distributor went over to another leaf nothing is missing for certain until all that copies to the leaves
+    of that subtree has copied all.
+    """
+    into = {name: {KEY: 10} for name in ("t.ams.2", "t.fra.2", "t.lon.1", "t.par.1")}
+    for copied_to, end in (({**into, "t.lon.1": {KEY: 9}}, 0), (into, NO_OFFSET)):
+        known = standings(copied_to=copied_to, switched={"lon", "par"})
+        found = known.certain_ranges({(0, 0, 2): Reach(0, 5)}, known.late)
+        assert CertainRange(0, 0, 2, 0, end) in list(found)
+
+
 def test_every_two_clusters_have_a_range() -> None:
     """By the numbers of partition, origin and cluster; a log that has deleted something is asked when all is read."""
     logs = {"ams": {KEY: LogRange(3, 10, 10)}}
