@@ -24,7 +24,7 @@ from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
 from isthmus.lane.hearing import Hearing
 from isthmus.lane.identity.detour import Detour
-from isthmus.lane.leaving import come_to_rest, transits_of
+from isthmus.lane.leaving import come_to_an_end, come_to_rest, transits_of
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
@@ -143,8 +143,7 @@ class Engine:
     def remove(self, keys: Iterable[LaneKey]) -> None:
         """Stop lanes; what is in flight may still be answered."""
         for key in keys:
-            run = self._runs.get(key)
-            if run is not None:
+            if (run := self._runs.get(key)) is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
 
@@ -251,6 +250,7 @@ class Engine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await come_to_an_end(self._all())
         return self.reports()
 
     # Reading

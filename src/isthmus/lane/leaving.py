@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -12,6 +13,8 @@ from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneKey
 
 _LOOK_S: Final = 0.005
+_HELD_MAX_S: Final = 10.0
+"""So long a lease that has ended waits for a broker that reads nothing: who is silent for longer is taken for stuck."""
 
 
 def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
@@ -34,3 +37,12 @@ async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:
     lost = [run.writer.held_until for run in runs if run.writer.abandoned]
     if lost:
         await asyncio.sleep(max(max(lost) - time.monotonic(), 0.0) + settle_s)
+
+
+async def come_to_an_end(runs: Collection[LaneRun]) -> None:
+    """Return once brokers over their quota read on that were sent something of lanes which nobody heard the answer to
+    (KIP-219), or after `_HELD_MAX_S`: what they had not read comes in before a next owner looks.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HELD_MAX_S):
+            await come_to_rest(runs, 0.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from isthmus.lane.leaving import come_to_rest
+from isthmus.lane.leaving import come_to_an_end, come_to_rest
 
 _LONG_S = 3600.0
 
@@ -43,5 +44,18 @@ def test_what_nobody_heard_the_answer_to_is_waited_for() -> None:
         assert not waiting.done()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_ends_when_a_broker_over_its_quota_reads_on() -> None:
+    """What it was sent and nobody heard the answer to comes in then; what was answered holds nobody up."""
+
+    async def scenario() -> None:
+        now = time.monotonic()
+        await come_to_an_end([run(abandoned=True, held_until=now - 1.0), run(held_until=now + _LONG_S)])
+        reads_on = now + 0.2
+        await come_to_an_end([run(), run(abandoned=True, held_until=reads_on)])
+        assert time.monotonic() >= reads_on
 
     asyncio.run(scenario())
