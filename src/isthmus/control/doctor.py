@@ -205,6 +205,8 @@ async def _link(
         beside = [
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),
+            *await rights.declaring_findings(link, _SOURCE, source),
+            *await rights.declaring_findings(link, _TARGET, target),
             *await rights.offsets_copy_findings(link, source, target),
             *await quota_findings(link.name, source, target),
         ]

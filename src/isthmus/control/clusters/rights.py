@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from isthmus.cluster.brokers import AllowedOperations, Operation, describe_cluster, topic_operations
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.permissions import group_operations
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.findings import Finding, Level
 from isthmus.model.grants import places_of
@@ -100,6 +101,23 @@ async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: S
     new = NewTopic(name=name, partition_count=1)
     imagined = await create_topics(client, [new], validate_only=True, asks_configs=False)
     return [_refused(link, need, error) for need in creating for error in imagined.errors.values()]
+
+
+async def declaring_findings(link: Link, side: Side, client: Client) -> list[Finding]:
+    """What is missing to say something in a ledger by one at a time. Whether the target lets a controller do so is
+    told apart.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    found: list[Finding] = []
+    for about in (About.NAMESPACES,) if side is Side.TARGET else (About.TRANSACTIONS, About.NAMESPACES):
+        for need in needs_of(link, side, about):
+            (place,) = places_of(link, side, about)
+            try:
+                await Transaction(client, f"{place.name}declaration").probe()
+            except NotAuthorized as error:
+                found.append(_refused(link, need, error))
+    return found
 
 
 async def group_rights_findings(link: Link, side: Side, client: Client, groups: Collection[str]) -> list[Finding]:
