@@ -283,7 +283,7 @@ def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> No
     for name in (lost, gone):
         topics.create(east, name)
         topics.produce(east, name, [now()])
-    run.until(lambda: all(run.value(f'isthmus_records_replicated_total{{topic="{n}"}}') == 1 for n in (lost, gone)))
+    run.until(lambda: all(run.value(f'isthmus_partition_position{{topic="{name}"}}') == 1 for name in (lost, gone)))
     topics.delete(east, gone)
     run.shell.run("pause", stem, "--topic", lost)
     run.until(held_back(run, east, lost))
