@@ -276,25 +276,6 @@ def held_back(run: Asked, east: LocalCluster, name: str) -> Callable[[], bool]:
     return is_held_back
 
 
-def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
-    """Records that it deleted before they were copied, where a link goes on behind them, and a whole topic."""
-    stem = run.shell.stem
-    lost, gone = f"{stem}.lost", f"{stem}.gone"
-    for name in (lost, gone):
-        topics.create(east, name)
-        topics.produce(east, name, [now()])
-    run.until(lambda: all(run.value(f'isthmus_records_replicated_total{{topic="{n}"}}') == 1 for n in (lost, gone)))
-    topics.delete(east, gone)
-    run.shell.run("pause", stem, "--topic", lost)
-    run.until(held_back(run, east, lost))
-    topics.delete_records(east, lost, oracle.ends(east.bootstrap_servers, lost).high - 1)
-    run.shell.run("resume", stem, "--topic", lost)
-    gap, held_up = (ALERTS[f"Isthmus{alert}"]["expr"] for alert in ("DataGap", "TopicHeldUp"))
-    run.until(lambda: bool(run.ask(gap)) and bool(run.ask(held_up)))
-    assert [dict(key)["topic"] for key in run.ask(gap)] == [lost]
-    assert [dict(key)["topic"] for key in run.ask(held_up)] == [gone]
-
-
 def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
     """They are as old as their timestamps."""
     since = run.afresh()
@@ -409,6 +390,25 @@ def test_counters_never_go_back_over_leases(run: Asked) -> None:
                 assert value >= known.get(key, 0.0), key
                 known[key] = value
     assert len(known) > 20
+
+
+def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
+    """Records that it deleted before they were copied, where a link goes on behind them, and a whole topic."""
+    stem = run.shell.stem
+    lost, gone = f"{stem}.lost", f"{stem}.gone"
+    for name in (lost, gone):
+        topics.create(east, name)
+        topics.produce(east, name, [now()])
+    run.until(lambda: all(run.value(f'isthmus_partition_position{{topic="{name}"}}') == 1 for name in (lost, gone)))
+    topics.delete(east, gone)
+    run.shell.run("pause", stem, "--topic", lost)
+    run.until(held_back(run, east, lost))
+    topics.delete_records(east, lost, oracle.ends(east.bootstrap_servers, lost).high - 1)
+    run.shell.run("resume", stem, "--topic", lost)
+    gap, held_up = (ALERTS[f"Isthmus{alert}"]["expr"] for alert in ("DataGap", "TopicHeldUp"))
+    run.until(lambda: bool(run.ask(gap)) and bool(run.ask(held_up)))
+    assert [dict(key)["topic"] for key in run.ask(gap)] == [lost]
+    assert [dict(key)["topic"] for key in run.ask(held_up)] == [gone]
 
 
 def test_a_cluster_that_is_away_makes_the_run_not_ready(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
