@@ -266,41 +266,6 @@ def test_a_topic_of_somebody_else_raises_alerts(run: Asked) -> None:
     run.until(lambda: (run.value('isthmus_problems{code="FOREIGN_WRITE"}') or 0) >= 1)
 
 
-def held_back(run: Asked, east: LocalCluster, name: str) -> Callable[[], bool]:
-    """Whether records of a topic that is paused are no longer copied: tasks hear of a pause when they do."""
-
-    def is_held_back() -> bool:
-        topics.produce(east, name, [now()])
-        return (run.value(f'isthmus_replication_lag_records{{topic="{name}"}}') or 0) >= 5
-
-    return is_held_back
-
-
-def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
-    """They are as old as their timestamps."""
-    since = run.afresh()
-    since.until(lambda: len(since.scrapes.taken) > 1)
-    assert not since.ask(ALERTS["IsthmusSlow"]["expr"])
-    topics.produce(east, f"{run.shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10, partition=1)
-    since.until(lambda: bool(since.ask(ALERTS["IsthmusSlow"]["expr"])))
-
-
-def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalCluster) -> None:
-    """As long as copying is paused, and no longer."""
-    stem, group = run.shell.stem, f"{run.shell.stem}{HOSTILE}"
-    # Ten minutes are awaited by tests that have no brokers.
-    behind = ALERTS["IsthmusGroupBehind"]["expr"].replace("> 600", "> 1")
-    assert behind != ALERTS["IsthmusGroupBehind"]["expr"]
-    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
-    run.shell.run("pause", stem, "--task", "data")
-    run.until(held_back(run, east, f"{stem}.a"))
-    end = oracle.ends(east.bootstrap_servers, f"{stem}.a", 0).high
-    consumers.commit(east, {group: {(f"{stem}.a", 0): end}})
-    run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
-    run.shell.run("resume", stem, "--task", "data")
-    run.until(lambda: not run.ask(behind))
-
-
 def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: LocalCluster) -> None:
     """Of the pause, of lag that grows old, and of records that nobody copies; all end when it goes on."""
     stem = run.shell.stem
@@ -377,6 +342,41 @@ def test_counters_never_go_back_over_leases(run: Asked) -> None:
                 assert value >= known.get(key, 0.0), key
                 known[key] = value
     assert len(known) > 20
+
+
+def held_back(run: Asked, east: LocalCluster, name: str) -> Callable[[], bool]:
+    """Whether records of a topic that is paused are no longer copied: tasks hear of a pause when they do."""
+
+    def is_held_back() -> bool:
+        topics.produce(east, name, [now()])
+        return (run.value(f'isthmus_replication_lag_records{{topic="{name}"}}') or 0) >= 5
+
+    return is_held_back
+
+
+def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
+    """They are as old as their timestamps."""
+    since = run.afresh()
+    since.until(lambda: len(since.scrapes.taken) > 1)
+    assert not since.ask(ALERTS["IsthmusSlow"]["expr"])
+    topics.produce(east, f"{run.shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10, partition=1)
+    since.until(lambda: bool(since.ask(ALERTS["IsthmusSlow"]["expr"])))
+
+
+def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalCluster) -> None:
+    """As long as copying is paused, and no longer."""
+    stem, group = run.shell.stem, f"{run.shell.stem}{HOSTILE}"
+    # Ten minutes are awaited by tests that have no brokers.
+    behind = ALERTS["IsthmusGroupBehind"]["expr"].replace("> 600", "> 1")
+    assert behind != ALERTS["IsthmusGroupBehind"]["expr"]
+    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
+    run.shell.run("pause", stem, "--task", "data")
+    run.until(held_back(run, east, f"{stem}.a"))
+    end = oracle.ends(east.bootstrap_servers, f"{stem}.a", 0).high
+    consumers.commit(east, {group: {(f"{stem}.a", 0): end}})
+    run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
+    run.shell.run("resume", stem, "--task", "data")
+    run.until(lambda: not run.ask(behind))
 
 
 def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
