@@ -266,54 +266,6 @@ def test_a_topic_of_somebody_else_raises_alerts(run: Asked) -> None:
     run.until(lambda: (run.value('isthmus_problems{code="FOREIGN_WRITE"}') or 0) >= 1)
 
 
-def held_back(run: Asked, east: LocalCluster, name: str) -> Callable[[], bool]:
-    """Whether records of a topic that is paused are no longer copied: tasks hear of a pause when they do."""
-
-    def is_held_back() -> bool:
-        topics.produce(east, name, [now()])
-        return (run.value(f'isthmus_replication_lag_records{{topic="{name}"}}') or 0) >= 5
-
-    return is_held_back
-
-
-def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
-    """They are as old as their timestamps."""
-    since = run.afresh()
-    since.until(lambda: len(since.scrapes.taken) > 1)
-    assert not since.ask(ALERTS["IsthmusSlow"]["expr"])
-    topics.produce(east, f"{run.shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10, partition=1)
-    since.until(lambda: bool(since.ask(ALERTS["IsthmusSlow"]["expr"])))
-
-
-def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalCluster) -> None:
-    """As long as copying is paused, and no longer."""
-    stem, group = run.shell.stem, f"{run.shell.stem}{HOSTILE}"
-    # Ten minutes are awaited by tests that have no brokers.
-    behind = ALERTS["IsthmusGroupBehind"]["expr"].replace("> 600", "> 1")
-    assert behind != ALERTS["IsthmusGroupBehind"]["expr"]
-    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
-    run.shell.run("pause", stem, "--task", "data")
-    run.until(held_back(run, east, f"{stem}.a"))
-    end = oracle.ends(east.bootstrap_servers, f"{stem}.a", 0).high
-    consumers.commit(east, {group: {(f"{stem}.a", 0): end}})
-    run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
-    run.shell.run("resume", stem, "--task", "data")
-    run.until(lambda: not run.ask(behind))
-
-
-def test_a_run_that_follows_its_file_copies_what_that_includes_meanwhile(
-    run: Asked, east: LocalCluster, west: LocalCluster
-) -> None:
-    """With `--follow-config` the file is read again by itself: a topic that it includes from then on is copied."""
-    other = f"later-{run.shell.stem}"
-    topics.create(east, other)
-    topics.produce(east, other, [now()] * 10)
-    (link,) = run.shell.links
-    run.shell.configure(links=[{**link, "topics": {"include": [*link["topics"]["include"], other]}}], spark=SPARK)
-    run.until(lambda: run.value(f'isthmus_records_replicated_total{{topic="{other}"}}') == 10)
-    assert oracle.ends(west.bootstrap_servers, other).high == 10
-
-
 def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: LocalCluster) -> None:
     """Of the pause, of lag that grows old, and of records that nobody copies; all end when it goes on."""
     stem = run.shell.stem
@@ -392,6 +344,41 @@ def test_counters_never_go_back_over_leases(run: Asked) -> None:
     assert len(known) > 20
 
 
+def held_back(run: Asked, east: LocalCluster, name: str) -> Callable[[], bool]:
+    """Whether records of a topic that is paused are no longer copied: tasks hear of a pause when they do."""
+
+    def is_held_back() -> bool:
+        topics.produce(east, name, [now()])
+        return (run.value(f'isthmus_replication_lag_records{{topic="{name}"}}') or 0) >= 5
+
+    return is_held_back
+
+
+def test_records_that_come_late_raise_an_alert(run: Asked, east: LocalCluster) -> None:
+    """They are as old as their timestamps."""
+    since = run.afresh()
+    since.until(lambda: len(since.scrapes.taken) > 1)
+    assert not since.ask(ALERTS["IsthmusSlow"]["expr"])
+    topics.produce(east, f"{run.shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10, partition=1)
+    since.until(lambda: bool(since.ask(ALERTS["IsthmusSlow"]["expr"])))
+
+
+def test_a_group_that_waits_for_records_raises_an_alert(run: Asked, east: LocalCluster) -> None:
+    """As long as copying is paused, and no longer."""
+    stem, group = run.shell.stem, f"{run.shell.stem}{HOSTILE}"
+    # Ten minutes are awaited by tests that have no brokers.
+    behind = ALERTS["IsthmusGroupBehind"]["expr"].replace("> 600", "> 1")
+    assert behind != ALERTS["IsthmusGroupBehind"]["expr"]
+    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
+    run.shell.run("pause", stem, "--task", "data")
+    run.until(held_back(run, east, f"{stem}.a"))
+    end = oracle.ends(east.bootstrap_servers, f"{stem}.a", 0).high
+    consumers.commit(east, {group: {(f"{stem}.a", 0): end}})
+    run.until(lambda: [dict(key)["group"] for key in run.ask(behind)] == [group])
+    run.shell.run("resume", stem, "--task", "data")
+    run.until(lambda: not run.ask(behind))
+
+
 def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> None:
     """Records that it deleted before they were copied, where a link goes on behind them, and a whole topic."""
     stem = run.shell.stem
@@ -409,6 +396,19 @@ def test_what_a_source_loses_raises_alerts(run: Asked, east: LocalCluster) -> No
     run.until(lambda: bool(run.ask(gap)) and bool(run.ask(held_up)))
     assert [dict(key)["topic"] for key in run.ask(gap)] == [lost]
     assert [dict(key)["topic"] for key in run.ask(held_up)] == [gone]
+
+
+def test_a_run_that_follows_its_file_copies_what_that_includes_meanwhile(
+    run: Asked, east: LocalCluster, west: LocalCluster
+) -> None:
+    """With `--follow-config` the file is read again by itself: a topic that it includes from then on is copied."""
+    other = f"later-{run.shell.stem}"
+    topics.create(east, other)
+    topics.produce(east, other, [now()] * 10)
+    (link,) = run.shell.links
+    run.shell.configure(links=[{**link, "topics": {"include": [*link["topics"]["include"], other]}}], spark=SPARK)
+    run.until(lambda: run.value(f'isthmus_records_replicated_total{{topic="{other}"}}') is not None)
+    run.until(lambda: oracle.ends(west.bootstrap_servers, other).high == 10)
 
 
 def test_a_cluster_that_is_away_makes_the_run_not_ready(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
