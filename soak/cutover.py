@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -27,6 +28,7 @@ _RECORDS_PER_S: Final = 20.0
 _ENOUGH: Final = 40
 _WAIT: Final = "2m"
 _COMMAND_S: Final = 420.0
+_PATIENCE_S: Final = 60.0
 
 
 class Cutover:
@@ -50,9 +52,11 @@ class Cutover:
         """
         create_topic(self._source, _TOPIC, partitions=_PARTITIONS)
         sides = ("--source", "source", "--target", "target")
-        said = self._mirror.call("link", "create", _LINK, *sides, "--map", f"{_PREFIX}:{_PREFIX}")
-        if said.returncode:
-            raise RuntimeError(f"link create ended with {said.returncode}: {said.stderr[-400:]}")
+        deadline = time.monotonic() + _PATIENCE_S
+        while (said := self._mirror.call("link", "create", _LINK, *sides, "--map", f"{_PREFIX}:{_PREFIX}")).returncode:
+            # Brokers that have just started on a busy machine may not answer in time.
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"link create ended with {said.returncode}: {said.stderr[-400:]}")
 
     @contextmanager
     def writing(self) -> Iterator[None]:

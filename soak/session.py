@@ -125,12 +125,17 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         lambda: {key: e.high for key, e in watch.newest["source"].items()},
         shared_with=target if run.conditions.is_mapped else None,
     )
-    load.prepare()
     mirror: Mirror
     if run.contender == "isthmus":
         mirror = Isthmus(run.folder, link_document(source, target, run.conditions), is_mapped=run.conditions.is_mapped)
     else:
         mirror = MirrorMaker(run.folder, source, target, is_exactly_once=run.contender == "mm2-eos")
+    cutover = None
+    if isinstance(mirror, Isthmus) and run.conditions.cutover is not None:
+        cutover = Cutover(source, target, mirror, history, run.conditions.cutover)
+        cutover.prepare()
+    # Last of all that may fail: from here on others write to a target that is mapped.
+    load.prepare()
     scene = Scene(
         source=source,
         target=target,
@@ -141,10 +146,6 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         victims=Victims(source, history),
         topics=load.topics,
     )
-    cutover = None
-    if isinstance(mirror, Isthmus) and run.conditions.cutover is not None:
-        cutover = Cutover(source, target, mirror, history, run.conditions.cutover)
-        cutover.prepare()
     return _Stage(
         run=run,
         scene=scene,
