@@ -11,14 +11,13 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.verify import DIFFERENCE_FOUND, Watcher
+from isthmus.cli.verify import DIFFERENCE_FOUND, Watcher, first_findings
 from isthmus.control.fabric import Fabric
 from isthmus.model.wording import counted
 
 if TYPE_CHECKING:
     from isthmus.model.treeverdict import TreeTopicVerdict, TreeVerdict
 
-_FINDINGS_SHOWN: Final = 5
 _COUNTS: Final = ("records", "doubled", "out_of_order", "missing", "waiting", "deleted", "unjudged")
 _COLUMNS: Final = (
     Column("topic", Cells.NAME),
@@ -90,11 +89,10 @@ def _told(verdict: TreeVerdict) -> str:
 
 
 def _findings(topic: TreeTopicVerdict) -> list[str]:
-    found = [
-        f"{topic.topic}-{partition.partition} on {partition.cluster}: {finding}"
-        for partition in topic.partitions
-        for finding in partition.findings
-    ]
-    return found[:_FINDINGS_SHOWN] + (
-        [f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else []
+    return first_findings(
+        [
+            f"{topic.topic}-{partition.partition} on {partition.cluster}: {finding}"
+            for partition in topic.partitions
+            for finding in partition.findings
+        ]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -166,5 +166,10 @@ def _findings(topic: TopicVerdict) -> list[str]:
         for partition in topic.partitions
         for finding in partition.findings
     ]
-    shown = [*([topic.problem] if topic.problem else []), *found[:_FINDINGS_SHOWN]]
-    return shown + ([f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else [])
+    return [*([topic.problem] if topic.problem else []), *first_findings(found)]
+
+
+def first_findings(found: Sequence[str]) -> list[str]:
+    """As many as fit a table, and how many more there are."""
+    more = [f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else []
+    return [*found[:_FINDINGS_SHOWN], *more]
