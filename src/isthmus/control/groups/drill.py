@@ -8,7 +8,6 @@ what it leaves alone comes to its target from elsewhere, and is in the maps of o
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
@@ -37,10 +36,10 @@ from isthmus.model.translation import Way
 from isthmus.model.wording import counted
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
 
 _TOKEN_BYTES: Final = 6
-_ANY_TOPIC: Final = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +260,7 @@ async def _compare_mapped(
     if link.distributor is not None:
         # What lies before went to another leaf.
         begins = link.distributor.begins
-        begin = max(begin, begin_of(begins, SourceTopic(plan.topic), _ANY_TOPIC, plan.partition))
+        begin = max(begin, begin_of(begins, SourceTopic(plan.topic), NO_TOPIC_ID, plan.partition))
     end = min(here.stable_end, seen_end, begin + records)
     expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end), role=link.distributor)
     expected = [record for record in expected if record.timestamp >= _read_elsewhere_ms(link, plan)]
