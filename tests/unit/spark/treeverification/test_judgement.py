@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.model.log import LogRange
@@ -9,6 +11,9 @@ from isthmus.model.tree import Tree, node_of
 from isthmus.spark.treeverification.judgement import NO_OFFSET, CertainRange, Reach, TreeStandings, certain_range
 
 KEY = ("flights", 0)
+TREE = Tree(name="t", root=node_of([["ams", "fra"], ["lon", "par"]]))
+LOGS = {alias: {KEY: LogRange(0, 10, 10)} for alias in TREE.clusters}
+STANDINGS = TreeStandings(tree=TREE, lanes=(KEY,), early=LOGS, late=LOGS)
 
 
 @pytest.mark.parametrize(
@@ -44,18 +49,12 @@ def test_which_records_are_missing_for_certain(
     assert certain_range(reach, **{**unknown, **known}) == expected
 
 
-def standings(**fields: object) -> TreeStandings:
-    tree = Tree(name="t", root=node_of([["ams", "fra"], ["lon", "par"]]))
-    logs = {alias: {KEY: LogRange(0, 10, 10)} for alias in tree.clusters}
-    return TreeStandings(**{"tree": tree, "lanes": (KEY,), "early": logs, "late": logs, **fields})  # type: ignore[arg-type]
-
-
 def test_all_is_copied_when_everybody_on_the_way_has_copied_all() -> None:
     """From ams to par a record takes two hops, by way of lon: one that is behind makes par wait, and lon not."""
     copied_to = {"t.ams.1": {KEY: 10}, "t.ams.2": {KEY: 10}, "t.lon.1": {KEY: 9}}
-    known = standings(copied_to=copied_to)
+    known = replace(STANDINGS, copied_to=copied_to)
     assert known.has_copied_all(KEY, "ams") == {"ams": True, "fra": True, "lon": True, "par": False}
-    known = standings(copied_to=copied_to | {"t.lon.1": {KEY: 10}})
+    known = replace(STANDINGS, copied_to=copied_to | {"t.lon.1": {KEY: 10}})
     assert known.has_copied_all(KEY, "ams") == dict.fromkeys(("ams", "fra", "lon", "par"), True)
     assert not any(known.has_copied_all(KEY, "fra")[other] for other in ("ams", "lon", "par")), "it has said nothing"
 
@@ -66,7 +65,7 @@ def test_what_a_leaf_had_when_it_was_left_may_come_late() -> None:
     """
     into = {name: {KEY: 10} for name in ("t.ams.2", "t.fra.2", "t.lon.1", "t.par.1")}
     for copied_to, end in (({**into, "t.lon.1": {KEY: 9}}, 0), (into, NO_OFFSET)):
-        known = standings(copied_to=copied_to, switched={"lon", "par"})
+        known = replace(STANDINGS, copied_to=copied_to, switched={"lon", "par"})
         found = known.certain_ranges({(0, 0, 2): Reach(0, 5)}, known.late)
         assert CertainRange(0, 0, 2, 0, end) in list(found)
 
@@ -74,7 +73,7 @@ def test_what_a_leaf_had_when_it_was_left_may_come_late() -> None:
 def test_every_two_clusters_have_a_range() -> None:
     """By the numbers of partition, origin and cluster; a log that has deleted something is asked when all is read."""
     logs = {"ams": {KEY: LogRange(3, 10, 10)}}
-    found = list(standings().certain_ranges({(0, 1, 0): Reach(5, 7)}, logs))
+    found = list(STANDINGS.certain_ranges({(0, 1, 0): Reach(5, 7)}, logs))
     assert len(found) == 12
     assert CertainRange(0, 1, 0, 5, 8) in found
     assert CertainRange(0, 0, 1, 0, 0) in found
