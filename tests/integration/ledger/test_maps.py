@@ -15,7 +15,7 @@ from isthmus.lane.mapped.transit import Transit
 from isthmus.ledger.documents import MapDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.topic import on_topic
+from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, on_topic
 from isthmus.local import LocalCluster
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -38,7 +38,9 @@ async def kept(client: Client, link: str) -> dict[int, MapDocument]:
 
 
 def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic: Callable[[str], str]) -> None:
-    """A lease lets go of segments that tell of deleted records only, and says so for those who look for lost ones."""
+    """A lease lets go of segments that tell of deleted records only, and says so for those who look for lost ones. What
+    was written of a segment before is not read, so that a newer release may have done so.
+    """
     name = topic("trimmed")
     topics.create(west, name)
     topics.produce(west, name, topics.some(RECORDS, random.Random(7)))
@@ -67,6 +69,9 @@ def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic
 
     async def scenario() -> None:
         async with Client(west.cluster()) as client:
+            await ensure_topic(client, replication_factor=1)
+            unreadable = topics.Given(segment(0).key.encode(), b'{"schema_version": 99}', [], topics.SEPTEMBER)
+            topics.produce(west, LEDGER_TOPIC, [unreadable])
             writer = LedgerWriter(client)
             await on_topic(client, lambda: writer.append(list(map(segment, (0, 10, 20)))), replication_factor=1)
             writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -205,6 +206,19 @@ def test_a_lane_whose_former_lease_left_something_on_its_way(is_unsettled: bool)
             engine.add(lanes[1:])
             assert [engine._runs[lane.key].writer.abandoned for lane in lanes] == [is_unsettled] * 2
             assert engine.is_clean is not is_unsettled
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_stops_when_a_broker_over_its_quota_reads_on() -> None:
+    """What it was sent and nobody heard the answer to comes in before the next lease looks."""
+
+    async def scenario() -> None:
+        async with working() as engine:
+            reads_on = time.monotonic() + 0.2
+            written(engine).writer.abandon(reads_on)
+            await engine.stop()
+            assert time.monotonic() >= reads_on
 
     asyncio.run(scenario())
 
