@@ -43,9 +43,10 @@ class LedgerPlace(NamedTuple):
 
 
 async def ensure_topic(client: Client, *, replication_factor: int | None = None) -> None:
-    """Create the ledger's topic unless it is there. Needs CREATE on it or on the cluster.
+    """Create the ledger's topic unless it is there, and wait until a broker knows it. Needs CREATE on it or on the
+    cluster.
 
-    :raises ClusterError: It is not there and cannot be created.
+    :raises ClusterError: It is not there and cannot be created, or has no leader.
     """
     metadata = await client.metadata([LEDGER_TOPIC])
     if metadata.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
@@ -58,12 +59,22 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
         error = None
     if error is not None:
         raise error
+    deadline = time.monotonic() + _CREATION_S
+    while True:
+        # The controller answers before any broker has heard of the topic.
+        try:
+            await locate(client)
+            return
+        except BrokerRefused as refusal:
+            if not is_missing(refusal) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(_RETRY_S)
 
 
 async def on_topic(client: Client, work: Callable[[], Awaitable[_T]], *, replication_factor: int | None = None) -> _T:
     """What `work` returns, done with the ledger's topic there: where it is missing, it is created and waited for.
 
-    A topic that was just created, by whomever, is not known to every broker at once.
+    A topic that another has just created is not known to every broker at once.
 
     :raises ClusterError: It cannot be created or `work` fails for another reason.
     """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Collection
+from typing import Any
 
 import pytest
+from kafka.protocol.admin import CreateTopicsResponse
 
 from isthmus.errors import BrokerRefused, Unreachable
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, is_missing, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, is_missing, locate
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -62,3 +64,33 @@ def test_no_ledger(silent: tuple[int, ...]) -> None:
     with pytest.raises(BrokerRefused) as told:
         located(Brokers(knowing=[], silent=silent))
     assert is_missing(told.value)
+
+
+class Creating(Brokers):
+    """Brokers that hear of the ledger two questions after the controller has created it."""
+
+    def __init__(self) -> None:
+        super().__init__(knowing=[])
+        self._questions_left = -1
+
+    async def metadata(self, topics: Collection[str] | None = (), *, node_id: int | None = None) -> Metadata:
+        if self._questions_left == 0:
+            self._knowing = [1]
+        self._questions_left -= 1
+        return await super().metadata(topics, node_id=node_id)
+
+    async def controller(self, request: Any, *, timeout_s: float = 30.0) -> Any:
+        self._questions_left = 2
+        result = CreateTopicsResponse.CreatableTopicResult(name=request.topics[0].name, error_code=codes.NONE)
+        return CreateTopicsResponse(topics=[result])
+
+
+def test_a_created_ledger_is_there() -> None:
+    """Whoever has it created can find it: brokers hear of it after the controller has answered."""
+
+    async def scenario() -> LedgerPlace:
+        async with Creating() as client:
+            await ensure_topic(client)
+            return await locate(client)
+
+    assert asyncio.run(scenario()) == LedgerPlace(TOPIC_ID, LEADER)
