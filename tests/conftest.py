@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from isthmus.local import LocalCluster
 from tests import nightly, sharing
+from tests.patience import UNFENCED
 
 HEAP_MB = 256
 
@@ -49,14 +50,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
 @pytest.fixture(scope="session")
 def east() -> Iterator[LocalCluster]:
     """A cluster of one broker, shared by all tests: give every topic and group a name of its own."""
-    with LocalCluster.start("east", brokers=1, heap_mb=HEAP_MB) as cluster:
+    with LocalCluster.start("east", brokers=1, heap_mb=HEAP_MB, properties=UNFENCED) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def west() -> Iterator[LocalCluster]:
     """Another cluster like `east`."""
-    with LocalCluster.start("west", brokers=1, heap_mb=HEAP_MB) as cluster:
+    with LocalCluster.start("west", brokers=1, heap_mb=HEAP_MB, properties=UNFENCED) as cluster:
         yield cluster
 
 
@@ -81,7 +82,7 @@ def west3() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def secured() -> Iterator[LocalCluster]:
     """A cluster with an authorizer."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=HEAP_MB, secure=True) as cluster:
+    with LocalCluster.start("secured", brokers=1, heap_mb=HEAP_MB, secure=True, properties=UNFENCED) as cluster:
         yield cluster
 
 

@@ -7,6 +7,9 @@ from typing import Final
 TERM_S: Final = 300.0
 """What passes never waits for it."""
 
+UNFENCED: Final = {"broker.session.timeout.ms": "600000"}
+"""Properties of one broker that no test restarts: after both stood still, the controller in it does not fence it."""
+
 
 def pause_s(looked_s: float) -> float:
     """How long to do nothing (s) after a look that took so long: waiting leaves most of a busy machine to others."""

@@ -12,8 +12,9 @@ from typing import Final
 
 from isthmus.local import LocalBroker, LocalCluster
 from isthmus.wire.client import Client
+from tests.patience import TERM_S
 
-_IN_SYNC_S: Final = 90.0
+_IN_SYNC_S: Final = TERM_S
 PAUSE_S: Final = (5.0, 20.0)
 
 

@@ -23,6 +23,7 @@ from tests.integration.lane.mapping import Maps
 from tests.integration.lane.mirror import Mirror, Running
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 
@@ -68,7 +69,7 @@ class Source:
         """The leader goes, and the follower that was left behind leads."""
         await asyncio.to_thread(self.cluster.broker(LEADER).kill)
         await asyncio.to_thread(self.cluster.broker(FOLLOWER).start)
-        async with asyncio.timeout(90), Client(self.cluster.admin_cluster()) as client:
+        async with asyncio.timeout(TERM_S), Client(self.cluster.admin_cluster()) as client:
             while (await client.metadata([self.name])).topics[self.name].partitions[0].leader != FOLLOWER:
                 await asyncio.sleep(0.1)
 

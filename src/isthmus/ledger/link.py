@@ -33,7 +33,7 @@ from isthmus.wire.client import Client
 BEAT_S: Final = 2.0
 SILENCE_S: Final = 5 * BEAT_S
 """A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
-_INTRODUCTION_S: Final = 3.0
+_INTRODUCTION_S: Final = 10.0
 OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 

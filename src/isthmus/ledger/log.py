@@ -293,7 +293,7 @@ class LedgerTail:
                 new = [entry for entry in found if entry.offset >= self.position]
                 entries += self._transactions.take(batch, new)
                 self.position = max(self.position, batch.offset_end)
-        held_until = asked_at + _COMMIT_S
+        held_until = lasting_s() + _COMMIT_S
         self._held_until = {each: self._held_until.get(each, held_until) for each in self._transactions.held}
         at_end = fetched is None or self.position >= fetched.high_watermark
         is_other_log, self._is_other_log = self._is_other_log, False

@@ -260,7 +260,8 @@ class Operations:
         return operation
 
     def _check_room(self, subject: str | None, *, only_waits: bool) -> None:
-        others = [each.operation for each in self._working.values() if each.operation.only_waits == only_waits]
+        working = [each.operation for each in self._working.values() if each.operation.state is OperationState.RUNNING]
+        others = [each for each in working if each.only_waits == only_waits]
         same = next((each for each in others if subject is not None and each.subject == subject), None)
         if same is not None:
             raise RequestRefused(

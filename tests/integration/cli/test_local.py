@@ -137,7 +137,7 @@ def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signa
         # On a starved machine the start may be over before the signal is sent: then there was nothing to interrupt.
         shell.run("down", "--wipe", "--yes")
     assert command.returncode == (-number if number == signal.SIGKILL else 128 + number), told
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + TERM_S
     while shell.running():
         assert time.monotonic() < deadline
         time.sleep(0.01)

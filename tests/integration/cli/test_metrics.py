@@ -52,7 +52,7 @@ class Door:
     def get(self, path: str) -> str:
         """What is answered to somebody who may look."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        answer = httpx2.get(f"https://{self.address}{path}", headers=headers, verify=self.trusting, timeout=20)
+        answer = httpx2.get(f"https://{self.address}{path}", headers=headers, verify=self.trusting, timeout=TERM_S)
         assert answer.status_code == 200, answer.text
         return answer.text
 
@@ -69,7 +69,7 @@ class Asked:
 
     def get(self, path: str, accept: str = "") -> tuple[int, str]:
         """The status and the body that are answered."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TERM_S)
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Accept": accept})
             answer = connection.getresponse()

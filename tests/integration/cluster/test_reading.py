@@ -16,6 +16,7 @@ from isthmus.local import LocalCluster
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +30,9 @@ def fill(cluster: LocalCluster, name: str, *, value_bytes: int = 100) -> None:
 
 
 async def batches(client: Client, span: OffsetRange, **reader: Any) -> list[Batch]:
-    return [item.batch async for found in LogReader(client, **{"stall_s": 10.0} | reader).read(span) for item in found]
+    return [
+        item.batch async for found in LogReader(client, **{"stall_s": TERM_S} | reader).read(span) for item in found
+    ]
 
 
 def test_range_begins_and_ends_amidst_batches(east: LocalCluster, topic: Callable[[str], str]) -> None:

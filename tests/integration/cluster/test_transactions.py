@@ -29,18 +29,19 @@ def test_open_transaction_is_known_to_its_coordinator(east: LocalCluster, topic:
     name = topic("open")
     topics.create(east, name)
     topics.produce(east, name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 5)
-    producer = TransactionalProducer(east, f"{name}-id", transaction_timeout_ms=45_000)
+    producer = TransactionalProducer(east, f"{name}-id", transaction_timeout_ms=600_000)
     before_ms = int(time.time() * 1000)
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
+    after_ms = int(time.time() * 1000)
     known = Administration(east.cluster())
 
     report = known.topics([name])
     (transaction,) = report.transactions
     assert (transaction.state, transaction.transactional_id) == (TransactionState.OPEN, f"{name}-id")
     assert (transaction.first_offset, transaction.held_records, transaction.coordinator) == (5, 3, 1)
-    assert (transaction.timeout_ms, transaction.since_ms) == (45_000, topics.SEPTEMBER)
+    assert (transaction.timeout_ms, transaction.since_ms) == (600_000, topics.SEPTEMBER)
     assert transaction.started_ms is not None
-    assert before_ms - 1000 < transaction.started_ms < before_ms + 30_000
+    assert before_ms - 1000 < transaction.started_ms < after_ms + 1000
     assert report.findings == ()
     assert (report.partitions[0].stable_end, report.partitions[0].high_watermark) == (5, 8)
     producer.end(commit=True)

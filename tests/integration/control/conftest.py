@@ -13,6 +13,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
 from tests.integration.control.treeload import Clusters
+from tests.patience import UNFENCED
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +37,7 @@ def signals() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[LocalCluster]:
     """A target with an authorizer."""
-    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
+    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True, properties=UNFENCED) as cluster:
         yield cluster
 
 
@@ -45,6 +46,7 @@ def four(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
     """Four clusters."""
     with ExitStack() as stack:
         more = {
-            name: stack.enter_context(LocalCluster.start(name, brokers=1, heap_mb=256)) for name in ("north", "south")
+            name: stack.enter_context(LocalCluster.start(name, brokers=1, heap_mb=256, properties=UNFENCED))
+            for name in ("north", "south")
         }
         yield {"east": east, "west": west, **more}

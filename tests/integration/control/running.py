@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +18,7 @@ from isthmus.control.running.following import Following
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.workers import Workers
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
@@ -23,9 +26,18 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.timings import USUAL, Timings
+from isthmus.model.timings import Timings
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from tests.patience import TERM_S, pause_s
+
+
+def patient(**settings: float) -> Timings:
+    """Timings of a run that gives nothing up because the machine stands still, with others besides."""
+    return replace(Timings(arrival_s=TERM_S, farewell_s=30.0, patience_s=60.0), **settings)
+
+
+PATIENT: Final = patient()
 
 
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:
@@ -38,7 +50,7 @@ def configuration_of(*links: Link, term_s: float = 60.0) -> Configuration:
     """A configuration of these links."""
     clusters = {cluster.alias: cluster for link in links for cluster in (link.source, link.target)}
     settings = SparkSettings(lease_term_s=term_s)
-    return Configuration(clusters=tuple(clusters.values()), links=links, spark=settings)
+    return Configuration(clusters=tuple(clusters.values()), links=links, spark=settings, timings=PATIENT)
 
 
 @dataclass(slots=True)
@@ -64,9 +76,11 @@ class Running:
         begun = time.monotonic()
         while True:
             looking = time.monotonic()
-            answer = condition()
-            if answer if isinstance(answer, bool) else await answer:
-                return time.monotonic() - begun
+            # A cluster that stands still for a moment has nothing to say.
+            with contextlib.suppress(Unreachable):
+                answer = condition()
+                if answer if isinstance(answer, bool) else await answer:
+                    return time.monotonic() - begun
             assert not self.task.done(), f"the run has ended: {self.task.result()}"
             assert time.monotonic() - begun < TERM_S, f"still {self.links}"
             await asyncio.sleep(pause_s(time.monotonic() - looking))
@@ -85,7 +99,7 @@ async def running(
     until_caught_up: bool = False,
     when_occupied: WhenOccupied = WhenOccupied.LEAVE,
     following: Following | None = None,
-    timings: Timings = USUAL,
+    timings: Timings = PATIENT,
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
     configuration = replace(configuration, timings=timings)
@@ -116,7 +130,17 @@ async def running(
 
 async def ends(cluster: LocalCluster, name: str, *, partitions: int = 1) -> list[int]:
     """Where the partitions of a topic end, -1 where there is none."""
-    async with Client(cluster.cluster()) as client:
-        keys = [(name, number) for number in range(partitions)]
-        found = (await log_ranges(client, keys, timeout_s=0.5)).values
-    return [found[key].end if key in found else -1 for key in keys]
+    keys = [(name, number) for number in range(partitions)]
+    deadline = time.monotonic() + TERM_S
+    async with Client(cluster.admin_cluster()) as client:
+        while True:
+            with contextlib.suppress(Unreachable):
+                found = await log_ranges(client, keys, timeout_s=0.5)
+                if all(_is_missing(error) for error in found.errors.values()):
+                    return [found.values[key].end if key in found.values else -1 for key in keys]
+            assert time.monotonic() < deadline, f"{cluster.name} does not say where {name} ends"
+            await asyncio.sleep(0.05)
+
+
+def _is_missing(error: ClusterError) -> bool:
+    return isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION

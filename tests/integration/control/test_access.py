@@ -47,6 +47,7 @@ from tests.integration.acls import CLUSTER, denied
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import as_admin
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -119,7 +120,7 @@ class Side:
 
     async def until(self, *wanted: Rule) -> None:
         """Make passes until the target has just these rules of the principals we use; brokers hear of changes late."""
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + TERM_S
         while (found := await self.found(self.target)) != set(wanted):
             left = await self.run()
             assert time.monotonic() < deadline, (found, left)
@@ -132,7 +133,7 @@ class Side:
     async def make(self, client: Client, *rules: Rule) -> None:
         """Create rules, and wait until brokers tell them."""
         assert not (await create_rules(client, rules)).errors
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(TERM_S):
             while not set(rules) <= await self.found(client):
                 await asyncio.sleep(0.02)
 

@@ -22,15 +22,15 @@ from isthmus.errors import IsthmusError, error_classes
 from isthmus.ledger.documents import LinkDocument
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.model.timings import Timings
 from tests.integration.acls import denied
+from tests.integration.control.running import patient
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 
 NOWHERE = "127.0.0.1:1"
-PROMPT = Timings(arrival_s=1.0, stuck_s=1.0)
+PROMPT = patient(arrival_s=1.0, stuck_s=1.0)
 EXIT_CODES = {each.error_code: each.exit_code for each in error_classes()}
 Section = Mapping[str, Any]
 

@@ -25,9 +25,8 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.integration.control.running import Running, configuration_of, link_of, running
+from tests.integration.control.running import Running, configuration_of, link_of, patient, running
 from tests.integration.lane import topics
 from tests.patience import TERM_S
 
@@ -122,7 +121,7 @@ def test_sync_topic_configs(east: LocalCluster, west: LocalCluster, topic: Namer
     following = Following(lambda: configuration_of(*written), is_constant=True)
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark, following=following, timings=Timings(follow_s=0.2)) as run:
+        async with running(configuration_of(link), spark, following=following, timings=patient(follow_s=0.2)) as run:
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
             assert "delete.retention.ms" not in topics.own_configs(west, name)
             topics.configure(west, name, delete_retention_ms="2000", retention_bytes="2000")

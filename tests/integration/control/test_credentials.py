@@ -17,6 +17,7 @@ from isthmus.model.lane import LaneState
 from tests.integration.control.running import running
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +43,9 @@ spark: {{lease_term_s: 600}}
 def secured() -> Iterator[LocalCluster]:
     """A cluster where logins are good for two seconds."""
     properties = {"listener.name.sasl_ssl.connections.max.reauth.ms": str(LIFE_MS)}
-    with LocalCluster.start("guarded", brokers=1, secure=True, properties=properties, heap_mb=256) as cluster:
+    with LocalCluster.start(
+        "guarded", brokers=1, secure=True, properties={**UNFENCED, **properties}, heap_mb=256
+    ) as cluster:
         yield cluster
 
 

@@ -42,10 +42,9 @@ from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
 from tests.integration.control.test_following import leases_of
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -154,7 +153,7 @@ def test_a_cluster_that_comes_into_the_file_is_followed(
 
     async def scenario() -> None:
         following = Following(lambda: written[-1], is_constant=True, written=written[0])
-        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
+        async with running(written[0], spark, following=following, timings=patient(follow_s=0.2)) as run:
             await run.until(lambda: bool(run.counts))
             assert run.links == ()
             written.append(both.written)
@@ -203,8 +202,8 @@ def test_a_declared_link_is_run_and_followed(
     is attached or detached disturbs nothing else: other leases go on, and their pairs follow all the time. A link ends
     that was deleted while the target could not be reached.
     """
-    timings = Timings(follow_s=0.2)
-    fabric = Fabric(replace(both, timings=Timings(calm_s=0.5)))
+    timings = patient(follow_s=0.2)
+    fabric = Fabric(replace(both, timings=patient(calm_s=0.5)))
     for stem in ("a", "b"):
         topics.create(east, f"{name}.{stem}-1")
         topics.produce(east, f"{name}.{stem}-1", records(20))

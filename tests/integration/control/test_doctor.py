@@ -24,6 +24,7 @@ from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -209,7 +210,7 @@ def test_hidden_transaction_is_not_called_hanging(secured: LocalCluster, west: L
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
     known = Administration(secured.cluster())
     with denied(secured, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + TERM_S
         while not (report := known.topics([name])).not_told:
             assert time.monotonic() < deadline
         assert [transaction.state for transaction in report.transactions] == [TransactionState.UNKNOWN]
@@ -225,7 +226,7 @@ def test_missing_rights_leave_out_their_part_only(secured: LocalCluster, topic: 
     deny(secured, ResourceType.TOPIC, name, AclOperation.DESCRIBE_CONFIGS)
     known = Administration(secured.cluster())
     with denied(secured, *CLUSTER, AclOperation.DESCRIBE):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + TERM_S
         while (report := known.describe()).quorum is not None:
             assert time.monotonic() < deadline
     assert "quorum" in report.not_told["quorum"]

@@ -27,9 +27,8 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.loop import DATA_TASK, LoopState
 from isthmus.model.selection import TopicPattern
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -72,7 +71,7 @@ def test_filters_and_limits_change_without_a_new_lease(
     """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had. What was
     in the way of the topic that goes is in nobody's way any more.
     """
-    timings = Timings(follow_s=0.2)
+    timings = patient(follow_s=0.2)
     stem = topic("followed")
     stays, goes, comes, group = f"{stem}.stays", f"{stem}.goes", f"{stem}.comes", topic("group")
     for name in (stays, goes, comes):
@@ -147,7 +146,7 @@ def test_a_limit_that_is_lifted_counts_at_once(
         return await ends(west, name) == [end]
 
     async def scenario() -> None:
-        following, timings = Following(lambda: written[-1], is_constant=True), Timings(follow_s=0.2)
+        following, timings = Following(lambda: written[-1], is_constant=True), patient(follow_s=0.2)
         async with running(written[0], spark, following=following, timings=timings) as run:
             await run.until(lambda: is_at(20))
             before = await leases_of(west, name)

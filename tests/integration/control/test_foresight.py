@@ -36,7 +36,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.fetch import fetch_once
 from isthmus.wire.offsets import PartitionKey
 from tests.integration.acls import denied
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import configuration_of, ends, link_of, patient, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 States = dict[str, list[str]]
-SOON = Timings(stuck_s=1.0)
+SOON = patient(stuck_s=1.0)
 """A run that is to catch up waits a second for somebody to act, not half a minute."""
 
 
@@ -434,7 +434,7 @@ def test_look_that_takes_too_long(east: LocalCluster, west: LocalCluster, topic:
     topics.create_both(east, west, name)
     topics.produce(east, name, records(5))
     configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
-    plan = Fabric(replace(configuration, timings=Timings(look_s=0.0))).plan()
+    plan = Fabric(replace(configuration, timings=patient(look_s=0.0))).plan()
     (link,) = plan.links
     (planned,) = link.as_dict()["topics"]
     assert (planned["action"], planned["records_to_copy"], link.has_refusals, plan.exit_code) == ("copy", 5, False, 1)

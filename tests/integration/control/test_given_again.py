@@ -17,10 +17,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted
-from tests.integration.control.running import running
+from tests.integration.control.running import patient, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut
 from tests.integration.control.test_declared import name as name
@@ -38,7 +37,7 @@ def test_nothing_is_done_while_nobody_knows_what_is_reserved(both: Configuration
     again.
     """
     call = VERBS[verb]
-    both = replace(both, timings=Timings(calm_s=0.1))
+    both = replace(both, timings=patient(calm_s=0.1))
     links, each = Fabric(both).declarations, NamespaceMap.parse(f"{name}.a-:{name}.x-")
     links.create(name, source="east", target="west", maps=[each])
     promoter = Promoter(configuration=both, name=name, quiet_s=0.1)
@@ -59,7 +58,7 @@ def test_what_was_detached_before_is_proven_too(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str
 ) -> None:
     """A promotion, tried or meant, misses what came to the source since and tells both ways on, until all is there."""
-    both = replace(both, timings=Timings(calm_s=0.1))
+    both = replace(both, timings=patient(calm_s=0.1))
     here, there = (east, f"{name}.a-1"), (west, f"{name}.x-1")
     for cluster, topic in (here, there):
         topics.create(cluster, topic)
@@ -85,7 +84,7 @@ def test_groups_are_carried_until_all_is_released(
     """A position that is committed at the source while the lanes end is carried, and so is one that comes between two
     calls of a promotion. What was a copy is forgotten last, and by the next call where that was interrupted.
     """
-    both = replace(both, timings=Timings(calm_s=0.1))
+    both = replace(both, timings=patient(calm_s=0.1))
     only, each = created(both, east, name)
 
     async def copied() -> None:

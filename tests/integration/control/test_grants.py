@@ -52,7 +52,7 @@ from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -128,8 +128,12 @@ def clusters(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) ->
     file = tmp_path_factory.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(file)
     with (
-        LocalCluster.start("strict-source", brokers=1, heap_mb=256, secure=True, client_ca_file=file) as source,
-        LocalCluster.start("strict-target", brokers=1, heap_mb=256, secure=True, client_ca_file=file) as target,
+        LocalCluster.start(
+            "strict-source", brokers=1, heap_mb=256, secure=True, client_ca_file=file, properties=UNFENCED
+        ) as source,
+        LocalCluster.start(
+            "strict-target", brokers=1, heap_mb=256, secure=True, client_ca_file=file, properties=UNFENCED
+        ) as target,
     ):
         yield {Side.SOURCE: source, Side.TARGET: target}
 

@@ -14,9 +14,8 @@ from isthmus.cluster.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.control.running import configuration_of, link_of, patient, running
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane.topics import create, produce
@@ -38,7 +37,7 @@ def test_a_run_until_caught_up_carries_groups_too(
     settings = GroupSettings(include=(GroupPattern.parse(group),))
     link = replace(link_of(east.cluster(), west.cluster(), name, name=name), groups=settings)
 
-    configuration = replace(configuration_of(link), timings=Timings(farewell_s=0.0, remember_s=600.0))
+    configuration = replace(configuration_of(link), timings=patient(farewell_s=0.0, remember_s=600.0))
     outcome = isthmus.spark.run(spark, configuration, until="caught-up")
 
     assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
@@ -74,7 +73,7 @@ def test_a_controller_carries_groups(
 
     async def scenario() -> None:
         # Later positions are heard of, not found by another look at all groups.
-        async with running(configuration_of(link), spark, timings=Timings(groups_s=600.0)) as run:
+        async with running(configuration_of(link), spark, timings=patient(groups_s=600.0)) as run:
 
             async def is_at(offset: int) -> bool:
                 return await position() == offset

@@ -15,13 +15,13 @@ from isthmus.control.groups.transaction import GroupTransaction
 from isthmus.local import LocalCluster
 from isthmus.model.group import Committed
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.timings import Timings
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.control.running import configuration_of, link_of, patient, running
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane.topics import create, produce
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 def trusting() -> Iterator[LocalCluster]:
     """A cluster whose brokers do not ask whether a transaction is there, as all before Kafka 3.6."""
     properties = {"transaction.partition.verification.enable": "false"}
-    with LocalCluster.start("trusting", brokers=1, heap_mb=256, properties=properties) as cluster:
+    with LocalCluster.start("trusting", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
 
 
@@ -64,7 +64,7 @@ def test_a_commit_that_comes_late_is_ended(
 
     async def scenario() -> None:
         async with (
-            running(configuration_of(link), spark, timings=Timings(unstable_s=1.0)) as run,
+            running(configuration_of(link), spark, timings=patient(unstable_s=1.0)) as run,
             Client(trusting.cluster()) as client,
         ):
 

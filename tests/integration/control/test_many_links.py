@@ -18,8 +18,7 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import configuration_of, ends, link_of, patient, running
 from tests.integration.control.test_following import leases_of
 from tests.integration.control.test_jobs import descriptions
 from tests.integration.groups.test_carrying import records
@@ -109,7 +108,7 @@ def test_links_come_and_go_while_others_run(
 
     async def scenario() -> None:
         following = Following(lambda: written[-1], is_constant=True)
-        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
+        async with running(written[0], spark, following=following, timings=patient(follow_s=0.2)) as run:
             for link in (stays, goes):
                 await run.until(partial(is_at, west, link.name, 20))
             before = await leases_of(west, stays.name)

@@ -21,13 +21,12 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
 from isthmus.model.progress import LinkProgress
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint_connector
-from tests.integration.control.running import ends, running
+from tests.integration.control.running import ends, patient, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
-from tests.patience import TERM_S
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -41,9 +40,9 @@ BEHIND = (0, 1_000, 100_000)
 def chain() -> Iterator[Chain]:
     """Three clusters of their own, a, b and c: names of internal topics are the same for all links."""
     with (
-        LocalCluster.start("a", brokers=1, heap_mb=256) as a,
-        LocalCluster.start("b", brokers=1, heap_mb=256) as b,
-        LocalCluster.start("c", brokers=1, heap_mb=256) as c,
+        LocalCluster.start("a", brokers=1, heap_mb=256, properties=UNFENCED) as a,
+        LocalCluster.start("b", brokers=1, heap_mb=256, properties=UNFENCED) as b,
+        LocalCluster.start("c", brokers=1, heap_mb=256, properties=UNFENCED) as c,
     ):
         yield a, b, c
 
@@ -328,7 +327,7 @@ def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: To
 
     async def scenario() -> None:
         following = Following(lambda: written[-1], is_constant=True)
-        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
+        async with running(written[0], spark, following=following, timings=patient(follow_s=0.2)) as run:
             await run.until(lambda: is_at(c, f"a.{name}", 0))
             assert not await holds_records(c, "heartbeats")
             written.append(configured(chain, f"{rest}, mm2: {{{beats}}}"))

@@ -22,9 +22,8 @@ from isthmus.model.lane import LaneState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.pair import FOLLOWING_S, PairState
 from isthmus.model.reservation import Reservation
-from isthmus.model.timings import Timings
 from isthmus.model.writability import NamespaceState
-from tests.integration.control.running import Running, ends, running
+from tests.integration.control.running import Running, ends, patient, running
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import oracle, topics
@@ -32,7 +31,7 @@ from tests.integration.lane import oracle, topics
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-QUICK = Timings(follow_s=0.2)
+QUICK = patient(follow_s=0.2)
 REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -40,7 +39,7 @@ REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 def operated(secured: LocalCluster, guarded: LocalCluster) -> Fabric:
     """Both clusters with the credentials of an operator, who may manage links and namespaces on either."""
     clusters = admin_of(secured), admin_of(guarded)
-    return Fabric(Configuration(clusters=clusters, links=(), timings=Timings(calm_s=0.5)))
+    return Fabric(Configuration(clusters=clusters, links=(), timings=patient(calm_s=0.5)))
 
 
 def run_of(operated: Fabric, name: str) -> tuple[Configuration, Following]:
@@ -142,7 +141,7 @@ async def unclean_link_recovery(
     """The last of several links that run is disconnected, both sides go on apart, and it is established again."""
     leading, following = pair.source.prefix, pair.target.prefix
     (shared,) = await ends(target, following)
-    quickly = replace(operated.configuration, timings=Timings(calm_s=0.5))
+    quickly = replace(operated.configuration, timings=patient(calm_s=0.5))
     await Promoter(configuration=quickly, name=name).failover()
     await asyncio.to_thread(taken, target, following)
     for _ in range(2):

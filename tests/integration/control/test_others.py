@@ -36,6 +36,7 @@ from tests.integration.control.running import configuration_of, ends, link_of, r
 from tests.integration.groups.carrying import declare
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +141,7 @@ def test_topics_of_another_controllers_link_are_left_to_it(
                 assert planned.action is Action.REFUSE
                 assert word in planned.reasons[0].message
                 assert f"{name}-there" in planned.reasons[0].message
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TERM_S):
             # The controller says that it has ended; what it cannot say on a starved machine its silence does.
             while (await asyncio.to_thread(Fabric(rival).plan)).links[0].topics[0].action is not Action.COPY:
                 await asyncio.sleep(0.1)

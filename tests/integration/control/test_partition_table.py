@@ -24,9 +24,8 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
 from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.control.running import Running, ends, running
+from tests.integration.control.running import Running, ends, patient, running
 from tests.integration.control.test_declared import cut
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups import consumers
@@ -218,7 +217,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
 
     async def scenario(proxy: Proxy) -> None:
         only = await asyncio.to_thread(declared, clients, configuration)
-        following, timings = Following(written=only.written), Timings(follow_s=0.2)
+        following, timings = Following(written=only.written), patient(follow_s=0.2)
         async with running(only, spark, following=following, timings=timings) as run:
             await run.until(lambda: _has_some(clients))
             await stands(run, PairState.CATCHING_UP)

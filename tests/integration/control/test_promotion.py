@@ -35,7 +35,6 @@ from isthmus.model.lane import LaneState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.promotion import Promotion
-from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
@@ -44,7 +43,7 @@ from tests.integration.cluster.hanging import leave_hanging, trusting
 from tests.integration.control.gateways import Recorder
 from tests.integration.control.interrupting import finished
 from tests.integration.control.recovering import Interrupted, log_of
-from tests.integration.control.running import ends, running
+from tests.integration.control.running import ends, patient, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut, remembers
 from tests.integration.control.test_declared import name as name
@@ -54,6 +53,7 @@ from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, reached
 from tests.integration.lane.test_lone_transactions import abort_large
 from tests.integration.lane.trickle import trickling
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -106,8 +106,8 @@ def test_a_follower_is_promoted(
     """Not while somebody writes to the source, or a group is not carried; then at the same offsets and positions,
     interrupted at any step.
     """
-    timings = Timings(follow_s=0.2)
-    both = replace(both, timings=Timings(calm_s=1.0))
+    timings = patient(follow_s=0.2)
+    both = replace(both, timings=patient(calm_s=1.0))
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
 
@@ -286,8 +286,8 @@ def test_leader_and_follower_change_places(
     """Not while a consumer is at work at the source; then, interrupted at any step, what is produced at the old target
     arrives at the old source, at the same offsets, and both clusters tell where everything came from.
     """
-    timings = Timings(follow_s=0.2)
-    both = replace(both, timings=Timings(calm_s=1.0))
+    timings = patient(follow_s=0.2)
+    both = replace(both, timings=patient(calm_s=1.0))
     only, _ = created(both, east, name)
     back = f"{name}-back"
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
@@ -342,7 +342,7 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_verb(
     own = both.cluster(away)
     way = replace(own, addresses=((own.bootstrap_servers[0], f"{HOST}:{port}"),))
     shaky = replace(both, clusters=tuple(way if each.alias == away else each for each in both.clusters))
-    shaky = replace(shaky, timings=Timings(calm_s=0.1))
+    shaky = replace(shaky, timings=patient(calm_s=0.1))
     links, each = Fabric(both).declarations, NamespaceMap.parse(f"{name}.a-:{name}.x-")
     links.create(name, source="east", target="west", maps=[each])
     for verb, call in VERBS.items():
@@ -376,7 +376,7 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_verb(
 
 def test_a_repeated_verb_goes_on_with_its_own(both: Configuration, name: str) -> None:
     """What was detached before stays reserved when a failover is given twice, and another verb asks what is meant."""
-    both = replace(both, timings=Timings(calm_s=0.1))
+    both = replace(both, timings=patient(calm_s=0.1))
     links, first, second = Fabric(both).declarations, *two_maps(name)
     links.create(name, source="east", target="west", maps=[first, second])
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=0.1)
@@ -399,7 +399,7 @@ def test_a_repeated_reversal_turns_what_it_began_with(both: Configuration, name:
     """Interrupted before the way back was made, or between the release of groups and of topics, it comes back with all
     that followed and nothing that was detached before; done to the end, it is done, whatever the way back is by then.
     """
-    both = replace(both, timings=Timings(calm_s=0.1))
+    both = replace(both, timings=patient(calm_s=0.1))
     links, (first, second), back = Fabric(both).declarations, two_maps(name), f"{name}-back"
     groups = NamespaceMap.parse(f"{name}.", "group")
     links.create(name, source="east", target="west", maps=[first, second, groups])
@@ -454,10 +454,10 @@ def test_an_open_transaction_is_in_the_way(
         async with running(only, spark, until_caught_up=True) as run:
             await run.task
         producer = Producer({"bootstrap.servers": east.bootstrap_servers, "transactional.id": name})
-        await asyncio.to_thread(producer.init_transactions, 20)
+        await asyncio.to_thread(producer.init_transactions, TERM_S)
         producer.begin_transaction()
         producer.produce(f"{name}.a-1", b"undecided")
-        await asyncio.to_thread(producer.flush, 20)
+        await asyncio.to_thread(producer.flush, TERM_S)
         promoter = Promoter(configuration=both, name=name, quiet_s=0.5, timeout_s=2.0)
         with pytest.raises(GateNotMet, match=f"a transaction is open in {name}.a-1-0 of east: {name}$"):
             await promoter.promote()
@@ -465,7 +465,7 @@ def test_an_open_transaction_is_in_the_way(
         await leader.update(space, reserved=True)
         with pytest.raises(GateNotMet, match=f"is RESERVING: a transaction of {name} is open in {name}.a-1-0"):
             await promoter.reverse(f"{name}-back")
-        await asyncio.to_thread(producer.abort_transaction, 20)
+        await asyncio.to_thread(producer.abort_transaction, TERM_S)
         await leader.update(space, reserved=False)
 
     asyncio.run(scenario())

@@ -18,9 +18,8 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.timings import Timings
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.control.running import ends, running
+from tests.integration.control.running import ends, patient, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.control.test_declared import written as remember
@@ -60,7 +59,7 @@ def test_what_follows_again_is_told_apart(
     """
     topic = f"{name}.x-1"
     only, _ = created(both, east, name)
-    quickly = replace(both, timings=Timings(calm_s=1.0))
+    quickly = replace(both, timings=patient(calm_s=1.0))
     first = (0, 0, 20, name, "promote")
 
     async def tells() -> list[tuple[int, int, int, str, str]]:
@@ -70,7 +69,7 @@ def test_what_follows_again_is_told_apart(
         return await ends(west, topic) == [end]
 
     async def scenario() -> None:
-        following, timings = Following(written=only.written), Timings(follow_s=0.2)
+        following, timings = Following(written=only.written), patient(follow_s=0.2)
         async with running(only, spark, following=following, timings=timings) as run:
             await run.until(lambda: is_at(20))
             assert await tells() == [(ALL, 0, OPEN, name, "follows")]
@@ -90,7 +89,7 @@ def test_what_a_cluster_wrote_itself_is_told_apart(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
 ) -> None:
     """The sides change twice, and each cluster writes while it leads: what it wrote is told as nobody's copy."""
-    both = replace(both, timings=Timings(calm_s=0.2))
+    both = replace(both, timings=patient(calm_s=0.2))
     back, again = f"{name}-back", f"{name}-again"
     here, there = f"{name}.a-1", f"{name}.x-1"
     created(both, east, name)

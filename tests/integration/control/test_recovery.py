@@ -31,14 +31,13 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
-from isthmus.model.timings import Timings
 from isthmus.model.topic import TopicDescription
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST
 from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import configuration_of, ends, link_of, patient, running
 from tests.integration.control.test_away import Ending
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
@@ -406,7 +405,7 @@ def test_who_recovers_a_link_and_who_lets_go_of_it_see_each_other(
     filled(east, west, f"{name}.1", 10)
     each, links = NamespaceMap.parse(f"{name}."), Fabric(both).declarations
     links.create(name, source="east", target="west", maps=[each])
-    quick = replace(both, timings=Timings(calm_s=0.1))
+    quick = replace(both, timings=patient(calm_s=0.1))
     promoter, way_back = Promoter(configuration=quick, name=name, quiet_s=0.1), f"{name}-back"
     told = partial(pytest.raises, PlanRefused, match=f"recovers link {name} now")
     verbs = (promoter.promote, promoter.failover, promoter.detach, partial(promoter.reverse, way_back))

@@ -20,10 +20,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration import acls
-from tests.integration.control.running import link_of
+from tests.integration.control.running import link_of, patient
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
@@ -44,7 +43,7 @@ def test_filters_have_the_names_of_the_new_source(
     links, each, way_back = Fabric(both).declarations, NamespaceMap.parse(f"{name}.a-:{name}.x-"), f"{name}-back"
     settings = {"topics.include": [f"{name}.a-*"], "topics.exclude": [f"/{name}.a-2/"]}
     links.create(name, source="east", target="west", maps=[each], settings=settings)
-    promoter = Promoter(configuration=replace(both, timings=Timings(calm_s=0.1)), name=name, quiet_s=0.1)
+    promoter = Promoter(configuration=replace(both, timings=patient(calm_s=0.1)), name=name, quiet_s=0.1)
     for is_dry in (True, False):
         with pytest.raises(PlanRefused, match=rf"topics.exclude is /{name}.a-2/") as told:
             asyncio.run(promoter.reverse(way_back, dry_run=is_dry))

@@ -25,8 +25,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
@@ -143,7 +142,7 @@ def test_gap_is_recorded_for_good(
     topics.produce(east, name, records(30))
     link = link_of(east.cluster(), west.cluster(), name, name=name)
     link = replace(link, on_data_gap="continue", topics_interval_s=600.0)
-    fabric = Fabric(replace(configuration_of(link), timings=Timings(farewell_s=0.0)), spark=spark)
+    fabric = Fabric(replace(configuration_of(link), timings=patient(farewell_s=0.0)), spark=spark)
     assert fabric.run(until="caught-up").records == 30
     topics.produce(east, name, records(70))
     topics.delete_records(east, name, 57)
@@ -274,7 +273,7 @@ def test_foreign_write_into_an_idle_topic_is_found(
         return await ends(west, name) == [end]
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark, timings=Timings(audit_s=0.5)) as run:
+        async with running(configuration_of(link), spark, timings=patient(audit_s=0.5)) as run:
             await run.until(lambda: is_at(idle, 10))
             await asyncio.to_thread(topics.produce, west, idle, [Given(b"key", b"foreign", [], topics.SEPTEMBER)])
             await run.until(lambda: run.state_of(idle) is LaneState.FOREIGN_WRITE)
@@ -294,7 +293,7 @@ def test_clusters_that_never_answer_end_the_run(west: LocalCluster, spark: Spark
     """Nobody waits for ever for a cluster that was never there."""
     nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
     link = link_of(nowhere, west.cluster(), "orders", name=topic("nowhere"))
-    configuration = replace(configuration_of(link), timings=Timings(arrival_s=1.0))
+    configuration = replace(configuration_of(link), timings=patient(arrival_s=1.0))
     outcome = Fabric(configuration, spark=spark).run()
     assert outcome.exit_code == Unreachable.exit_code
     assert "nowhere" in outcome.errors[link.name].message

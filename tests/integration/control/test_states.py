@@ -27,8 +27,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
-from isthmus.model.timings import Timings
-from tests.integration.control.running import Running, ends, running
+from tests.integration.control.running import Running, ends, patient, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
@@ -55,7 +54,7 @@ class Scene:
 
     def fabric(self, spark: SparkSession | None = None, **changes: Any) -> Fabric:
         """A fabric of the link's file, written anew with changes."""
-        configuration = replace(config.load(self.file(**changes)), timings=Timings(arrival_s=1.0))
+        configuration = replace(config.load(self.file(**changes)), timings=patient(arrival_s=1.0))
         return Fabric(configuration, spark=spark)
 
     def file(self, *, away: str | None = None, exclude: bool = True, refused: bool = True) -> Path:

@@ -19,11 +19,10 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from tests.faults.proxy import Proxy
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 
@@ -178,7 +177,7 @@ def test_who_stands_by_takes_a_silent_link_over(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """A controller on another host that was heard while one stood by is waited for until it is silent."""
-    timings = Timings(silence_s=3.0)
+    timings = patient(silence_s=3.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)
@@ -207,7 +206,7 @@ def test_a_controller_that_may_be_gone_is_waited_for(
 
     It is not given up meanwhile, although a cluster was reached only later: that its arrival took long is past.
     """
-    timings = Timings(silence_s=3.0)
+    timings = patient(silence_s=3.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)
@@ -232,7 +231,7 @@ def test_a_controller_that_may_be_gone_is_waited_for(
 
 def test_a_beat_ends_the_wait(east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer) -> None:
     """The other controller was only slow: it is named, and nothing is written."""
-    timings = Timings(silence_s=600.0)
+    timings = patient(silence_s=600.0)
     name = topic("slow")
     topics.create(east, name)
     some(east, name)
@@ -262,7 +261,7 @@ def test_a_run_that_waits_can_be_ended(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """It ends without waiting further, and leaves everything as it was."""
-    timings = Timings(silence_s=600.0)
+    timings = patient(silence_s=600.0)
     name = topic("patient")
     configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
 

@@ -25,7 +25,7 @@ from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "remote.log.manager.task.interval.ms": "500",
         "log.retention.check.interval.ms": "500",
     }
-    with LocalCluster.start("tiered", brokers=1, heap_mb=256, properties=properties) as cluster:
+    with LocalCluster.start("tiered", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
 
 

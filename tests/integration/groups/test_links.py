@@ -49,6 +49,7 @@ def test_what_is_planned_is_what_is_done(east: LocalCluster, west: LocalCluster,
     name, group, nowhere = topic("once"), topic("once"), topic("nowhere")
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 7}, nowhere: {(topic_of(east, topic), 0): 0}})
+    consumers.await_coordinator(west.admin_bootstrap_servers, group)
     link = between(east, west, [name], [group, nowhere])
     asyncio.run(declared(link))
     groups = opened(link).groups
@@ -82,6 +83,7 @@ def test_groups_that_no_broker_listed(
     asyncio.run(declared(link))
     groups = opened(link).groups
     groups.sync()
+    consumers.await_position(west, carried, (name, 0), 7, stable=True)
     consumers.commit(east, {carried: {(name, 0): 9}, new: {(name, 0): 3}})
     with monkeypatch.context() as patch:
         unlisted(patch)

@@ -193,7 +193,7 @@ def test_positions_are_copied_and_redacted(east: LocalCluster, west: LocalCluste
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", west.admin_bootstrap_servers, "--topic", copied.topic, "--from-beginning"),
         *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
-        *("--timeout-ms", "10000", "--max-messages", str(len(stored(west, copied.topic)))),
+        *("--timeout-ms", "300000", "--max-messages", str(len(stored(west, copied.topic)))),
     )
     values = objects(shown.stdout)
     read = {(one["key"]["data"]["group"], one["key"]["data"]["topic"]): one["value"] for one in values}

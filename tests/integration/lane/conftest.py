@@ -10,6 +10,7 @@ from confluent_kafka.admin import AclOperation
 from isthmus.local import LocalCluster
 from tests.integration.acls import CLUSTER, deny
 from tests.integration.lane.mirror import Mirror
+from tests.patience import UNFENCED
 
 
 @pytest.fixture
@@ -21,6 +22,6 @@ def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[LocalCluster]:
     """A secured cluster that does not let Isthmus write transaction markers (CLUSTER ALTER)."""
-    with LocalCluster.start("guarded", brokers=1, secure=True, heap_mb=256) as cluster:
+    with LocalCluster.start("guarded", brokers=1, secure=True, heap_mb=256, properties=UNFENCED) as cluster:
         deny(cluster, *CLUSTER, AclOperation.ALTER)
         yield cluster

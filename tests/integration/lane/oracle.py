@@ -19,12 +19,13 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
 _BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
 _PRODUCER: Final = re.compile(r"producerId: (-?\d+)")
-_SILENCE_S: Final = 30.0
-_ADMIN_S: Final = 10.0
 _NOT_SERVED: Final = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
     KafkaError._NOENT,  # a broker short of processor time misses its heartbeats, and leads nothing for a moment
 }
 
@@ -68,10 +69,10 @@ def records(
     unfinished = set(range(partitions))
     try:
         # Without metadata the first look for offsets fails and is tried again only half a second later.
-        consumer.list_topics(topic, _ADMIN_S)
+        consumer.list_topics(topic, TERM_S)
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in unfinished])
         while unfinished:
-            message = consumer.poll(_SILENCE_S)
+            message = consumer.poll(TERM_S)
             assert message is not None, f"{topic} fell silent"
             error = message.error()
             if error is None:
@@ -96,7 +97,7 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
     def ask(spec: Any, isolation: IsolationLevel) -> int:
         deadline = time.monotonic() + TERM_S
         while True:
-            answer = admin.list_offsets({where: spec()}, isolation_level=isolation, request_timeout=_ADMIN_S)
+            answer = admin.list_offsets({where: spec()}, isolation_level=isolation, request_timeout=30.0)
             try:
                 return int(answer[where].result().offset)
             except KafkaException as error:
@@ -170,7 +171,7 @@ def printed_records(servers: str, topic: str, isolation: Isolation, *, count: in
     result = kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--partition", str(partition), "--offset", "earliest"),
-        *("--isolation-level", isolation, "--max-messages", str(count), "--timeout-ms", "60000"),
+        *("--isolation-level", isolation, "--max-messages", str(count), "--timeout-ms", "300000"),
         *(argument for name in shown for argument in ("--formatter-property", f"print.{name}=true")),
     )
     assert result.returncode == 0, result.stderr

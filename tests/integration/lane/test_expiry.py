@@ -16,6 +16,7 @@ from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.transactions import TransactionalProducer
 from tests.integration.lane.trickle import trickling
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +33,7 @@ def forgetful() -> Iterator[LocalCluster]:
         "transaction.max.timeout.ms": "6000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     }
-    with LocalCluster.start("forgetful", brokers=1, heap_mb=256, properties=properties) as cluster:
+    with LocalCluster.start("forgetful", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
 
 
@@ -77,7 +78,7 @@ def test_transaction_ended_by_its_coordinator(
     settings = {"expiration_ms": EXPIRATION_MS}
     assert [report.position for report in mirror.copy(name, engine=settings).values()] == [5]
     # In good order or not: a successor that was told so finds it too.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + TERM_S
     while oracle.ends(forgetful.bootstrap_servers, name) != oracle.Ends(0, 6, 6):
         assert time.monotonic() < deadline, "the coordinator does not end the transaction"
         time.sleep(0.2)

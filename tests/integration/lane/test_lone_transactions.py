@@ -22,6 +22,7 @@ from tests.integration.cluster.hanging import trusting
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are, reached
 from tests.integration.lane.transactions import TransactionalProducer, interleave
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +34,7 @@ LARGE: Final = 300
 def unverified() -> Iterator[LocalCluster]:
     """A cluster whose brokers take records of transactions that no coordinator knows."""
     properties = {"transaction.partition.verification.enable": "false"}
-    with LocalCluster.start("unverified", brokers=1, heap_mb=256, properties=properties) as cluster:
+    with LocalCluster.start("unverified", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
 
 

@@ -107,8 +107,8 @@ def test_setting_changed_within_a_transaction(
     abort(mirror.source, name, topics.some(MIXED, chance, value_bytes=20_000), f"{name}-id", batch_num_messages=1)
     interleave(mirror.source, name, chance, steps=40)
 
-    # An answer of the source has some fifty of these records, and the next one waits for a second.
-    slow = {"limits": Limits(bytes_per_s=1_000_000)}
+    # An answer of the source has some five of these records, and the next one waits for a second.
+    slow = {"limits": Limits(bytes_per_s=100_000)}
     position = 0
     for aborted in (COPY, OMIT, COPY, OMIT, COPY):
         with trusting(mirror.target) if is_trusting else nullcontext():

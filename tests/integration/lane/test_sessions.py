@@ -15,6 +15,7 @@ from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, caught_up
 from tests.integration.lane.trickle import trickling
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ TopicNamer = Callable[[str], str]
 def roomless() -> Iterator[LocalCluster]:
     """A cluster whose brokers have room for no fetch session."""
     properties = {"max.incremental.fetch.session.cache.slots": "0"}
-    with LocalCluster.start("roomless", brokers=1, heap_mb=256, properties=properties) as cluster:
+    with LocalCluster.start("roomless", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
 
 

@@ -26,6 +26,7 @@ from isthmus.local.probe import ask
 from isthmus.model.cluster import Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
+from isthmus.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from isthmus.wire.offsets import LATEST
 from isthmus.wire.produce import Append, post, version_for
 from tests.patience import TERM_S
@@ -87,18 +88,26 @@ def await_served(cluster: Brokers, name: str, *, partitions: int = 1) -> None:
     """Wait until all brokers know as many partitions of the topic and its leaders serve them: they hear of it after
     the controller, and a broker names a new leader before that one takes requests.
     """
-    ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
     deadline = time.monotonic() + TERM_S
-    for port in ports:
+    for port in _ports(cluster):
         while not _is_served(port, name, partitions):
             assert time.monotonic() < deadline, f"{name} is not served"
             time.sleep(0.01)
 
 
+def _ports(cluster: Brokers) -> list[int]:
+    return [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
+
+
+def _told(port: int, name: str) -> Any:
+    """What one broker says of a topic."""
+    wanted = MetadataRequest.MetadataRequestTopic(topic_id=None, name=name)
+    return ask(port, MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), cluster="local")
+
+
 def _is_served(port: int, name: str, partitions: int) -> bool:
     """Whether one broker knows the topic, and serves what it leads of it."""
-    wanted = MetadataRequest.MetadataRequestTopic(topic_id=None, name=name)
-    told = ask(port, MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), cluster="local")
+    told = _told(port, name)
     (known,) = told.topics
     if (
         known.error_code
@@ -128,12 +137,32 @@ def create_both(
 
 def names(cluster: Brokers) -> frozenset[str]:
     """The topics there are."""
-    return frozenset(AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers}).list_topics(timeout=30).topics)
+    return frozenset(
+        AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers}).list_topics(timeout=TERM_S).topics
+    )
 
 
 def delete(cluster: Brokers, name: str) -> None:
+    """Delete a topic, and wait until no broker knows it: they hear of it after the controller."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.delete_topics([name], operation_timeout=TERM_S)[name].result(TERM_S)
+    deadline = time.monotonic() + TERM_S
+    for port in _ports(cluster):
+        while not _is_gone(port, name):
+            assert time.monotonic() < deadline, f"{name} is still there"
+            time.sleep(0.01)
+
+
+def _is_gone(port: int, name: str) -> bool:
+    """Whether one broker knows no such topic, nor has a log of it."""
+    if _told(port, name).topics[0].error_code != UNKNOWN_TOPIC_OR_PARTITION:
+        return False
+    # It takes the topic out of what it tells first, and ends the log a moment later.
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    part = topic.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic(name=name, partitions=[part])])
+    (answer,) = ask(port, request, cluster="local").topics[0].partitions
+    return bool(answer.error_code)
 
 
 def own_configs(cluster: Brokers, name: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.integration.lane import topics
+from tests.patience import TERM_S
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def trickling(
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        assert begun.wait(60.0), "the first record was not written"
+        assert begun.wait(TERM_S), "the first record was not written"
         yield
     finally:
         stop.set()

@@ -30,7 +30,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.fencing import FencedWriter, write_by_one
 from isthmus.ledger.link import LinkLedger, read_documents
-from isthmus.ledger.log import LedgerTail, LedgerWriter
+from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
@@ -209,7 +209,7 @@ def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster
 
 def test_all_who_change_the_same_at_once_come_to_their_turn(west: LocalCluster, topic: Callable[[str], str]) -> None:
     """Each goes by what the others wrote before: no change is lost, and none is refused."""
-    link, names = topic("link"), {f"t{n}" for n in range(8)}
+    link, names = topic("link"), {f"t{n}" for n in range(4)}
     key = f"filters/{link}"
 
     async def work(client: Client) -> None:
@@ -247,7 +247,7 @@ def test_the_tail_hears_at_once(west: LocalCluster, topic: Callable[[str], str])
             document = ControllerDocument(link=link, generation=1, beat=beat, started_ms=0)
             begun = time.monotonic()
             offset = await writer.append([document])
-            while not any(entry.offset == offset for entry in (await polling).entries):
+            while not await has(polling, offset):
                 polling = asyncio.create_task(tail.poll())
             delays.append(time.monotonic() - begun)
         # Five milliseconds on a machine with nothing else to do; a poll that is not ended lasts ten seconds.
@@ -256,6 +256,14 @@ def test_the_tail_hears_at_once(west: LocalCluster, topic: Callable[[str], str])
         writer.close()
 
     run(work, west)
+
+
+async def has(polling: Awaitable[Poll], offset: int) -> bool:
+    """Whether the record at an offset came; nothing came where the broker stood still."""
+    try:
+        return any(entry.offset == offset for entry in (await polling).entries)
+    except Unreachable:
+        return False
 
 
 def test_a_deleted_ledger_is_written_again(west: LocalCluster, topic: Callable[[str], str]) -> None:
@@ -271,7 +279,7 @@ def test_a_deleted_ledger_is_written_again(west: LocalCluster, topic: Callable[[
         running = asyncio.create_task(ledger.run())
         other_log = asyncio.create_task(until_written_again(tail, f"link/{link}"))
         await delete_ledger(client)
-        await asyncio.wait_for(other_log, 30)
+        await asyncio.wait_for(other_log, TERM_S)
         await eventually(lambda: ledger.problem is None)
         assert (await read_documents(client))[f"link/{link}"] == link_document(link)
         running.cancel()
@@ -344,9 +352,11 @@ def test_a_view_reads_what_is_new(west: LocalCluster, topic: Callable[[str], str
             await writer.append([PauseDocument(link=link, since_ms=1)])
             assert [entry.key for entry in (await view.look()).entries] == [f"pause/{link}"]
             await delete_ledger(client)
-            while await is_there(client):
+            # A broker tells no more of the topic before it ends its log.
+            while not (news := await view.look()).is_other_log:
+                assert not news.entries
                 await asyncio.sleep(0.05)
-            assert await view.look() == ([], True)
+            assert not news.entries
             await ensure_topic(client)
             await writer.append([link_document(link)])
             news = await view.look()

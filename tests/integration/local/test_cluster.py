@@ -19,6 +19,8 @@ from isthmus.local import LocalBroker, LocalCluster, status
 from isthmus.local.ports import free_ports, is_free
 from isthmus.local.probe import knows
 from isthmus.local.process import Process
+from tests.integration.groups.consumers import await_coordinator
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -43,11 +45,11 @@ def test_serves_an_independent_client(east: LocalCluster, topic: Callable[[str],
     """A record written through librdkafka is read back by it."""
     name = topic("greetings")
     admin = AdminClient({"bootstrap.servers": east.bootstrap_servers})
-    assert str(admin.list_topics(timeout=10).cluster_id) == east.cluster_id
+    assert str(admin.list_topics(timeout=TERM_S).cluster_id) == east.cluster_id
     admin.create_topics([NewTopic(name, 1, 1)])[name].result()
     producer = Producer({"bootstrap.servers": east.bootstrap_servers})
     producer.produce(name, b"hello")
-    assert producer.flush(10) == 0
+    assert producer.flush(TERM_S) == 0
     assert read_one(east, name) == b"hello"
 
 
@@ -55,8 +57,9 @@ def read_one(cluster: LocalCluster, topic: str) -> bytes | None:
     """The value of the first record of a topic, read by librdkafka."""
     servers = cluster.admin_bootstrap_servers
     consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "auto.offset.reset": "earliest"})
+    await_coordinator(servers, topic)
     consumer.subscribe([topic])
-    record = consumer.poll(20)
+    record = consumer.poll(TERM_S)
     consumer.close()
     return None if record is None else record.value()
 
@@ -76,7 +79,7 @@ def test_brokers_come_and_go(topic: Callable[[str], str]) -> None:
         admin.create_topics([NewTopic(name, 1, 1)])[name].result()
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         producer.produce(name, b"kept")
-        assert producer.flush(10) == 0
+        assert producer.flush(TERM_S) == 0
 
         broker.kill()
         assert (broker.state, broker.pid, cluster.describe().state) == ("stopped", None, "stopped")
@@ -161,7 +164,7 @@ def test_brokers_end_with_their_owner(tmp_path: Path) -> None:
         broker = Process.with_pid(pid)
         owner.kill()
     assert broker is not None
-    assert broker.wait_stopped(10)
+    assert broker.wait_stopped(TERM_S)
 
 
 def test_a_detached_cluster_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, SaslMechanism, Secret, Security, Tls
 from isthmus.wire.client import Client
 from tests.integration.acls import deny
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +43,9 @@ def secured(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> 
     """A secured cluster that also knows clients by certificates of `authority`."""
     ca_file = tmp_path_factory.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(ca_file)
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True, client_ca_file=ca_file) as cluster:
+    with LocalCluster.start(
+        "secured", brokers=1, heap_mb=256, secure=True, client_ca_file=ca_file, properties=UNFENCED
+    ) as cluster:
         yield cluster
 
 
@@ -95,7 +98,7 @@ def test_a_token_is_a_login(secured: LocalCluster) -> None:
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "sasl.oauthbearer.config": "principal=isthmus",
     }
-    assert str(admin(secured, token).list_topics(timeout=10).cluster_id) == secured.cluster_id
+    assert str(admin(secured, token).list_topics(timeout=TERM_S).cluster_id) == secured.cluster_id
 
 
 def admin(cluster: LocalCluster, login: Mapping[str, str]) -> AdminClient:
@@ -117,7 +120,7 @@ def test_rights_are_what_is_granted(secured: LocalCluster, topic: Callable[[str]
         ordinary.incremental_alter_configs([broker])[broker].result()
 
     deny(secured, ResourceType.TOPIC, denied, AclOperation.ALL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + TERM_S
     while may_create(ordinary, denied):  # a rule reaches the brokers a moment after it is made
         assert time.monotonic() < deadline
 

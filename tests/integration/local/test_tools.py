@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -22,7 +23,7 @@ def test_console_consumer_reads(east: LocalCluster, topic: Callable[[str], str],
     assert created.returncode == 0, created.stderr
     producer = Producer({"bootstrap.servers": east.bootstrap_servers, "compression.type": codec})
     producer.produce(name, b"value" * 100, key=b"key", headers={"h": b"x"})
-    assert producer.flush(10) == 0
+    assert producer.flush(TERM_S) == 0
     printed = ("key", "headers", "offset")
     shown = kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local.zookeeper import Version, ZooKeeperModeCluster
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -18,5 +19,5 @@ def test_an_old_broker_serves_clients(version: Version) -> None:
     with ZooKeeperModeCluster.start(version) as old:
         admin = AdminClient({"bootstrap.servers": old.bootstrap_servers})
         admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result()
-        assert len(admin.list_topics("orders", timeout=10).topics["orders"].partitions) == 2
+        assert len(admin.list_topics("orders", timeout=TERM_S).topics["orders"].partitions) == 2
     assert not old.folder.exists()

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.model.lane import LaneState
 from isthmus.model.offsets import LATEST, OffsetPolicy
-from isthmus.model.timings import Timings
-from tests.integration.control.running import configuration_of, running
+from tests.integration.control.running import configuration_of, patient, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.transactions import TransactionalProducer
@@ -110,7 +109,7 @@ def test_one_way_replication_with_auto_offset_sync(flow: Flow, spark: SparkSessi
     came later, and nothing goes the other way.
     """
     # Also where it had read the new topic before that was mirrored: no other look at all groups comes after the first.
-    timings = Timings(groups_s=600.0)
+    timings = patient(groups_s=600.0)
     first, second, group = f"{flow.stem}-1", f"{flow.stem}-2", f"{flow.stem}-group"
     create(flow.source, first)
     produce(flow.source, first)

@@ -21,8 +21,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
-from isthmus.model.timings import Timings
-from tests.integration.control.running import configuration_of, running
+from tests.integration.control.running import configuration_of, patient, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.integration.mirrormaker.flows import (
@@ -36,6 +35,7 @@ from tests.integration.mirrormaker.flows import (
     produce,
     until_there,
 )
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -93,7 +93,7 @@ def test_a_target_that_refuses_old_and_future_timestamps(
     limits = {f"log.message.timestamp.{side}.max.ms": "3600000" for side in ("before", "after")}
     stamps = [1_704_067_200_000, int(time.time() * 1000) + 1_000 * DAY_MS]
     given = [Given(b"k", b"%d" % n, [], stamps[n % 2] + n) for n in range(20)]
-    with LocalCluster.start("strict", brokers=1, heap_mb=256, properties=limits) as strict:
+    with LocalCluster.start("strict", brokers=1, heap_mb=256, properties={**UNFENCED, **limits}) as strict:
         flow = Flow.between(east, strict, topic("stamped"))
         topics.create(strict, flow.stem)
         assert refusals(strict, flow.stem, given[:2]) == ["INVALID_TIMESTAMP"] * 2
@@ -146,7 +146,7 @@ def test_refresh_topic_partitions(flow: Flow, spark: SparkSession) -> None:
     link = flow.link()
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark, timings=Timings(refused_s=0.5)) as run:
+        async with running(configuration_of(link), spark, timings=patient(refused_s=0.5)) as run:
             await run.until(lambda: bool(run.links) and any(t.problem is not None for t in run.links[0].topics))
             assert flow.remote(flow.stem) not in topics.names(flow.target.cluster)
             await asyncio.to_thread(topics.delete, flow.target.cluster, in_the_way)

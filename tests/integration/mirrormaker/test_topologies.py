@@ -26,6 +26,7 @@ from isthmus.local import LocalCluster
 from tests.integration.control.running import Running, ends, running
 from tests.integration.lane import oracle, topics
 from tests.integration.mirrormaker.flows import Side, consume, go_on, numbered, until_at
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +60,7 @@ COPIES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 @pytest.fixture(scope="module")
 def three(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
     """The shared clusters, and one more."""
-    with LocalCluster.start("north", brokers=1, heap_mb=256) as north:
+    with LocalCluster.start("north", brokers=1, heap_mb=256, properties=UNFENCED) as north:
         yield {"east": east, "west": west, "north": north}
 
 

@@ -25,6 +25,7 @@ from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import Controlled, controlled
 from tests.integration.spark.processes import kill, pause, python_workers
 from tests.integration.spark.traffic import traffic
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]
@@ -233,7 +234,7 @@ def test_paused_workers_are_replaced_when_they_cannot_write_any_more(
                 await link.until(lambda: link.scheduler.problem is not None)
                 assert await link.ends(link.target, orders) == before
                 while await link.ends(link.target, orders) == before:
-                    assert loop.time() < paused_at + 120.0
+                    assert loop.time() < paused_at + TERM_S
                     await asyncio.sleep(0.05)
                 assert loop.time() - paused_at > REVOCATION_S
             await link.until_copied(orders)

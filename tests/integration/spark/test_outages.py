@@ -20,6 +20,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import controlled
 from tests.integration.spark.traffic import traffic
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]
@@ -84,7 +85,7 @@ def test_writing_rests_while_the_ledger_is_away(
                     ledger_on.resume()
                 assert early < soon <= late == later
                 while await asyncio.to_thread(written) == later:
-                    assert loop.time() < paused_at + 120
+                    assert loop.time() < paused_at + TERM_S
                     await asyncio.sleep(0.05)
             await link.until_copied(orders)
             assert {receipt.ending for receipt in link.scheduler.receipts} <= {Ending.SUCCEEDED, Ending.ORPHANED}

@@ -43,11 +43,12 @@ from isthmus.wire.dial import dial
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.trickle import trickling
+from tests.patience import UNFENCED
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-LIFE_MS = 2000
+LIFE_MS = 5000
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,12 @@ def secured(pems: Tls) -> Iterator[LocalCluster]:
     assert pems.ca_file is not None
     properties = {"listener.name.sasl_ssl.connections.max.reauth.ms": str(LIFE_MS)}
     with LocalCluster.start(
-        "secured", brokers=1, secure=True, client_ca_file=Path(pems.ca_file), properties=properties, heap_mb=256
+        "secured",
+        brokers=1,
+        secure=True,
+        client_ca_file=Path(pems.ca_file),
+        properties={**UNFENCED, **properties},
+        heap_mb=256,
     ) as cluster:
         yield cluster
 

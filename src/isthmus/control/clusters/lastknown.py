@@ -23,7 +23,7 @@ from isthmus.model.link import Link
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 10.0
 """How long a cluster may take: what is remembered is worth no wait."""
 _WRITE_S: Final = 5.0
 _KINDS: Final = (KnownClusterDocument.KIND, KnownNamesDocument.KIND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,7 @@ from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.offsets import PartitionKey
 
 _LOOK_S: Final = 0.5
+_NEWS_S: Final = 10.0
 Told = Callable[[int, int], None]
 """Called with how many partitions have moved, of how many."""
 
@@ -132,8 +134,7 @@ class AsyncReassigning:
             waiting &= (await reassignments(self._client)).keys()
         on_progress(len(wanted), len(wanted))
         await self._unbind({topic for topic, _ in named}, may_be_refused=throttle_bytes_per_s is None)
-        found = partitions_of(await self._client.metadata(sorted({topic for topic, _ in wanted})))
-        now = {(state.topic, state.partition): state.replicas for state in found}
+        now = await self._replicas({key: named[key] for key in wanted if key not in errors})
         before = {(one.topic, one.partition): one.replicas for one in plan.before}
         outcomes: list[Reassignment] = []
         for key in wanted:
@@ -147,6 +148,18 @@ class AsyncReassigning:
                 shown = ", ".join(map(str, now.get(key, ()))) or "nobody"
                 outcomes.append(Reassignment.of(move, ReassignmentState.GIVEN_UP, f"it is on {shown} now"))
         return tuple(outcomes)
+
+    async def _replicas(self, named: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
+        """Which brokers hold partitions, once they are those `named`, or after a while: a broker hears of the end of a
+        move after the controller has told it.
+        """
+        deadline = time.monotonic() + _NEWS_S
+        while True:
+            found = partitions_of(await self._client.metadata(sorted({topic for topic, _ in named})))
+            now = {(state.topic, state.partition): state.replicas for state in found}
+            if all(now.get(key) == replicas for key, replicas in named.items()) or time.monotonic() > deadline:
+                return now
+            await asyncio.sleep(_LOOK_S)
 
     async def _begin(
         self, plan: ReassignmentPlan, throttle_bytes_per_s: int | None

@@ -52,7 +52,7 @@ class Authorship(NamedTuple):
 
 
 async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorship:
-    """What the ledgers of these clusters hold, as far as they answer within five seconds each."""
+    """What the ledgers of these clusters hold, as far as they answer within ten seconds each."""
     told = await asyncio.gather(*(_documents(each, pool) for each in clusters))
     held: dict[Said, list[str]] = {}
     for cluster, documents in zip(clusters, told, strict=True):

@@ -39,7 +39,7 @@ from isthmus.model.tree import TreeSettings
 from isthmus.model.treedeclaration import TreeDeclaration
 from isthmus.wire.client import Client
 
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 10.0
 """How long a cluster may take to tell what it knows; a run asks it again later."""
 _KINDS: Final = tuple(
     each.KIND
@@ -71,7 +71,7 @@ class Declarations:
         return self._place(alias).client
 
     async def look(self) -> Declared:
-        """What was declared, as far as clusters answer within five seconds each.
+        """What was declared, as far as clusters answer within ten seconds each.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
@@ -95,6 +95,7 @@ class Declarations:
         return Declared(
             ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
             away={place.alias: place.problem for place in self._places if place.problem is not None},
+            unread=frozenset(place.alias for place in self._places if not place.is_read),
             links={name: each for name, each in links.items() if each.is_whole},
             versions=versions,
             namespaces={place.alias: place.namespaces for place in self._places},
@@ -237,7 +238,7 @@ class Declarations:
 
 
 class _Place:
-    """One cluster's ledger, as far as declarations go; `problem` is why the last look at it failed."""
+    """One cluster's ledger, as far as declarations go; `problem` is why the last look at it failed, if it did."""
 
     def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
         self.alias = cluster.alias
@@ -246,6 +247,7 @@ class _Place:
         self.documents: dict[str, Document] = {}
         self.cluster_id = ""
         self.problem: Problem | None = None
+        self.is_read = False
         self._ledger = ledger
         self._untaken: dict[str, bytes | None] = {}
 
@@ -284,6 +286,7 @@ class _Place:
             elif value is None:
                 self.documents.pop(key, None)
             del self._untaken[key]
+        self.is_read = True
 
     def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
         """What is declared of one of them."""

@@ -34,15 +34,17 @@ Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
 class Declared:
     """What was declared, as the clusters that answered know it.
 
-    `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons.
-    `links` are merged over all clusters, with those that were deleted, and so are `trees`; `versions` and
-    `tree_versions` are what each cluster knows of them, by alias and name. `namespaces` is what each cluster knows of
-    its own, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link, and `shapes`
-    what became of trees while they ran, by name.
+    `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons,
+    and `unread` those whose ledgers were never read: what they hold may be declared all the same. `links` are merged
+    over all clusters, with those that were deleted, and so are `trees`; `versions` and `tree_versions` are what each
+    cluster knows of them, by alias and name. `namespaces` is what each cluster knows of its own, by alias. `choices`
+    are the leaves chosen for distributors, by the source's alias and link, and `shapes` what became of trees while they
+    ran, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     away: Mapping[str, Problem] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
     links: Mapping[str, Declaration] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[Namespace, NamespaceDocument]] = field(default_factory=dict)

@@ -187,6 +187,9 @@ class Replayer:
             log, begin = logs[partition], begins.get(partition, 0)
             span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
             found.append(await self._replay(span, None if dry_run else transaction))
+        if any(each.written for each in found) and not dry_run:
+            # Readers of committed records see all of it when this returns.
+            await transaction.ended(commit=True)
         return tuple(found)
 
     async def _decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from isthmus.control.clusters.lastknown import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declarations import Declarations
-from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.following import Following, Reread, as_far_as_known
 from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.recovering import SelfRecovery
@@ -37,7 +37,7 @@ KNOWN_S: Final = 60.0
 _SOON_S: Final = 2.0
 _GRACE_S: Final = 15.0
 """As long as all farewells may take when nobody answers."""
-_ECHO_S: Final = 1.0
+_ECHO_S: Final = 3.0
 """SIGTERM within so long of the first is the same one: `timeout` sends it to a process and then to its group."""
 _TELL_S: Final = 2.0
 """How long an end may take before a word is said of it."""
@@ -143,7 +143,7 @@ class Controller:
                         return written
                 try:
                     declared = await declarations.look()
-                    configuration = declared.over(written)
+                    configuration = as_far_as_known(self._links.configuration, declared.over(written), declared.unread)
                     await declarations.heal(declared, configuration.trees)
                 except IsthmusError as error:
                     self._tell_refused(error)

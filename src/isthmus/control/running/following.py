@@ -48,6 +48,32 @@ class Following:
     on_configuration: OnConfiguration = lambda _: None
 
 
+def as_far_as_known(before: Configuration, now: Configuration, unread: Collection[str]) -> Configuration:
+    """What a run that went on by `before` goes on by: what is declared `now`, as far as that is known. At clusters
+    whose ledgers are `unread`, declared links stay, and so do the leaves chosen for distributors from there.
+    """
+    in_file = {link.name for link in now.written.links}
+    was_in_file = {link.name for link in before.written.links}
+    links = {link.name: link for link in now.links}
+    for link in before.links:
+        known = links.get(link.name)
+        ends = {link.source.alias, link.target.alias}
+        is_declared = link.name not in was_in_file | in_file and not ends.isdisjoint(unread)
+        is_switched = known is not None and known.target.alias != link.target.alias and link.source.alias in unread
+        if is_declared or is_switched:
+            links[link.name] = link
+    added = [link for link in links.values() if link.name not in {each.name for each in now.links}]
+    named = {each.tree.name for each in now.trees}
+    trees = [each for each in before.trees if each.tree.name in {link.tree for link in added} - named]
+    return replace(
+        now,
+        links=tuple(links.values()),
+        trees=(*now.trees, *trees),
+        declared=(now.declared or frozenset()) | {link.name for link in added if not link.tree},
+        declared_trees=now.declared_trees | {each.tree.name for each in trees},
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkChange:
     """A running link as it is to go on. `followed` are the settings that differ, `waiting` those that differ too and

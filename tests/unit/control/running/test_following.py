@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.running.following import change_of, without_detached
+from isthmus.control.running.following import as_far_as_known, change_of, without_detached
 from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
+from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
@@ -110,3 +111,30 @@ def test_a_start_so_long_ago_is_no_news() -> None:
         change = change_of(running, topics(start=start))
         assert (change.link.topics.start, change.followed, change.waiting) == (start, news, ())
         running = change.link
+
+
+def test_what_no_ledger_has_told_yet_is_as_it_was() -> None:
+    """A declared link is not gone because its cluster is slow to tell of it, and one of the file is."""
+    clusters = (EAST, WEST, NORTH)
+    written = replace(LINK, name="written")
+    before = Configuration(clusters=clusters, links=(written, LINK), declared=frozenset({"l"}))
+    now = Configuration(clusters=clusters, links=(), declared=frozenset())
+    assert as_far_as_known(before, now, ("north",)) == now
+    for unread in ("east", "west"):
+        kept = as_far_as_known(before, now, (unread,))
+        assert (kept.links, kept.declared) == ((LINK,), frozenset({"l"}))
+        assert as_far_as_known(kept, now, (unread,)) == kept
+    other = replace(LINK, name="l", groups=GroupSettings(margin_s=1.0))
+    in_file = replace(now, links=(other,))
+    assert as_far_as_known(before, in_file, ("east",)) == in_file
+
+
+def test_a_chosen_leaf_that_no_ledger_has_told_yet_is_as_it_was() -> None:
+    """A distributor does not go elsewhere because the ledger of its source is slow to tell of the choice."""
+    clusters = (EAST, WEST, NORTH)
+    before, now = (
+        Configuration(clusters=clusters, links=(replace(LINK, target=end),), declared=frozenset())
+        for end in (NORTH, WEST)
+    )
+    assert as_far_as_known(before, now, ("west", "north")) == now
+    assert as_far_as_known(before, now, ("east",)) == before
