@@ -50,7 +50,8 @@ class Lane:
     that he leaves aborted records out. `gaps` are half-open ranges of offsets
     that were reported as lost at the source. `suffered` names the faults that were done to the partition itself,
     `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut, and
-    `issued` all ids that were ever sent. `stored` is what the ledger says of a lane whose offsets differ.
+    `issued` all ids that were ever sent, `foreign` those of them that others than the mirror sent to the target.
+    `stored` is what the ledger says of a lane whose offsets differ.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class Lane:
     suffered: frozenset[str] = frozenset()
     acked: Mapping[int, str] = field(default_factory=dict)
     issued: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
     pairing: Pairing | None = None
     stored: StoredMap | None = None
 

@@ -52,7 +52,7 @@ def collect(
     source = read_logs(source_servers, Ruler(source_servers).partitions())
     target = read_logs(target_servers, Ruler(target_servers, target_names).partitions(), target_names)
     acked, gaps, sufferings = _acked(events), _gaps(events), Sufferings(events)
-    issued = _issued(events)
+    issued, foreign = _issued(events, "sent", "stranger"), _issued(events, "stranger")
     stored = _stored(source_servers, target_servers, target_names, link) if is_mapped else {}
     return tuple(
         Lane(
@@ -67,6 +67,7 @@ def collect(
             suffered=sufferings.of(key[0]),
             acked=acked[key],
             issued=frozenset(issued[key]),
+            foreign=frozenset(foreign[key]),
             pairing=paired(source.get(key, NO_LOG), target.get(key, NO_LOG), acked[key]) if is_mapped else None,
             stored=stored.get(key),
         )
@@ -141,11 +142,11 @@ def _acked(events: Iterable[Event]) -> dict[PartitionKey, dict[int, str]]:
     return found
 
 
-def _issued(events: Iterable[Event]) -> dict[PartitionKey, set[str]]:
-    """The ids of all records that were sent, to either side, as far as anybody heard of them again."""
+def _issued(events: Iterable[Event], *kinds: str) -> dict[PartitionKey, set[str]]:
+    """The ids of all records that were sent, as events of these kinds tell, as far as anybody heard of them again."""
     found: dict[PartitionKey, set[str]] = defaultdict(set)
     for event in events:
-        if event["kind"] in ("sent", "stranger"):
+        if event["kind"] in kinds:
             for partition, number, _, count in event["acked"]:
                 ids = (record_id(event["writer"], partition, number + step) for step in range(count))
                 found[event["topic"], partition].update(ids)

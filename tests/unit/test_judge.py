@@ -12,6 +12,7 @@ import pytest
 from soak.judge.evidence import Lane, Log, Seen, fingerprint, paired
 from soak.judge.mapping import Pairing, Standing
 from soak.judge.records import RECORD_INVARIANTS
+from soak.judge.trial import _issued
 from soak.naming import TARGET_PREFIXES, Names
 
 RECORDS = 200
@@ -137,8 +138,8 @@ def mapped(records: list[Seen]) -> Lane:
     there = [each._replace(offset=offset) for offset, each in enumerate(placed)]
     target = replace(log(there, high=len(there)), visible=frozenset(range(len(there))))
     strangers = frozenset(each.id for each in there if each.id and each.id.startswith("stranger"))
-    found = replace(lane([]), target=target, keeps_offsets=False, may_lack_aborted=True, issued=strangers)
-    return replace(found, pairing=paired(found.source, target, {}))
+    found = replace(lane([]), target=target, keeps_offsets=False, may_lack_aborted=True)
+    return replace(found, issued=strangers, foreign=strangers, pairing=paired(found.source, target, {}))
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,32 @@ def test_a_mapped_lane_is_judged_through_the_judges_own_map(
     assert found & expected, found
     assert found <= expected, found
     assert broken(mapped(whole())) == {"I6"}
+
+
+def test_what_a_stranger_wrote_twice_is_no_copy_of_the_mirrors() -> None:
+    """Its producer may send again what it has not heard of; a record of the source is not excused by that."""
+    found = mapped([each for each in whole() if each.offset % 10])
+    last, stranger = found.target.records[-2:]
+
+    def with_more(*more: Seen) -> Lane:
+        records = (*found.target.records, *more)
+        return replace(found, target=replace(found.target, records=records))
+
+    again = stranger._replace(offset=stranger.offset + 1)
+    assert broken(with_more(again)) == set()
+    assert broken(replace(with_more(again), foreign=frozenset())) == {"I3"}
+    assert "I3" in broken(with_more(last._replace(offset=stranger.offset + 1)))
+
+
+def test_who_sent_what_to_the_target_is_told_from_what_the_source_got() -> None:
+    """Also what nobody heard of again; all of it is known."""
+    events = [
+        {"kind": "sent", "writer": "w", "topic": "t", "acked": [[0, 7, 30, 2]], "failed": []},
+        {"kind": "stranger", "writer": "x", "topic": "t", "acked": [[0, 3, 40, 1]], "failed": [[0, 4, "late"]]},
+    ]
+    key = ("t", 0)
+    assert _issued(events, "stranger") == {key: {"x.0.3", "x.0.4"}}
+    assert _issued(events, "sent", "stranger") == {key: {"w.0.7", "w.0.8", "x.0.3", "x.0.4"}}
 
 
 def test_a_mapped_target_has_to_hold_what_lies_behind_its_beginning() -> None:

@@ -160,7 +160,7 @@ class Client:
     async def _require_no_login(self, node_id: int) -> None:
         """A listener with logins lets everybody ask what it offers, and hangs up at the first request."""
         host, port = await self._address(node_id)
-        asking = self._threads.submit(missing_login, self.cluster, host, port)
+        asking = self._dialling_threads().submit(missing_login, self.cluster, host, port)
         if error := await asyncio.wrap_future(asking):
             raise error
 
@@ -252,7 +252,7 @@ class Client:
         :raises AuthenticationFailed: TLS or SASL refused us.
         """
         host, port = await self._address(node_id)
-        dialling = self._threads.submit(dial, self.cluster, host, port, self._client_id)
+        dialling = self._dialling_threads().submit(dial, self.cluster, host, port, self._client_id)
         try:
             dialled = await asyncio.wrap_future(dialling)
         except asyncio.CancelledError:
@@ -266,6 +266,16 @@ class Client:
             where=whereabouts(self.cluster, host, port),
             client_id=self._client_id,
         )
+
+    def _dialling_threads(self) -> ThreadPoolExecutor:
+        """The threads that dial.
+
+        :raises Unreachable: The client is closed. What asks one broker after the other may still be at it then, and
+            have nobody left who waits for it.
+        """
+        if self._closed:
+            raise Unreachable(f"the client of {self.cluster.alias} is closed", cluster=self.cluster.alias)
+        return self._threads
 
     async def _address(self, node_id: int) -> tuple[str, int]:
         if node_id <= BOOTSTRAP_NODE:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from types import SimpleNamespace
 from typing import Final
 
 import pytest
 
+from isthmus.errors import Unreachable
 from isthmus.lane import routes as module
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.model.cluster import Cluster
@@ -130,3 +132,19 @@ def test_a_topic_in_place_of_another_is_waited_for() -> None:
     routes._take(told(2, 0, SECOND))
     routes.check(TOPIC, SECOND)
     assert routes.leader(TOPIC, 0) == Leader(2, 0)
+
+
+def test_a_refresh_that_outlives_its_client_ends_quietly() -> None:
+    """A lane that ends waits no more for what it shares with others; its lease closes the client all the same."""
+
+    async def left() -> Routes:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            routes = Routes(client)
+            waiting = asyncio.create_task(routes.refresh())
+            await asyncio.sleep(0)
+            waiting.cancel()
+        assert routes._refreshing is not None
+        await routes._refreshing
+        return routes
+
+    assert isinstance(asyncio.run(left()).error, Unreachable)

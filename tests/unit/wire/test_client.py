@@ -1,11 +1,15 @@
-"""Addresses of brokers."""
+"""Addresses of brokers, and a client that is closed."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, Unreachable
+from isthmus.model.cluster import Cluster
 from isthmus.wire.address import split_address
+from isthmus.wire.client import BOOTSTRAP_NODE, Client
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,16 @@ def test_what_is_no_address_names_its_field(server: str) -> None:
     with pytest.raises(ConfigError) as told:
         split_address(server, "east")
     assert told.value.field == "clusters.east.bootstrap_servers"
+
+
+def test_a_client_that_is_closed_dials_no_more() -> None:
+    """Whoever is still at it then hears the same as over a connection that was closed."""
+
+    async def asked() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            pass
+        for question in (client.metadata(), client.dial(BOOTSTRAP_NODE), client._require_no_login(BOOTSTRAP_NODE)):
+            with pytest.raises(Unreachable, match="the client of nowhere is closed"):
+                await question
+
+    asyncio.run(asked())
