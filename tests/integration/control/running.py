@@ -13,6 +13,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.leaving import writing_lanes
+from isthmus.control.links.memory import recollect
 from isthmus.control.running.controller import Controller
 from isthmus.control.running.following import Following
 from isthmus.control.running.outcome import RunOutcome
@@ -84,6 +86,15 @@ class Running:
             assert not self.task.done(), f"the run has ended: {self.task.result()}"
             assert time.monotonic() - begun < TERM_S, f"still {self.links}"
             await asyncio.sleep(pause_s(time.monotonic() - looking))
+
+    async def until_resting(self, link: Link, name: str) -> None:
+        """Wait until no task writes a topic any more: leases hear after the controller that it is to rest."""
+        async with Client(link.target) as target:
+
+            async def is_resting() -> bool:
+                return not writing_lanes(await recollect(link.name, target), lambda topic: topic == name)
+
+            await self.until(is_resting)
 
     async def end(self) -> RunOutcome:
         """Stop it in good order."""

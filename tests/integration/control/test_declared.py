@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
-from isthmus.ledger.lastknown import KnownClusterDocument
+from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
@@ -76,10 +75,7 @@ def name(topic: Namer, both: Configuration) -> Iterator[str]:
 
 def cut(configuration: Configuration, alias: str) -> Configuration:
     """The same file where one cluster cannot be reached: nobody listens at that port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{free.getsockname()[1]}"
-    gone = replace(configuration.cluster(alias), bootstrap_servers=(server,))
+    gone = replace(configuration.cluster(alias), bootstrap_servers=("127.0.0.1:1",))
     return replace(
         configuration, clusters=tuple(gone if each.alias == alias else each for each in configuration.clusters)
     )
@@ -98,11 +94,13 @@ async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
 
 
 async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> bool:
-    """Whether one cluster remembers the other as the link saw it."""
+    """Whether one cluster remembers the other as the link saw it, and its topics."""
     async with Client(both.cluster(keeper)) as client:
         documents = (await read_documents(client)).values()
     known = [one.cluster for one in documents if isinstance(one, KnownClusterDocument)]
-    return any(one.alias == seen and one.link == link for one in known)
+    names = [one.names for one in documents if isinstance(one, KnownNamesDocument) and one.link == link]
+    ids = {one.cluster_id for one in known if one.alias == seen and one.link == link}
+    return any(one.cluster_id in ids and one.topics for one in names)
 
 
 async def attached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, west: LocalCluster) -> None:

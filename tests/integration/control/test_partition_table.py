@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
@@ -147,13 +147,11 @@ class Clients:
         return Did.REFUSED
 
     def transaction(self) -> Did:
-        producer = Producer(
-            {"bootstrap.servers": self.east.admin_bootstrap_servers, "transactional.id": f"{self.stem}-app"}
-        )
-        producer.init_transactions(TERM_S)
+        producer = consumers.transactional(self.east, f"{self.stem}-app")
         producer.begin_transaction()
         producer.produce(self.orders, b"in a transaction")
         producer.commit_transaction(TERM_S)
+        oracle.await_decided(self.east.admin_bootstrap_servers, self.orders)
         return Did.COMMITTED
 
     def joined(self, group: str) -> Did:

@@ -85,7 +85,7 @@ def written(cluster: LocalCluster, topic: str) -> int:
     offsets: list[int | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce(topic, b"mine", on_delivery=lambda error, message: offsets.append(message.offset()))
-    assert producer.flush(20) == 0
+    assert producer.flush(TERM_S) == 0
     (offset,) = offsets
     assert offset is not None
     return offset
@@ -453,8 +453,7 @@ def test_an_open_transaction_is_in_the_way(
     async def scenario() -> None:
         async with running(only, spark, until_caught_up=True) as run:
             await run.task
-        producer = Producer({"bootstrap.servers": east.bootstrap_servers, "transactional.id": name})
-        await asyncio.to_thread(producer.init_transactions, TERM_S)
+        producer = await asyncio.to_thread(consumers.transactional, east, name)
         producer.begin_transaction()
         producer.produce(f"{name}.a-1", b"undecided")
         await asyncio.to_thread(producer.flush, TERM_S)
@@ -572,14 +571,13 @@ def test_what_is_open_at_the_source_or_half_copied_ends_with_failover(
     assert before.high < after.stable == after.high <= stable
     assert written(west, topic) == after.high
     assert [one.value for one in log_of(west, topic)] == [b"0", b"1", b"mine"]
-    pending.abort_transaction(20)
+    pending.abort_transaction(TERM_S)
 
 
 def opened(cluster: LocalCluster, topic: str, transactional_id: str) -> Producer:
     """A producer with a transaction that it has not ended."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": transactional_id})
-    producer.init_transactions(20)
+    producer = consumers.transactional(cluster, transactional_id)
     producer.begin_transaction()
     producer.produce(topic, b"undecided")
-    assert producer.flush(20) == 0
+    assert producer.flush(TERM_S) == 0
     return producer

@@ -43,7 +43,7 @@ from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 from tests.integration.lane.trickle import trickling
 from tests.patience import TERM_S
@@ -290,6 +290,7 @@ def test_what_the_source_lost_or_deleted_is_kept(
         patched.setattr(replaying, "parcels", in_single_records)
         with pytest.raises(Interrupted):
             asyncio.run(replay_of(only, link, unclean))
+    oracle.await_decided(east.admin_bootstrap_servers, unclean)
     (counted,) = asyncio.run(replay_of(only, link, unclean, dry_run=True))
     assert (counted.written, counted.present) == (len(aside) - 3, 3)
     for _ in range(2):

@@ -83,7 +83,7 @@ def rules_at(cluster: LocalCluster) -> set[str]:
 def written(settings: dict[str, Any], topic: str) -> KafkaError | None:
     """What came of a record that somebody produces."""
     outcomes: list[KafkaError | None] = []
-    producer = Producer({**settings, "message.timeout.ms": 20_000})
+    producer = Producer({**settings, "message.timeout.ms": int(TERM_S * 1000)})
     producer.produce(topic, b"mine", on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(TERM_S) == 0
     return outcomes[0]

@@ -262,6 +262,7 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
             ]
             await pausing.pause(configuration.links[0], pausing.Named(), configuration.ledger)
             await run.until(lambda: agree(LaneState.PAUSED, 0))
+            await run.until_resting(configuration.links[0], scene.name("copied"))
             await asyncio.to_thread(topics.produce, scene.east, scene.name("copied"), records(4))
             await run.until(lambda: agree(LaneState.PAUSED, 4))
             assert [link.state for link in run.links] == [LinkState.PAUSED]

@@ -177,7 +177,7 @@ def test_who_stands_by_takes_a_silent_link_over(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """A controller on another host that was heard while one stood by is waited for until it is silent."""
-    timings = patient(silence_s=3.0)
+    timings = patient(silence_s=6.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)
@@ -206,7 +206,7 @@ def test_a_controller_that_may_be_gone_is_waited_for(
 
     It is not given up meanwhile, although a cluster was reached only later: that its arrival took long is past.
     """
-    timings = patient(silence_s=3.0)
+    timings = patient(silence_s=10.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)

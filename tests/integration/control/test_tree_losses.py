@@ -27,7 +27,7 @@ def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], st
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
     whole = file_of(four, [["east", "west"], ["north", "south"]], name)
-    whole["trees"][0] |= {"switch_after_s": 30}
+    whole["trees"][0] |= {"switch_after_s": 120}
     file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
     load = Load(four, name, file)
 

@@ -113,6 +113,14 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
     )
 
 
+def await_decided(servers: str, topic: str, partition: int = 0) -> None:
+    """Wait until no transaction is open at the end of a partition: control records come after the answer."""
+    deadline = time.monotonic() + TERM_S
+    while (found := ends(servers, topic, partition)).stable != found.high:
+        assert time.monotonic() < deadline, f"{topic}-{partition} {found}"
+        time.sleep(0.05)
+
+
 def batches(cluster: LocalCluster, topic: str, partition: int = 0) -> list[tuple[int, int, int]]:
     """First offset, last offset and record count of every batch, as Kafka's own tool reads them off broker 1's disk."""
     found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(_dumped(cluster, topic, partition))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
@@ -119,17 +120,20 @@ def contents(side: Side, topic: str, *, partitions: int = PARTITIONS) -> list[li
 
 
 def positions(side: Side, group: str) -> Positions:
-    """Where a group stands; a position that a transaction holds is not told yet."""
+    """Where a group stands, once no transaction holds a position of it."""
     admin = AdminClient({"bootstrap.servers": side.servers})
     asked = ConsumerGroupTopicPartitions(group)
     consumers.await_coordinator(side.servers, group)
-    (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=TERM_S).values()
-    try:
-        found = future.result(TERM_S).topic_partitions or []
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
-            raise
-        return {}
+    deadline = time.monotonic() + TERM_S
+    while True:
+        (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=TERM_S).values()
+        try:
+            found = future.result(TERM_S).topic_partitions or []
+            break
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNSTABLE_OFFSET_COMMIT or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
     return {(each.topic, each.partition): each.offset for each in found if each.error is None and each.offset >= 0}
 
 

@@ -51,7 +51,7 @@ def test_leases_follow_each_other_without_loss_or_overlap(
             link.ledger.listen(hear)
             await link.assign(orders)
             with traffic(east, orders, partitions=range(2)) as produced:
-                await link.until(lambda: len(link.scheduler.receipts) >= 4)
+                await link.until(lambda: len(link.scheduler.receipts) >= 4 and has_succeeded(link))
             await link.until_copied(orders, partitions=2)
             receipts = list(link.scheduler.receipts)
             # What is answered after a lease has ended is counted by nobody.
@@ -59,9 +59,9 @@ def test_leases_follow_each_other_without_loss_or_overlap(
             await link.until_records(produced.records if is_clean else 1)
             copied = link.records
 
-        # On a machine with too much to do a successor may come too late for a term as short as this one.
-        assert {receipt.ending for receipt in receipts} <= {Ending.SUCCEEDED, Ending.TERM}
-        assert Ending.SUCCEEDED in {receipt.ending for receipt in receipts}
+        # On a machine with too much to do a successor may come too late for a term as short as this one, and a beat of
+        # the controller for its tasks.
+        assert {receipt.ending for receipt in receipts} <= {Ending.SUCCEEDED, Ending.TERM, Ending.ORPHANED}
         # One that came too late has nothing to release.
         assert all(receipt.is_released or not receipt.has_written for receipt in receipts)
         assert all(receipt.problem is None for receipt in receipts)
@@ -75,6 +75,11 @@ def test_leases_follow_each_other_without_loss_or_overlap(
 
     asyncio.run(scenario())
     oracle.assert_same(east, west, orders, partitions=2)
+
+
+def has_succeeded(link: Controlled) -> bool:
+    """Whether a lease handed its lanes over to the next one."""
+    return Ending.SUCCEEDED in {receipt.ending for receipt in link.scheduler.receipts}
 
 
 def test_with_one_slot_a_lease_waits_for_the_end_of_the_one_before(
@@ -121,7 +126,7 @@ def test_lanes_join_and_leave_a_running_lease(
 
             await link.assign(first, second)
             await link.until_copied(first)
-            assert not link.scheduler.receipts
+            assert {receipt.ending for receipt in link.scheduler.receipts} <= {Ending.ORPHANED}
 
     asyncio.run(scenario())
     for name in (first, second):
