@@ -93,7 +93,9 @@ def test_a_cluster_outlives_the_command(shell: Shell) -> None:
     (up,) = shell.up()
     assert (up["name"], up["state"]) == ("solo", "running")
     assert up["bootstrap_servers"] == f"127.0.0.1:{shell.base_port}"
-    assert knows(shell.base_port, 1, cluster="solo") == 1
+    deadline = time.monotonic() + TERM_S
+    while knows(shell.base_port, 1, cluster="solo") != 1:
+        assert time.monotonic() < deadline
     assert shell.up() == shell.status() == [up]
 
     assert json.loads(shell.run("down", "-o", "json")[1]) == [{"name": "solo", "state": "stopped"}]

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from isthmus.local import LocalCluster
-from isthmus.local.ports import choose_ports, free_ports
+from isthmus.local.ports import choose_ports, free_ports, is_free
 from tests.faults.proxy import HOST, Link, Proxy
+from tests.patience import UNFENCED
 
 ADVERTISED_PORT = 9092
 BROKERS = 2
@@ -135,8 +136,12 @@ class Hidden:
 @contextmanager
 def hidden_cluster(name: str) -> Iterator[Hidden]:
     """Two brokers that advertise `broker-1.hidden.invalid:9092` and so on to links."""
-    base_port, *others = free_ports(1 + 4 * BROKERS)
-    ports = choose_ports(BROKERS, base_port, secure=False, mutual_tls=False)
+    while True:
+        base_port, *others = free_ports(1 + 4 * BROKERS)
+        ports = choose_ports(BROKERS, base_port, secure=False, mutual_tls=False)
+        own_ports = [port for each in ports for port in each.all]
+        if all(map(is_free, own_ports)) and not set(own_ports) & set(others):
+            break
     links, clients, at_links, at_clients = (others[i * BROKERS : (i + 1) * BROKERS] for i in range(4))
     names = [f"broker-{number + 1}.hidden.invalid:{ADVERTISED_PORT}" for number in range(BROKERS)]
     own = [
@@ -159,7 +164,12 @@ def hidden_cluster(name: str) -> Iterator[Hidden]:
         for number, listeners in enumerate(own)
     ]
     cluster = LocalCluster.start(
-        name, brokers=BROKERS, base_port=base_port, heap_mb=256, node_properties=node_properties
+        name,
+        brokers=BROKERS,
+        base_port=base_port,
+        heap_mb=256,
+        properties=UNFENCED,
+        node_properties=node_properties,
     )
     forwarders = [Recorder(*pair) for pair in zip((*at_links, *at_clients), (*links, *clients), strict=True)]
     with cluster, forwarders[0], forwarders[1], forwarders[2], forwarders[3]:

@@ -30,9 +30,9 @@ def test_the_source_is_heard_while_nothing_is_read(
     async def scenario() -> None:
         async with Mirror(east, west).running(name, engine={"limits": Limits(bytes_per_s=100)}) as running:
             await running.until(lambda reports: reports[key].position > 0)
-            position = running.engine.reports()[0].position
             await asyncio.to_thread(topics.produce, east, name, topics.some(50, chance, value_bytes=2000))
             await running.until(lambda reports: reports[key].source_end == 100)
-            assert running.engine.reports()[0].position == position
+            # All of the first answer may be at the target by then, and nothing of another one.
+            assert running.engine.reports()[0].position <= 50
 
     asyncio.run(scenario())

@@ -77,6 +77,15 @@ def taken_over(capsys: pytest.CaptureFixture[str], file: Path, to: Path, **optio
     return dict(found)
 
 
+def killed_at_work(flow: Flow, theirs: JavaMirror) -> None:
+    """Kill it right after it has written something, some seconds from now."""
+    time.sleep(3.0)
+    before = copied(flow)
+    while copied(flow) == before:
+        time.sleep(0.05)
+    theirs.kill()
+
+
 @pytest.mark.parametrize("is_exactly_once", [False, True])
 def test_killed_under_load(
     flow: Flow, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_exactly_once: bool
@@ -91,7 +100,7 @@ def test_killed_under_load(
         with load(flow.source, flow.stem):
             theirs.start()
             until(lambda: copied(flow) > 6_000, lambda: theirs.log)
-            with pytest.raises(GateNotMet, match="still running"):
+            with pytest.raises(GateNotMet, match="has not stopped"):
                 taken_over(capsys, theirs.file, to, timeout="2s")
             assert to.exists()
             if not is_exactly_once:
@@ -99,7 +108,7 @@ def test_killed_under_load(
                 before = copied(flow)
                 theirs.start()
                 until(lambda: copied(flow) > before + 3_000, lambda: theirs.log)
-            stopping = threading.Timer(3.0, theirs.kill)
+            stopping = threading.Thread(target=killed_at_work, args=(flow, theirs))
             stopping.start()
             found = taken_over(capsys, theirs.file, to, whole=True, timeout=f"{TERM_S:g}s")
             stopping.join()
