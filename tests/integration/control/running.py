@@ -31,6 +31,7 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import Timings
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from tests.integration.lane.topics import as_admin
 from tests.patience import TERM_S, pause_s
 
 
@@ -96,6 +97,11 @@ class Running:
 
             await self.until(is_resting)
 
+    async def end_well(self) -> RunOutcome:
+        """Stop it when nothing is in its way: what is away for a moment would be told as not done."""
+        await self.until(lambda: not any(link.is_unfinished for link in self.links))
+        return await self.end()
+
     async def end(self) -> RunOutcome:
         """Stop it in good order."""
         self.controller.stop()
@@ -143,7 +149,7 @@ async def ends(cluster: LocalCluster, name: str, *, partitions: int = 1) -> list
     """Where the partitions of a topic end, -1 where there is none."""
     keys = [(name, number) for number in range(partitions)]
     deadline = time.monotonic() + TERM_S
-    async with Client(cluster.admin_cluster()) as client:
+    async with Client(as_admin(cluster)) as client:
         while True:
             with contextlib.suppress(Unreachable):
                 found = await log_ranges(client, keys, timeout_s=0.5)

@@ -93,7 +93,7 @@ def test_password_changed_while_a_link_runs(
             await run.until(lambda: copied(3))
             await run.until(lambda: run.state_of(name) is LaneState.ACTIVE)
             await run.until(lambda: all(link.problem is None for link in run.links))
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     try:
         asyncio.run(scenario())

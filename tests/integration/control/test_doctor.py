@@ -77,8 +77,12 @@ def test_quotas_that_count_are_told(east: LocalCluster, west: LocalCluster, topi
     for cluster, key in limited:
         limit(cluster, key)
     source, target = (replace(cluster.cluster(), client_id=name) for cluster, _ in limited)
+    deadline = time.monotonic() + TERM_S
+    told: list[str] = []
     try:
-        told = [each.message for each in examined(source, target, name) if each.check == "quotas"]
+        # A broker hears of a quota after the controller.
+        while len(told) < len(limited) and time.monotonic() < deadline:
+            told = [each.message for each in examined(source, target, name) if each.check == "quotas"]
     finally:
         for cluster, key in limited:
             limit(cluster, key, remove=True)

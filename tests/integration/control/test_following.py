@@ -126,7 +126,7 @@ def test_filters_and_limits_change_without_a_new_lease(
             await run.until(lambda: is_at(stays, 30))
             assert await leases_of(west, stem) == before, "leases began anew"
             assert taken[-1].links == (changed,)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())

@@ -82,7 +82,7 @@ def test_a_controller_carries_groups(
             await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 45}})
             await run.until(lambda: is_at(45))
             await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP", "NOT_MIRRORED"})
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     (progress,) = isthmus.open(configuration_of(link)).status()

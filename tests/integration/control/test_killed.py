@@ -29,7 +29,8 @@ from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_promotion import created, ends_at, written
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -53,15 +54,15 @@ class Verb:
 
 
 VERBS: Final = {
-    "failover": Verb(words=("failover",), links=6),
+    "failover": Verb(words=("failover",), links=8),
     "promote": Verb(words=("promote", "--quiet", "100ms"), links=10),
     "reverse": Verb(words=("reverse", "--quiet", "100ms", "--as"), links=16, leader="west"),
-    "detach": Verb(words=("detach",), links=6),
+    "detach": Verb(words=("detach",), links=8),
     "reattach": Verb(words=("reattach",), links=8, leader="east"),
     "recover": Verb(words=("recover", "--quiet", "100ms"), links=10, leader="east", has_groups=False),
     "delete": Verb(words=("delete",), links=8),
-    "pause": Verb(words=("pause",), links=4, steps_min=1),
-    "resume": Verb(words=("resume",), links=4, steps_min=1, leader="east"),
+    "pause": Verb(words=("pause",), links=6, steps_min=1),
+    "resume": Verb(words=("resume",), links=6, steps_min=1, leader="east"),
 }
 
 
@@ -203,17 +204,19 @@ def left_open(cluster: LocalCluster, what: str, key: bytes, value: bytes | None)
     killed = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"isthmus.{what}.declaration"}
     )
-    killed.init_transactions(20)
+    killed.init_transactions(TERM_S)
     killed.begin_transaction()
     killed.produce(LEDGER_TOPIC, value, key, partition=0)
-    assert killed.flush(20) == 0
+    assert killed.flush(TERM_S) == 0
     yield
     with suppress(KafkaException):
-        killed.abort_transaction(20)
+        killed.abort_transaction(TERM_S)
 
 
 def said_last(cluster: LocalCluster, prefix: str) -> tuple[bytes, Any]:
     """The key that begins so in a ledger, and the document under it."""
+    # The control record of what was committed last comes after the answer.
+    oracle.await_decided(cluster.admin_bootstrap_servers, LEDGER_TOPIC)
     last = {record.key: record.value for record in log_of(cluster, LEDGER_TOPIC)}
     (key,) = (each for each, value in last.items() if each and value and each.startswith(prefix.encode()))
     return key, json.loads(last[key] or b"")

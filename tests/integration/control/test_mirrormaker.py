@@ -177,7 +177,7 @@ def test_a_ring_under_another_separator(chain: Chain, topic: TopicNamer, spark: 
             for at, path in ways:
                 await run.until(partial(is_at, three[at], f"{path}{name}", 20))
             await run.until(are_told)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     for at, cluster in three.items():

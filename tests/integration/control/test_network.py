@@ -165,7 +165,7 @@ def test_bootstrap_servers_change_while_a_link_runs(
             now[0] = told[1]
             await run.until(lambda: f"link {name}: source changed, and it is started anew" in caplog.text)
             await arrive(run, 40)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     assert oracle.records(west.admin_bootstrap_servers, name) == oracle.records(

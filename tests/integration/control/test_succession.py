@@ -163,7 +163,7 @@ def test_who_stands_by_goes_on_when_the_other_ends(
                 assert before is not None
                 assert now is not None
                 assert now.generation == before.generation
-                assert (await one.end()).exit_code == 0
+                assert (await one.end_well()).exit_code == 0
                 await asyncio.to_thread(some, east, name)
                 await two.until(lambda: is_at(name, 20))
                 await two.until(lambda: two.links[0].problem is None)
@@ -194,7 +194,7 @@ def test_who_stands_by_takes_a_silent_link_over(
                     await asyncio.sleep(0.2)
                 writer.close()
             await run.until(lambda: state_of(run) is LinkState.ACTIVE)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
 

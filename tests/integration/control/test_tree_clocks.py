@@ -82,7 +82,7 @@ def test_a_clock_that_is_ahead_hides_no_message(
         async with running(replace(configuration, links=others), spark) as run:
             await run.until(lambda: asyncio.to_thread(has, used["east"], name, COUNT * PARTITIONS))
             await run.until(lambda: asyncio.to_thread(has, used["west"], name, 2 * COUNT * PARTITIONS))
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
         async with running(configuration, spark) as run:
             await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
             consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
@@ -92,7 +92,7 @@ def test_a_clock_that_is_ahead_hides_no_message(
             assert {origin for _, origin, _ in seen} == {"south"}
             await asyncio.to_thread(read_up_to, used["west"], name, 2 * COUNT, seen)
             assert differ(run)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     check(used, name, written)

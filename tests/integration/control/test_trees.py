@@ -98,7 +98,7 @@ def test_every_message_comes_to_every_cluster_once(
             await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
             # Nobody has anything left to do: no message goes round.
             await run.until(lambda: all(t.lag_records == 0 for link in run.links for t in link.topics))
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     check(used, name, written)
@@ -387,7 +387,7 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
             # Those of east replace the headers that say nothing, and are counted by what others find in the ledger.
             replaced = {link.link: sum(t.flags_replaced for t in link.topics) for link in run.links}
             assert replaced == {link.link: 2 if link.source == "east" else 0 for link in run.links}
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
@@ -474,7 +474,7 @@ def test_consumers_go_round_a_tree(
             for alias in ("west", "north"):
                 wanted = await asyncio.to_thread(to_be_at, used["east"], used[alias], name, name, margin_ms)
                 await run.until(partial(asyncio.to_thread, has_followed, used[alias], name, name, wanted))
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     check(used, name, written)
@@ -538,7 +538,7 @@ def test_a_group_behind_a_deleted_beginning_goes_through_a_tree(
                 await run.until(
                     partial(asyncio.to_thread, lambda alias: stands(alias, stranger, b"30") is not None, alias)
                 )
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     # Nobody reads at west: the drill of its distributor says so, and that of east's is the one that is meant.

@@ -77,7 +77,7 @@ def test_share_groups_are_listed_too(east: LocalCluster, topic: TopicNamer) -> N
     with trickling(east, name, random.Random(1)):
         kafka_tool(
             *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", east.bootstrap_servers),
-            *("--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "60000"),
+            *("--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "300000"),
         )
     found = {each.group: each for each in Administration(east.cluster()).groups().groups}
     described = found[group].description

@@ -96,7 +96,7 @@ def test_kafkas_own_consumer_goes_on(east: LocalCluster, west: LocalCluster, top
         run = kafka_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", cluster.bootstrap_servers, "--topic", name, "--group", group),
-            *("--max-messages", str(count), "--timeout-ms", "60000"),
+            *("--max-messages", str(count), "--timeout-ms", "300000"),
             *("--command-property", "auto.offset.reset=earliest"),
         )
         return run.stdout.split()

@@ -23,7 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.local.probe import ask
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -57,7 +57,9 @@ class Given(NamedTuple):
 
 def as_admin(cluster: Brokers) -> Cluster:
     """How Isthmus reaches a cluster as a super user."""
-    return Cluster(alias="local", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
+    patient = ClientProperties(connection_setup_timeout_s=60.0)
+    servers = tuple(cluster.admin_bootstrap_servers.split(","))
+    return Cluster(alias="local", bootstrap_servers=servers, properties=patient)
 
 
 def create(

@@ -195,7 +195,7 @@ def test_multi_node_cluster(flow: Flow, spark: SparkSession) -> None:
             stand_by = partial(running, configuration_of(new), spark, when_occupied=WhenOccupied.STAND_BY)
             async with stand_by() as two:
                 await two.until(lambda: bool(two.links) and two.links[0].state is LinkState.STANDBY)
-                assert (await one.end()).exit_code == 0
+                assert (await one.end_well()).exit_code == 0
                 await asyncio.to_thread(produce, flow.source, first, begin=PER_PARTITION)
                 await until_there(two, flow.target, flow.remote(second), everything)
                 await until_there(two, flow.target, flow.remote(first), [2 * PER_PARTITION] * PARTITIONS)

@@ -97,7 +97,7 @@ def test_topology(three: Clusters, topic: Callable[[str], str], spark: SparkSess
         async with running(given, spark) as run:
             for origin, at, name in sorted(copies):
                 await run.until(partial(is_there, at, name, COUNTS[origin]))
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
 
     asyncio.run(scenario())
     assert not isthmus.open(given, spark=spark).plan().has_changes
@@ -147,7 +147,7 @@ def test_a_group_goes_along_a_chain_and_comes_back(
             await until_all_at(run, 15)
             seen += await asyncio.to_thread(go_on, east, stem, stem, 5)
             await until_all_at(run, 20)
-            assert (await run.end()).exit_code == 0
+            assert (await run.end_well()).exit_code == 0
             return seen
 
     assert asyncio.run(scenario()) == [b"%d" % number for number in range(20)]

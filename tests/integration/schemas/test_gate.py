@@ -157,7 +157,7 @@ def test_no_record_comes_before_its_schema(
                     await run.until(lambda: has(gated, total))
                     await run.until(lambda: run.state_of(gated) is LaneState.ACTIVE)
                     await run.until(lambda: len(reader.seen) + len(reader.failures) >= total)
-                    assert (await run.end()).exit_code == 0
+                    assert (await run.end_well()).exit_code == 0
 
     try:
         asyncio.run(scenario())
