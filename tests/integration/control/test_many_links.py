@@ -45,9 +45,9 @@ def together(links: Sequence[Link]) -> Configuration:
     return replace(configuration_of(links[0]), links=tuple(links), spark=TWO_SLOTS)
 
 
-def sharing(description: str) -> int:
+def sharing(description: str | None) -> int:
     """Leases of how many links run in a job."""
-    found = re.fullmatch(r"isthmus: leases of (\d+) links", description)
+    found = re.fullmatch(r"isthmus: leases of (\d+) links", description or "")
     return int(found[1]) if found else 1
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -82,7 +82,16 @@ def create(
         new = NewTopic(name, len(assigned), replica_assignment=list(assigned), config=settings)
     else:
         new = NewTopic(name, partitions, replicas, config=settings)
-    admin.create_topics([new])[name].result(TERM_S)
+    deadline = time.monotonic() + TERM_S
+    while True:
+        try:
+            admin.create_topics([new])[name].result(TERM_S)
+            break
+        except KafkaException as error:
+            # Brokers that stood still are fenced for a moment.
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
     await_served(cluster, name, partitions=len(assigned) or partitions)
 
 
@@ -180,7 +189,7 @@ def own_configs(cluster: Brokers, name: str) -> dict[str, str]:
 
 
 def configure(cluster: Brokers, name: str, **configs: object) -> None:
-    """Change configs of a topic."""
+    """Change configs of a topic. Brokers hear of it a moment later."""
     _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,10 +11,11 @@ import pytest
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.translation import MappedRange
 from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict
-from tests.integration.lane.topics import SEPTEMBER, Given, configure, delete_records
+from tests.integration.lane.topics import SEPTEMBER, Given, configure, delete_records, own_configs
 from tests.integration.lane.transactions import TransactionalProducer
 from tests.integration.mapped import HandMade
 from tests.integration.verification.pair import Pair
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -182,6 +184,9 @@ def test_compaction_at_either_side(pair: Pair) -> None:
     for cluster in (pair.source, pair.target):
         # The brokers' own cleaner takes nothing meanwhile.
         configure(cluster, made.name, cleanup_policy="compact", min_compaction_lag_ms=2**63 - 1)
+        deadline = time.monotonic() + TERM_S
+        while own_configs(cluster, made.name).get("cleanup.policy") != "compact":
+            assert time.monotonic() < deadline
     verdict = made.verify()
     (partition,) = verdict.partitions
     assert (partition.missing, partition.extra, partition.different, partition.cleaned) == (1, 0, 0, 2)
