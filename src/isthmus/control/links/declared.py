@@ -78,6 +78,10 @@ class Declared:
         """Whether a cluster answers."""
         return alias in self.ids and alias not in self.away
 
+    def tells_of(self, link: Link) -> bool:
+        """Whether a ledger that was read holds a link, or the tree of a distributor, be it that it was deleted."""
+        return link.tree in self.trees if link.tree else link.name in self.links
+
     @property
     def living(self) -> tuple[Declaration, ...]:
         """The links that were not deleted, by name."""

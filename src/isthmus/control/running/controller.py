@@ -143,7 +143,7 @@ class Controller:
                         return written
                 try:
                     declared = await declarations.look()
-                    configuration = as_far_as_known(self._links.configuration, declared.over(written), declared.unread)
+                    configuration = as_far_as_known(self._links.configuration, declared.over(written), declared)
                     await declarations.heal(declared, configuration.trees)
                 except IsthmusError as error:
                     self._tell_refused(error)

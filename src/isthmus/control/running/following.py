@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from isthmus.control.links.declared import Declared
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
@@ -48,29 +49,36 @@ class Following:
     on_configuration: OnConfiguration = lambda _: None
 
 
-def as_far_as_known(before: Configuration, now: Configuration, unread: Collection[str]) -> Configuration:
-    """What a run that went on by `before` goes on by: what is declared `now`, as far as that is known. At clusters
-    whose ledgers are `unread`, declared links stay, and so do the leaves chosen for distributors from there.
+def as_far_as_known(before: Configuration, now: Configuration, declared: Declared) -> Configuration:
+    """What a run that went on by `before` goes on by, where `now` says what is `declared` as far as ledgers were read.
+
+    A declared link stays that none of them tells of, not even that it was deleted, while that of its source or of its
+    target was never read. So does the leaf that a distributor copies to, which the ledger of its source has.
     """
-    in_file = {link.name for link in now.written.links}
-    was_in_file = {link.name for link in before.written.links}
+    if not declared.unread:
+        return now
+
+    def may_be_declared(link: Link) -> bool:
+        ends = link.source.alias, link.target.alias
+        return not declared.unread.isdisjoint(ends) and not declared.tells_of(link)
+
+    in_file = {link.name for link in before.written.links}
     links = {link.name: link for link in now.links}
+    kept: list[Link] = []
     for link in before.links:
         known = links.get(link.name)
-        ends = {link.source.alias, link.target.alias}
-        is_declared = link.name not in was_in_file | in_file and not ends.isdisjoint(unread)
-        is_switched = known is not None and known.target.alias != link.target.alias and link.source.alias in unread
-        if is_declared or is_switched:
-            links[link.name] = link
-    added = [link for link in links.values() if link.name not in {each.name for each in now.links}]
-    named = {each.tree.name for each in now.trees}
-    trees = [each for each in before.trees if each.tree.name in {link.tree for link in added} - named]
+        if known is not None:
+            if link.tree and link.source.alias in declared.unread and known.target.alias != link.target.alias:
+                links[link.name] = link
+        elif link.name not in in_file and may_be_declared(link):
+            kept.append(link)
+    trees = {link.tree for link in kept} - {each.tree.name for each in now.trees}
     return replace(
         now,
-        links=tuple(links.values()),
-        trees=(*now.trees, *trees),
-        declared=(now.declared or frozenset()) | {link.name for link in added if not link.tree},
-        declared_trees=now.declared_trees | {each.tree.name for each in trees},
+        links=(*links.values(), *kept),
+        trees=(*now.trees, *(each for each in before.trees if each.tree.name in trees)),
+        declared=(now.declared or frozenset()) | {link.name for link in kept if not link.tree},
+        declared_trees=now.declared_trees | (trees - {""}),
     )
 
 

@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 
+from isthmus.control.links.declared import Declared
 from isthmus.control.running.following import as_far_as_known, change_of, without_detached
 from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import Declaration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.link import Limits, Link
+from isthmus.model.link import DistributorRole, Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
 from isthmus.model.namespace import NamespaceKind, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.tree import Tree, TreeNode, TreeSettings
+from isthmus.model.treedeclaration import TreeDeclaration
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
 ORDERS, BILLS = (TopicPattern.parse(name) for name in ("orders", "bills"))
@@ -114,27 +118,54 @@ def test_a_start_so_long_ago_is_no_news() -> None:
 
 
 def test_what_no_ledger_has_told_yet_is_as_it_was() -> None:
-    """A declared link is not gone because its cluster is slow to tell of it, and one of the file is."""
+    """A declared link is not gone because its cluster is slow to tell of it. One of the file is, and one of which
+    another ledger tells, if only that it was deleted.
+    """
     clusters = (EAST, WEST, NORTH)
     written = replace(LINK, name="written")
     before = Configuration(clusters=clusters, links=(written, LINK), declared=frozenset({"l"}))
     now = Configuration(clusters=clusters, links=(), declared=frozenset())
-    assert as_far_as_known(before, now, ("north",)) == now
+    assert as_far_as_known(before, now, Declared(unread=frozenset({"north"}))) == now
     for unread in ("east", "west"):
-        kept = as_far_as_known(before, now, (unread,))
+        untold = Declared(unread=frozenset({unread}))
+        kept = as_far_as_known(before, now, untold)
         assert (kept.links, kept.declared) == ((LINK,), frozenset({"l"}))
-        assert as_far_as_known(kept, now, (unread,)) == kept
-    other = replace(LINK, name="l", groups=GroupSettings(margin_s=1.0))
-    in_file = replace(now, links=(other,))
-    assert as_far_as_known(before, in_file, ("east",)) == in_file
+        assert as_far_as_known(kept, now, untold) == kept
+        told = replace(untold, links={"l": Declaration(name="l", registers=())})
+        assert as_far_as_known(before, now, told) == now
+    other = replace(LINK, groups=GroupSettings(margin_s=1.0))
+    for changed in (replace(now, links=(other,)), replace(now, links=(other,), declared=frozenset({"l"}))):
+        assert as_far_as_known(before, changed, Declared(unread=frozenset({"east"}))) == changed
+
+
+def test_a_tree_that_no_ledger_has_told_yet_is_as_it_was() -> None:
+    """It stays with its distributors, until a ledger tells of it."""
+    copying = replace(LINK, distributor=DistributorRole(tree="t", level=1))
+    before = Configuration(
+        clusters=(EAST, WEST),
+        links=(copying,),
+        trees=(TreeSettings(tree=Tree(name="t", root=TreeNode(level=1, children=("east", "west")))),),
+        declared=frozenset(),
+        declared_trees=frozenset({"t"}),
+    )
+    now = replace(before, links=(), trees=(), declared_trees=frozenset())
+    untold = Declared(unread=frozenset({"west"}))
+    assert as_far_as_known(before, now, untold) == before
+    assert as_far_as_known(before, now, replace(untold, trees={"t": TreeDeclaration(name="t", registers=())})) == now
 
 
 def test_a_chosen_leaf_that_no_ledger_has_told_yet_is_as_it_was() -> None:
-    """A distributor does not go elsewhere because the ledger of its source is slow to tell of the choice."""
-    clusters = (EAST, WEST, NORTH)
-    before, now = (
-        Configuration(clusters=clusters, links=(replace(LINK, target=end),), declared=frozenset())
-        for end in (NORTH, WEST)
-    )
-    assert as_far_as_known(before, now, ("west", "north")) == now
-    assert as_far_as_known(before, now, ("east",)) == before
+    """A distributor does not go elsewhere because the ledger of its source is slow to tell of the choice. Where a link
+    of the file goes, the file says.
+    """
+    clusters, role = (EAST, WEST, NORTH), DistributorRole(tree="t", level=1)
+    for distributor, is_kept in ((role, True), (None, False)):
+        before, now = (
+            Configuration(clusters=clusters, links=(replace(LINK, target=end, distributor=distributor),))
+            for end in (NORTH, WEST)
+        )
+        assert as_far_as_known(before, now, Declared(unread=frozenset({"west", "north"}))) == replace(
+            now, declared=frozenset()
+        )
+        after = as_far_as_known(before, now, Declared(unread=frozenset({"east"})))
+        assert after.links == (before if is_kept else now).links
