@@ -8,7 +8,7 @@ TERM_S: Final = 300.0
 """What passes never waits for it."""
 
 UNFENCED: Final = {"broker.session.timeout.ms": "600000"}
-"""Properties of one broker that no test restarts: after both stood still, the controller in it does not fence it."""
+"""Properties of brokers that no test restarts: the controller among them fences none after they stood still."""
 
 
 def pause_s(looked_s: float) -> float:

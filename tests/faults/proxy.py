@@ -203,7 +203,7 @@ def behind_proxy(
     properties: Mapping[str, str] = _NONE,
 ) -> Iterator[tuple[LocalCluster, Proxy]]:
     """A cluster of one broker with a second listener, which is advertised as the proxy's port."""
-    base_port, proxied, port = _ports()
+    base_port, (proxied, port) = cluster_ports(1, 2)
     (ports,) = choose_ports(1, base_port, secure=False, mutual_tls=False)
     listeners = {"PLAINTEXT": ports.plaintext, "PROXIED": proxied, "CONTROLLER": ports.controller}
 
@@ -227,11 +227,14 @@ def behind_proxy(
         yield cluster, proxy
 
 
-def _ports() -> tuple[int, int, int]:
+def cluster_ports(brokers: int, others: int = 0, *, secure: bool = False) -> tuple[int, list[int]]:
+    """A base port for a cluster of so many brokers, of which all ports are free, and so many others that are free."""
     while True:
-        base_port, proxied, port = free_ports(3)
-        if all(is_free(p) for ports in choose_ports(1, base_port, secure=False, mutual_tls=False) for p in ports.all):
-            return base_port, proxied, port
+        base_port, *more = free_ports(1 + others)
+        nodes = choose_ports(brokers, base_port, secure, mutual_tls=False)
+        own = {port for node in nodes for port in node.all}
+        if all(map(is_free, own)) and own.isdisjoint(more):
+            return base_port, more
 
 
 class Link:

@@ -142,5 +142,5 @@ async def _second_opinion(client: Client, metadata: Metadata) -> Metadata:
 
 
 def is_missing(error: ClusterError) -> bool:
-    """Whether an error says that there is no ledger."""
+    """Whether an error says that there is no such topic."""
     return isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from isthmus.local.ports import choose_ports, free_ports, is_free
 from isthmus.local.probe import knows
+from tests.faults.proxy import cluster_ports
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -78,11 +78,7 @@ def _text(file: Path) -> str:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """A shell without clusters; what a test leaves running is stopped."""
-    while True:
-        (base_port,) = free_ports(1)
-        wanted = [port for ports in choose_ports(3, base_port, True, False) for port in ports.all]
-        if all(map(is_free, wanted)):
-            break
+    base_port, _ = cluster_ports(3, secure=True)
     shell = Shell(state=tmp_path, base_port=base_port)
     yield shell
     shell.run("down", "--wipe", "--yes")

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from isthmus.local import LocalCluster
-from isthmus.local.ports import choose_ports, free_ports, is_free
-from tests.faults.proxy import HOST, Link, Proxy
+from isthmus.local.ports import choose_ports, free_ports
+from tests.faults.proxy import HOST, Link, Proxy, cluster_ports
 from tests.patience import UNFENCED
 
 ADVERTISED_PORT = 9092
@@ -136,12 +136,8 @@ class Hidden:
 @contextmanager
 def hidden_cluster(name: str) -> Iterator[Hidden]:
     """Two brokers that advertise `broker-1.hidden.invalid:9092` and so on to links."""
-    while True:
-        base_port, *others = free_ports(1 + 4 * BROKERS)
-        ports = choose_ports(BROKERS, base_port, secure=False, mutual_tls=False)
-        own_ports = [port for each in ports for port in each.all]
-        if all(map(is_free, own_ports)) and not set(own_ports) & set(others):
-            break
+    base_port, others = cluster_ports(BROKERS, 4 * BROKERS)
+    ports = choose_ports(BROKERS, base_port, secure=False, mutual_tls=False)
     links, clients, at_links, at_clients = (others[i * BROKERS : (i + 1) * BROKERS] for i in range(4))
     names = [f"broker-{number + 1}.hidden.invalid:{ADVERTISED_PORT}" for number in range(BROKERS)]
     own = [

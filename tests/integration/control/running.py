@@ -20,7 +20,8 @@ from isthmus.control.running.following import Following
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.workers import Workers
-from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.errors import Unreachable
+from isthmus.ledger.topic import is_missing
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
@@ -29,7 +30,6 @@ from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import Timings
-from isthmus.wire import codes
 from isthmus.wire.client import Client
 from tests.integration.lane.topics import as_admin
 from tests.patience import TERM_S, pause_s
@@ -153,11 +153,7 @@ async def ends(cluster: LocalCluster, name: str, *, partitions: int = 1) -> list
         while True:
             with contextlib.suppress(Unreachable):
                 found = await log_ranges(client, keys, timeout_s=0.5)
-                if all(_is_missing(error) for error in found.errors.values()):
+                if all(is_missing(error) for error in found.errors.values()):
                     return [found.values[key].end if key in found.values else -1 for key in keys]
             assert time.monotonic() < deadline, f"{cluster.name} does not say where {name} ends"
             await asyncio.sleep(0.05)
-
-
-def _is_missing(error: ClusterError) -> bool:
-    return isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION

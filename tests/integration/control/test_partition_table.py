@@ -30,6 +30,7 @@ from tests.integration.control.test_declared import cut
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
+from tests.integration.lane.transactions import TransactionalProducer
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -147,11 +148,9 @@ class Clients:
         return Did.REFUSED
 
     def transaction(self) -> Did:
-        producer = consumers.transactional(self.east, f"{self.stem}-app")
-        producer.begin_transaction()
-        producer.produce(self.orders, b"in a transaction")
-        producer.commit_transaction(TERM_S)
-        oracle.await_decided(self.east.admin_bootstrap_servers, self.orders)
+        producer = TransactionalProducer(self.east, f"{self.stem}-app")
+        producer.send(self.orders, [topics.Given(None, b"in a transaction", [], topics.SEPTEMBER)])
+        producer.end(commit=True)
         return Did.COMMITTED
 
     def joined(self, group: str) -> Did:

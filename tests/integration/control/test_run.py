@@ -71,13 +71,13 @@ async def tasks_apart(
         await run.until(lambda: {name for name, state in tasks().items() if state is LoopState.PAUSED} == {*names})
         # A pass may be under way that began before: how a task stands is written when it has ended.
         if "configs" in names:
-            await run.until(partial(is_written, "configs"))
+            await run.until(configs_rest)
 
-    async def is_written(task: str) -> bool:
+    async def configs_rest() -> bool:
         async with Client(link.target) as client:
             written = (await recollect(link.name, client)).documents.values()
         states = {each.loop: each.state for each in written if isinstance(each, LoopDocument)}
-        return states.get(task) == LoopState.PAUSED
+        return states["configs"] == LoopState.PAUSED
 
     async def resumed(*names: str) -> None:
         for name in names:

@@ -35,8 +35,6 @@ pytestmark = pytest.mark.integration
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 TERM_MS = TERM_S * 1000
-START_MS = TERM_S * 1000
-"""Spark takes its time to start."""
 UPDATES, LOOKS = 200, 10
 EXPECTED = ("Failed to load resource: the server responded with a status of 401",)
 
@@ -111,14 +109,14 @@ def operator(chromium: Browser, served: Served) -> Iterator[Visitor]:
 def test_a_link_is_paused_and_resumed_and_the_page_follows(operator: Visitor) -> None:
     """By buttons, without loading it anew; who did it is told."""
     operator.press("Pause the link")
-    expect(operator.state).to_have_text("PAUSED", timeout=TERM_MS)
+    expect(operator.state).to_have_text("PAUSED")
     operator.press("Resume the link")
-    expect(operator.state).not_to_have_text("PAUSED", timeout=TERM_MS)
+    expect(operator.state).not_to_have_text("PAUSED")
     operator.go("/links/{link}/topics/{topic}")
     operator.press("Pause this topic")
-    expect(operator.state).to_have_text("PAUSED", timeout=TERM_MS)
+    expect(operator.state).to_have_text("PAUSED")
     operator.press("Resume this topic")
-    expect(operator.state).not_to_have_text("PAUSED", timeout=TERM_MS)
+    expect(operator.state).not_to_have_text("PAUSED")
 
     operator.go("/changes")
     first = operator.page.locator("tbody tr").first
@@ -135,12 +133,12 @@ def test_a_group_of_any_name_is_drilled(operator: Visitor, east: LocalCluster) -
 
     section = operator.page.locator("section.group", has=operator.page.get_by_role("heading", name=group))
     row = section.locator("tbody tr").first
-    expect(row).to_contain_text(operator.served.topic, timeout=TERM_MS)
+    expect(row).to_contain_text(operator.served.topic)
     expect(row).to_contain_text("5")
     operator.sees_no_barrier()
     section.get_by_role("button").click()
     operator.page.wait_for_url("**/operations/*")
-    expect(operator.state).not_to_have_text("RUNNING", timeout=TERM_MS)
+    expect(operator.state).not_to_have_text("RUNNING")
     expect(operator.page.locator("h1")).to_contain_text("drill")
     operator.sees_no_barrier()
 
@@ -149,10 +147,10 @@ def test_a_verification_is_begun_and_cancelled(operator: Visitor) -> None:
     """Its steps are shown while it goes on."""
     operator.press("Verify both sides")
     expect(operator.state).to_have_text("RUNNING")
-    expect(operator.page.get_by_text("starting isthmus verify")).to_be_visible(timeout=TERM_MS)
+    expect(operator.page.get_by_text("starting isthmus verify")).to_be_visible()
     operator.sees_no_barrier()
     operator.press("Cancel")
-    expect(operator.state).to_have_text("CANCELLED", timeout=TERM_MS)
+    expect(operator.state).to_have_text("CANCELLED")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -247,9 +245,9 @@ def test_a_run_shows_its_rates_as_they_change(
         map_, link = Visitor(chromium, served), Visitor(chromium, served)
         map_.go("/")
         row = map_.page.locator("tbody tr", has_text=shell.stem)
-        expect(row).to_contain_text("ACTIVE", timeout=START_MS)
+        expect(row).to_contain_text("ACTIVE")
         link.go("/links/{link}")
-        expect(link.state).to_have_text("ACTIVE", timeout=TERM_MS)
+        expect(link.state).to_have_text("ACTIVE")
         rates = [
             row.locator("td.number").nth(2),
             map_.page.locator("svg a .told", has_text=re.compile(r"· [\d,.]*[1-9][\d,.]*/s")),
@@ -258,9 +256,9 @@ def test_a_run_shows_its_rates_as_they_change(
         ]
         with repeating(lambda: topics.produce(east, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 50), pause_s=0.1):
             for rate in rates:
-                expect(rate).to_have_text(flowing, timeout=TERM_MS)
+                expect(rate).to_have_text(flowing)
         for rate in (rates[0], rates[2], rates[3]):
-            expect(rate).to_have_text(still, timeout=TERM_MS)
+            expect(rate).to_have_text(still)
         for visitor in (map_, link):
             visitor.page.context.close()
         command.send_signal(signal.SIGTERM)

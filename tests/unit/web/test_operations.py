@@ -150,3 +150,12 @@ def test_who_may_do_less_does_not_stop_it(operations: Operations) -> None:
         operations.cancel(operation.id, Caller("bob", Role.OPERATOR))
     operations.cancel(operation.id, ANYBODY)
     assert ended(operation) is OperationState.CANCELLED
+
+
+def test_what_has_ended_is_in_the_way_of_nothing(operations: Operations) -> None:
+    """Whoever sees the end may begin the next at once, though the thread of the first has yet to leave."""
+    first = begin(operations, subject="east-west")
+    with pytest.raises(RequestRefused, match="is at work"):
+        begin(operations, subject="east-west")
+    first.state = OperationState.SUCCEEDED
+    assert begin(operations, subject="east-west").state is OperationState.RUNNING
