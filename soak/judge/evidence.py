@@ -104,10 +104,23 @@ class Lane:
         return end if self.pairing is None else self.pairing.copied_before(end)
 
 
-def paired(source: Log, target: Log, acked: Mapping[int, str]) -> Pairing:
+def paired(source: Log, target: Log, acked: Mapping[int, str], *, is_compacted: bool = False) -> Pairing:
     """What is which in two logs whose offsets differ."""
     here, there = ((Standing(each.offset, each.id) for each in log.records) for log in (source, target))
-    return Pairing(here, there, visible=source.visible, acked=acked, end=source.high)
+    visible = source.visible - _superseded(source, target) if is_compacted else source.visible
+    return Pairing(here, there, visible=visible, acked=acked, end=source.high)
+
+
+def _superseded(source: Log, target: Log) -> frozenset[int]:
+    """Offsets of the source whose keys have a later record that is at the target: its cleaner may have taken them."""
+    copied = {each.id for each in target.records}
+    later, found = set[bytes | None](), set[int]()
+    for record in reversed(source.records):
+        if record.key in later:
+            found.add(record.offset)
+        elif record.id in copied and record.offset in source.visible:
+            later.add(record.key)
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from soak.history import Event
 from soak.judge.evidence import Lane, PartitionKey
 
 _LOAD_S: Final = 60.0
+_OLD_NEWS_S: Final = 2.0
+"""So long a leader that stood still may answer with the ends it knew, until it hears what came after."""
 
 
 class Look(NamedTuple):
@@ -24,9 +26,13 @@ class Look(NamedTuple):
 
 
 class Timeline:
-    """The looks of a run at both sides. Where offsets differ the target's ends are told as the source's."""
+    """The looks of a run at both sides. Where offsets differ the target's ends are told as the source's.
 
-    def __init__(self, events: Iterable[Event], lanes: Iterable[Lane] = ()) -> None:
+    A look that met a leader which had just been resumed is none: somebody else has led its partitions meanwhile.
+    """
+
+    def __init__(self, events: Sequence[Event], lanes: Iterable[Lane] = ()) -> None:
+        resumptions = _resumptions(events)
         pairings = {(lane.topic, lane.partition): lane for lane in lanes if lane.pairing is not None}
         self._looks: dict[str, dict[PartitionKey, list[Look]]] = {
             "source": defaultdict(list),
@@ -39,6 +45,8 @@ class Timeline:
             side, unseen = event["side"], set(event["unseen"])
             for name, (start, stable, high) in event["changed"].items():
                 newest[side, name] = (start, high, stable)
+            if any(event["at"] >= begin and event["begun"] < end for begin, end in resumptions[side]):
+                continue
             for (each, name), (start, high, stable) in newest.items():
                 if each == side and name not in unseen:
                     topic, _, partition = name.rpartition(":")
@@ -69,6 +77,16 @@ class Timeline:
     def within(self, side: str, key: PartitionKey, begin: float, end: float) -> list[Look]:
         """The looks between two moments."""
         return [look for look in self.looks(side, key) if begin <= look.begun and look.ended <= end]
+
+
+def _resumptions(events: Iterable[Event]) -> dict[str, list[tuple[float, float]]]:
+    """From when until when leaders of each side that had stood still may have answered with old ends (s)."""
+    found: dict[str, list[tuple[float, float]]] = {"source": [], "target": []}
+    for event in events:
+        side, _, what = event.get("fault", "").partition("-")
+        if what == "leader-frozen" and event["phase"] == "undo":
+            found[side].append((event["at"], event["at"] + _OLD_NEWS_S))
+    return found
 
 
 class Machine:

@@ -58,8 +58,8 @@ def collect(
         Lane(
             topic=key[0],
             partition=key[1],
-            source=source.get(key, NO_LOG),
-            target=target.get(key, NO_LOG),
+            source=here,
+            target=there,
             keeps_offsets=keeps_offsets,
             may_lack_aborted=may_lack_aborted,
             is_compacted=key[0] in compacted,
@@ -68,10 +68,11 @@ def collect(
             acked=acked[key],
             issued=frozenset(issued[key]),
             foreign=frozenset(foreign[key]),
-            pairing=paired(source.get(key, NO_LOG), target.get(key, NO_LOG), acked[key]) if is_mapped else None,
+            pairing=paired(here, there, acked[key], is_compacted=key[0] in compacted) if is_mapped else None,
             stored=stored.get(key),
         )
         for key in sorted(source.keys() | target.keys())
+        for here, there in [(source.get(key, NO_LOG), target.get(key, NO_LOG))]
     )
 
 

@@ -102,6 +102,19 @@ def test_looks_are_found_by_their_time() -> None:
     assert timeline.after("source", ("t", 0), 2.0) is None
 
 
+@pytest.mark.parametrize(("frozen", "found"), [("source", 70), ("target", 30)])
+def test_a_leader_that_was_resumed_may_tell_old_ends(frozen: str, found: int) -> None:
+    """What its side answers from then on for two seconds is no look; before, and at the other side, it is one."""
+    freeze = {"kind": "fault", "fault": f"{frozen}-leader-frozen"}
+    looks = [ends(4.0, "source", 20), ends(5.5, "source", 30), ends(7.0, "source", 40), ends(9.0, "source", 70)]
+    told = [{**freeze, "at": 2.0, "phase": "begin"}, {**freeze, "at": 5.45, "phase": "undo"}]
+    timeline = Timeline(case(*looks, *told).events)
+    assert [look.high for look in timeline.looks("source", ("t", 0))][:1] == [20]
+    after = timeline.after("source", ("t", 0), 5.0)
+    assert after is not None
+    assert after.high == found
+
+
 def test_a_busy_machine_has_longer() -> None:
     """Limits grow with the load per processor around a moment, and never fall below those of an idle machine."""
     machine = Machine([ends(10, "source", 0, load=8.0), ends(500, "source", 0, load=0.5)])

@@ -124,6 +124,21 @@ def test_a_map_may_lack_what_the_source_has_lost() -> None:
         assert judged(replace(whole, source=cleaned, is_compacted=True), QUIET) == found
 
 
+def test_what_the_targets_cleaner_took_has_been_there() -> None:
+    """A record whose key comes again at the target says nothing of how far that was; one that is the last of its key
+    does.
+    """
+    source = replace(
+        SOURCE, records=tuple(each._replace(key=b"b" if each.offset == 4 else b"a") for each in SOURCE.records)
+    )
+    cleaned = replace(TARGET, records=tuple(each for each in TARGET.records if each.id in {"w.0.6", "w.0.7"}))
+    found = [paired(source, cleaned, {}, is_compacted=kind).source_end(5) for kind in (False, True)]
+    assert found == [0, 4]
+    assert paired(SOURCE, cleaned, {}, is_compacted=True).source_end(5) == 6
+    early = replace(cleaned, records=cleaned.records[:1])
+    assert paired(SOURCE, early, {}, is_compacted=True).source_end(9) == 7, "the last one is not there"
+
+
 def test_a_claim_of_more_than_is_there_is_found() -> None:
     """Whoever wrote that all before an offset is at the target, when it was not, lied; the last word may be true."""
     lost = replace(TARGET, records=tuple(each for each in TARGET.records if each.id != "w.0.7"), high=8)
