@@ -15,6 +15,7 @@ class Room:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._bytes = 0
+        self._is_full = False
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._budget_at = 0.0
@@ -28,10 +29,7 @@ class Room:
         self._budget_at = 0.0
         self._changed.set()
         self._changed = asyncio.Event()
-        if self._bytes < limits.bytes_in_flight:
-            self._is_free.set()
-        else:
-            self._is_free.clear()
+        self._look()
 
     async def wait(self) -> None:
         """Wait until there is room."""
@@ -50,11 +48,17 @@ class Room:
     def take(self, size_bytes: int) -> None:
         """So much more is on its way."""
         self._bytes += size_bytes
-        if self._bytes >= self._limits.bytes_in_flight:
-            self._is_free.clear()
+        self._look()
 
     def give(self, size_bytes: int) -> None:
         """So much is on its way no more."""
         self._bytes -= size_bytes
-        if self._bytes < self._limits.bytes_in_flight:
+        if self._is_full:
+            self._look()
+
+    def _look(self) -> None:
+        self._is_full = self._bytes >= self._limits.bytes_in_flight
+        if self._is_full:
+            self._is_free.clear()
+        else:
             self._is_free.set()

@@ -187,8 +187,15 @@ class LaneRun:
         size, begin = 0, self.read_offset
         try:
             for piece in pieces:
-                if piece.batch.offset_end > self.read_offset and not self.is_at_end:
-                    size += self._read(piece)
+                batch, end = piece.batch, self.read_end
+                if batch.offset_end <= self.read_offset or self.read_offset >= end:
+                    continue
+                taken = piece if self.transit is None else self._counted(self.transit, piece)
+                self.read_offset = batch.offset_end if batch.offset_end < end else end
+                self.read_epoch = batch.leader_epoch
+                if taken is not None:
+                    self.pending.append(taken)
+                    size += len(taken.batch.view)
         except ValueError:
             # What comes before it has to be written first; the next answer begins with it.
             if self.read_offset == begin:
@@ -196,19 +203,11 @@ class LaneRun:
         self.pending_bytes += size
         return size
 
-    def _read(self, piece: Piece) -> int:
-        batch, lane = piece.batch, self.lane
-        taken: Piece | None = piece
-        if self.transit is not None:
-            taken = self.transit.take(
-                piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
-            )
-        self.read_offset = min(batch.offset_end, self.read_end)
-        self.read_epoch = batch.leader_epoch
-        if taken is None:
-            return 0
-        self.pending.append(taken)
-        return len(taken.batch.view)
+    def _counted(self, transit: Transit, piece: Piece) -> Piece | None:
+        lane = self.lane
+        return transit.take(
+            piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
+        )
 
     @property
     def written(self) -> int:

@@ -290,9 +290,10 @@ class Connection:
     def _send(self) -> None:
         out = self._out
         while out:
-            if not all(may_send() for may_send in self._permissions):
-                self.close(self._not_permitted())
-                return
+            for may_send in self._permissions:
+                if not may_send():
+                    self.close(self._not_permitted())
+                    return
             if self._tls:
                 sent = self._sock.send(out[0])
             else:

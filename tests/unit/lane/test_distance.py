@@ -79,9 +79,9 @@ def heard(*partitions: tuple[int, tuple[int, ...]]) -> Routes:
 
 
 def distances(routes: Routes, *, with_replicas: bool = True) -> Distances:
-    """Round trips that were measured, but for one."""
+    """Round trips that were measured, but for one; one of them is short."""
     found = Distances(routes, with_replicas=with_replicas)
-    found._trips = {NEAR: trip(0.001), FAR: trip(*[FAR_S] * 9), FARTHER: trip(*[FAR_S * 2] * 9)}
+    found._far_s = {FAR: FAR_S, FARTHER: FAR_S * 2}
     return found
 
 
@@ -109,10 +109,10 @@ def test_a_broker_that_leads_nothing_any_more_is_not_asked() -> None:
 
     async def lead_and_leave() -> None:
         asking = asyncio.create_task(found.run())
-        while FAR not in found._trips:
+        while FAR not in found._measured:
             await asyncio.sleep(0.001)
         routes._acknowledging.clear()
-        while found._trips:
+        while found._measured:
             await asyncio.sleep(0.001)
         asking.cancel()
 
