@@ -313,8 +313,7 @@ class Engine:
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
-        if run.is_full:
-            self.readers.drained(run)
+        self.readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
         if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.pending:

@@ -59,9 +59,10 @@ class Readers:
             self._rerouting.set()
 
     def drained(self, run: LaneRun) -> None:
-        """The lane, which was full, has room again."""
-        for reader in self._readers.values():
-            reader.drained(run)
+        """The lane has room again."""
+        if run.is_full:
+            for reader in self._readers.values():
+                reader.drained(run)
 
     def allow(self, told: Iterable[Allowance]) -> None:
         """Let lanes that go by what they are told go as far as that, and those that are read later too."""

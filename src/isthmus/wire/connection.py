@@ -129,9 +129,8 @@ class Connection:
         version = self.version_of(request)
         frame = encode_request(request, version, self.next_correlation, self._client_id)
         decode = traced(partial(decode_response, request, version), self.where, request, version)
-        return self.post_frame(
-            Frame([frame], len(frame)), decode, timeout_s=timeout_s, what=request.name, may_send=may_send
-        )
+        framed = Frame([frame], len(frame))
+        return self.post_frame(framed, decode, timeout_s=timeout_s, what=request.name, may_send=may_send)
 
     def post_frame(
         self, frame: Frame, decode: Decode, *, timeout_s: float, what: str, may_send: Permission | None = None
