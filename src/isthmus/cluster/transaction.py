@@ -23,8 +23,8 @@ from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model.rights import Right, on_topic, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.connection import Permission
 from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.permission import Permission
 
 _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""

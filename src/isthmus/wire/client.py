@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, Literal, Protocol, Self, TypeVar, cast
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -15,10 +16,11 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_group, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.address import split_address, whereabouts
-from isthmus.wire.connection import Connection, Permission
+from isthmus.wire.connection import Connection, Decoder
 from isthmus.wire.diagnosis import missing_login
 from isthmus.wire.dial import Dialled, dial
-from isthmus.wire.metadata import Broker, Metadata
+from isthmus.wire.metadata import Broker, Metadata, read_metadata
+from isthmus.wire.permission import Permission
 from isthmus.wire.security import uses_sasl
 
 BOOTSTRAP_NODE: Final = -1
@@ -101,13 +103,14 @@ class Client:
             include_topic_authorized_operations=False,
             min_version=4,
         )
-        answer = Metadata.of(await (self.any(request) if node_id is None else self.broker(node_id, request)))
+        asked = self.any if node_id is None else partial(self.broker, node_id)
+        answer: Metadata = (await asked(request, read=read_metadata)).metadata
         if answer.brokers:
             self._brokers = answer.brokers
             self._controller_id = answer.controller_id
         return answer
 
-    async def any(self, request: Any, *, timeout_s: float = 10.0) -> Any:
+    async def any(self, request: Any, *, timeout_s: float = 10.0, read: Decoder | None = None) -> Any:
         """Ask any broker that answers: the known ones first, then the bootstrap servers.
 
         :raises Unreachable: None answered; the message tells the last reason.
@@ -119,12 +122,12 @@ class Client:
         for node in nodes:
             try:
                 # Somebody else may answer at once, so only the last word is waited for in full.
-                return await self.broker(node, request, timeout_s=min(timeout_s, _PATIENCE_S))
+                return await self.broker(node, request, timeout_s=min(timeout_s, _PATIENCE_S), read=read)
             except Unreachable as error:
                 last = error
         for index in range(len(self.cluster.bootstrap_servers)):
             try:
-                return await self.broker(BOOTSTRAP_NODE - index, request, timeout_s=timeout_s)
+                return await self.broker(BOOTSTRAP_NODE - index, request, timeout_s=timeout_s, read=read)
             except Unreachable as error:
                 last = error
         raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
@@ -137,7 +140,13 @@ class Client:
         return 2 if held.silent_s > SILENCE_S else 0
 
     async def broker(
-        self, node_id: int, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None
+        self,
+        node_id: int,
+        request: Any,
+        *,
+        timeout_s: float = 10.0,
+        may_send: Permission | None = None,
+        read: Decoder | None = None,
     ) -> Any:
         """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`.
 
@@ -146,7 +155,7 @@ class Client:
         """
         connection = await self.connection(node_id)
         try:
-            return await connection.call(request, timeout_s=timeout_s, may_send=may_send)
+            return await connection.call(request, timeout_s=timeout_s, may_send=may_send, read=read)
         except Unreachable:
             if connection.was_refused and not uses_sasl(self.cluster.security):
                 await self._require_no_login(node_id)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire.dial import Dialled
 from isthmus.wire.frames import Buffer, Frame, decode_response, encode_request, pick_version
+from isthmus.wire.permission import Permission, not_permitted
 from isthmus.wire.trace import traced
 
 _SIZE: Final = struct.Struct(">i")
@@ -31,8 +32,8 @@ _IOV_MAX: Final = 512
 _RENEW_AT: Final = 0.8
 
 Decode = Callable[[memoryview, int], Any]
-Permission = Callable[[], bool]
-"""Whether bytes may leave now."""
+Decoder = Callable[[Any, int, memoryview, int], Any]
+"""What a frame answers to a request of some version, by its correlation id: see `decode_response`."""
 
 
 class _Waiting(NamedTuple):
@@ -114,7 +115,9 @@ class Connection:
         """
         return pick_version(request, self.api_versions, self.cluster)
 
-    async def call(self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None) -> Any:
+    async def call(
+        self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None, read: Decoder | None = None
+    ) -> Any:
         """Send a kafka-python message and wait for its answer.
 
         A time-out closes the connection: nothing behind the answer could be read. For `may_send` see `post_frame`.
@@ -122,13 +125,15 @@ class Connection:
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.
         """
-        return await self.post(request, timeout_s=timeout_s, may_send=may_send)
+        return await self.post(request, timeout_s=timeout_s, may_send=may_send, read=read)
 
-    def post(self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None) -> asyncio.Future[Any]:
+    def post(
+        self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None, read: Decoder | None = None
+    ) -> asyncio.Future[Any]:
         """Send a message now; the future holds its answer. For time-outs and permission see `post_frame`."""
         version = self.version_of(request)
         frame = encode_request(request, version, self.next_correlation, self._client_id)
-        decode = traced(partial(decode_response, request, version), self.where, request, version)
+        decode = traced(partial(read or decode_response, request, version), self.where, request, version)
         framed = Frame([frame], len(frame))
         return self.post_frame(framed, decode, timeout_s=timeout_s, what=request.name, may_send=may_send)
 
@@ -154,7 +159,7 @@ class Connection:
         future: asyncio.Future[Any] = self._loop.create_future()
         if may_send is not None:
             if not may_send():
-                future.set_exception(self._not_permitted())
+                future.set_exception(not_permitted(self.cluster, self.where))
                 future.exception()
                 return future
             self._permissions.add(may_send)
@@ -175,14 +180,7 @@ class Connection:
         What has not reached the broker's host yet never will, not even what the kernel holds.
         """
         if self._waiting and self._waiting[0].correlation <= self._last_permitted:
-            self.close(self._not_permitted())
-
-    def _not_permitted(self) -> ClusterError:
-        return Unreachable(
-            f"a request to {self.where} was given up: writing is not allowed any more",
-            cluster=self.cluster,
-            hint="Isthmus writes only while it is sure that nobody else does; it goes on when that is so again.",
-        )
+            self.close(not_permitted(self.cluster, self.where))
 
     @property
     def next_correlation(self) -> int:
@@ -291,7 +289,7 @@ class Connection:
         while out:
             for may_send in self._permissions:
                 if not may_send():
-                    self.close(self._not_permitted())
+                    self.close(not_permitted(self.cluster, self.where))
                     return
             if self._tls:
                 sent = self._sock.send(out[0])

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.producer import ProduceResponse
 
 from isthmus.wire import codes
-from isthmus.wire.connection import Connection, Permission
+from isthmus.wire.connection import Connection
 from isthmus.wire.frames import Buffer, Frame, skip_response_header, uvarint
+from isthmus.wire.permission import Permission
 
 API_KEY: Final = 0
 VERSION_MIN: Final = 3

@@ -13,7 +13,8 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from isthmus.errors import Unreachable
 from isthmus.lane.routes import Leader, Routes
 from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection, Permission
+from isthmus.wire.connection import Connection
+from isthmus.wire.permission import Permission
 from tests.unit.lane.looks import NOWHERE
 
 PRODUCE, WRITE_TXN_MARKERS = 0, 27

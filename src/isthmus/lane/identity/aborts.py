@@ -26,8 +26,8 @@ from isthmus.lane.writer import ProducerState
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
-from isthmus.wire.connection import Permission
 from isthmus.wire.offsets import LATEST, READ_COMMITTED, list_offsets, log_ends
+from isthmus.wire.permission import Permission
 
 NO_PRODUCER: Final = -1
 """Stands for the producer of a control record that belongs to no transaction."""
