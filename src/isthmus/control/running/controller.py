@@ -17,6 +17,7 @@ from isthmus.control.links.declarations import Declarations
 from isthmus.control.running.following import Following, Reread, as_far_as_known
 from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.pace import Pace
 from isthmus.control.running.recovering import SelfRecovery
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.supervisor import Supervisor, Takes
@@ -47,8 +48,8 @@ _log = logging.getLogger(__name__)
 class Controller:
     """Runs some links of a configuration; `workers` are left running when it ends.
 
-    `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
-    the sources had is copied, with a function when that says so of the newest progress, and in any
+    `on_progress` is called twice a second, less often with very many partitions. With `until="caught-up"` the run ends
+    when everything the sources had is copied, with a function when that says so of the newest progress, and in any
     case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs, `following`
     how it learns of changes of the configuration, and `takes` which links that come there it runs.
     """
@@ -206,9 +207,12 @@ class Controller:
 
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
-        begun = time.monotonic()
+        begun, pace = time.monotonic(), Pace()
         while not self._stopping.is_set() and not self._links.has_ended:
-            self._tell_progress()
+            if pace.is_due(time.monotonic()):
+                spent_s = time.thread_time()
+                self._tell_progress()
+                pace.took(time.monotonic(), time.thread_time() - spent_s)
             self._has_begun = self._has_begun or bool(self._links.at_work)
             if callable(self._until):
                 if self._until(self._progress()):
