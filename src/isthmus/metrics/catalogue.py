@@ -65,7 +65,8 @@ PROGRESS_AGE = MetricDescription(
     "isthmus_progress_age_seconds",
     _GAUGE,
     _PROCESS,
-    "How long ago the controller last reported the state of its links; it does so twice a second.",
+    "How long ago the controller last reported the state of its links; it does so twice a second, "
+    "and every five seconds with very many partitions.",
 )
 
 UP = MetricDescription("isthmus_up", _GAUGE, _LINK, "1 while this process runs the link and both clusters answer.")

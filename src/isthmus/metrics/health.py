@@ -14,7 +14,7 @@ from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 
 STUCK_S: Final = 60.0
-"""A controller that said nothing for so long is stuck: it does twice a second, whatever its clusters do."""
+"""A controller that said nothing for so long is stuck: it does every five seconds, whatever its clusters do."""
 _READY: Final = (LinkState.ACTIVE, LinkState.PAUSED)
 
 

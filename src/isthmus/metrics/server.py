@@ -34,7 +34,7 @@ _PATIENCE_S: Final = 10.0
 _ASKING_MAX: Final = 16
 """When one more comes while so many are being answered, the one who has taken longest is left."""
 _FRESH_S: Final = 0.4
-"""Whoever asks again within this time is told the same: the controller says something new twice a second."""
+"""Whoever asks again within this time is told the same: the controller says something new twice a second at most."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _PATHS: Final = "Here are /metrics, /livez, /readyz and /health.\n"
 

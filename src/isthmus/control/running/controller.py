@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 class Controller:
     """Runs some links of a configuration; `workers` are left running when it ends.
 
-    `on_progress` is called twice a second, less often with very many partitions. With `until="caught-up"` the run ends
-    when everything the sources had is copied, with a function when that says so of the newest progress, and in any
-    case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs, `following`
-    how it learns of changes of the configuration, and `takes` which links that come there it runs.
+    `on_progress` is called twice a second; with very many partitions less often, see `Pace`. With `until="caught-up"`
+    the run ends when everything the sources had is copied, with a function when that says so of the newest progress,
+    and in any case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs,
+    `following` how it learns of changes of the configuration, and `takes` which links that come there it runs.
     """
 
     def __init__(

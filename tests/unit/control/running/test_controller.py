@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 
 import pytest
 
 from isthmus.control.running.controller import Controller, kept_up
 from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.pace import LONGEST_S
 from isthmus.control.running.workers import Workers
 from isthmus.model.configuration import Configuration, SparkSettings
 
@@ -75,3 +77,25 @@ def test_what_goes_on_beside_the_links_survives_a_bug(caplog: pytest.LogCaptureF
     asyncio.run(kept_up(work))
     assert begun == [0, 1]
     assert "this is a bug in Isthmus" in caplog.text
+
+
+def test_progress_that_takes_long_is_told_less_often() -> None:
+    """Whether to end is asked all the same."""
+    told, asked = [], []
+
+    def tell(_: object) -> None:
+        told.append(time.monotonic())
+        begun_s = time.thread_time()
+        while time.thread_time() - begun_s < 0.2:
+            pass
+
+    def has_ended(_: object) -> bool:
+        asked.append(time.monotonic())
+        return len(asked) == 2
+
+    configuration = Configuration(clusters=(), links=())
+    workers = _NoWorkers(SparkSettings(), links=())
+    asyncio.run(Controller(configuration, (), workers, until=has_ended, on_progress=tell).run())
+
+    assert len(asked) == 2
+    assert len(told) == 1 or asked[1] - told[0] >= LONGEST_S
