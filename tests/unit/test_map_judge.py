@@ -137,6 +137,11 @@ def test_what_the_targets_cleaner_took_has_been_there() -> None:
     assert paired(SOURCE, cleaned, {}, is_compacted=True).source_end(5) == 6
     early = replace(cleaned, records=cleaned.records[:1])
     assert paired(SOURCE, early, {}, is_compacted=True).source_end(9) == 7, "the last one is not there"
+    first = replace(cleaned, records=TARGET.records[1:2])
+    assert paired(SOURCE, first, {}, is_compacted=True).source_end(9) == 1, "none of its key came later"
+    aborted = log([(at, f"w.0.{at}") for at in range(8)], high=8, hidden=frozenset({7}))
+    last = replace(cleaned, records=TARGET.records[-1:])
+    assert paired(aborted, last, {}, is_compacted=True).source_end(5) == 0, "what was aborted takes nobody's place"
 
 
 def test_a_claim_of_more_than_is_there_is_found() -> None:
