@@ -70,7 +70,6 @@ class Distances:
         self._routes = routes
         self._with_replicas = with_replicas
         self._seldom_s = seldom_s
-        self._measured: set[int] = set()
         self._far_s: dict[int, float] = {}
 
     def far_s(self, node_id: int) -> float:
@@ -79,8 +78,6 @@ class Distances:
         With replicas: one that all of them have to acknowledge. They are asked as well, since no request to the leader
         tells what is far and what is only slow there: where the leader is near, its way to a replica is about ours.
         """
-        if not self._far_s:
-            return 0.0
         nodes = self._routes.in_sync(node_id) if self._with_replicas else (node_id,)
         return max(self._far_s.get(node, 0.0) for node in nodes)
 
@@ -88,8 +85,8 @@ class Distances:
         """Ask until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                for node_id in self._nodes() - self._measured:
-                    self._measured.add(node_id)
+                for node_id in self._nodes() - self._far_s.keys():
+                    self._far_s[node_id] = 0.0
                     group.create_task(self._measure(node_id, RoundTrip()))
                 await self._routes.heard()
 
@@ -102,8 +99,7 @@ class Distances:
     async def _measure(self, node_id: int, trip: RoundTrip) -> None:
         while not trip.is_near:
             if node_id not in self._nodes():
-                self._measured.discard(node_id)
-                self._far_s.pop(node_id, None)
+                del self._far_s[node_id]
                 return
             pause_s = self._seldom_s
             try:
@@ -116,10 +112,8 @@ class Distances:
             else:
                 took_s = time.monotonic() - asked_at
                 trip.took(took_s)
-                if trip.far_s:
-                    self._far_s[node_id] = trip.far_s
-                else:
-                    self._far_s.pop(node_id, None)
+                self._far_s[node_id] = trip.far_s
+                if not trip.far_s:
                     pause_s = max(_ASK_EVERY_S - took_s, 0)
             await asyncio.sleep(pause_s)
 

@@ -15,7 +15,6 @@ class Room:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._bytes = 0
-        self._is_full = False
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._budget_at = 0.0
@@ -53,12 +52,12 @@ class Room:
     def give(self, size_bytes: int) -> None:
         """So much is on its way no more."""
         self._bytes -= size_bytes
-        if self._is_full:
+        # Once per batch, and hardly ever was there none before.
+        if not self._is_free.is_set():
             self._look()
 
     def _look(self) -> None:
-        self._is_full = self._bytes >= self._limits.bytes_in_flight
-        if self._is_full:
-            self._is_free.clear()
-        else:
+        if self._bytes < self._limits.bytes_in_flight:
             self._is_free.set()
+        else:
+            self._is_free.clear()

@@ -184,13 +184,13 @@ class LaneRun:
 
         :raises ValueError: The very first cannot be taken: its records cannot be decoded, where they have to be.
         """
-        size, begin = 0, self.read_offset
+        size, begin, end, transit = 0, self.read_offset, self.read_end, self.transit
         try:
             for piece in pieces:
-                batch, end = piece.batch, self.read_end
+                batch = piece.batch
                 if batch.offset_end <= self.read_offset or self.read_offset >= end:
                     continue
-                taken = piece if self.transit is None else self._counted(self.transit, piece)
+                taken = piece if transit is None else self._counted(transit, piece)
                 self.read_offset = batch.offset_end if batch.offset_end < end else end
                 self.read_epoch = batch.leader_epoch
                 if taken is not None:

@@ -111,7 +111,7 @@ class Client:
         return answer
 
     async def any(self, request: Any, *, timeout_s: float = 10.0, read: Decoder | None = None) -> Any:
-        """Ask any broker that answers: the known ones first, then the bootstrap servers.
+        """Ask any broker that answers: the known ones first, then the bootstrap servers. `read`: see `Connection.call`.
 
         :raises Unreachable: None answered; the message tells the last reason.
         """
@@ -148,7 +148,7 @@ class Client:
         may_send: Permission | None = None,
         read: Decoder | None = None,
     ) -> Any:
-        """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`.
+        """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`, for `read` its `call`.
 
         :raises Unreachable: It does not answer.
         :raises AuthenticationFailed: TLS or SASL refused us, or we have no login where one is needed.

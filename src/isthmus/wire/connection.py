@@ -120,7 +120,8 @@ class Connection:
     ) -> Any:
         """Send a kafka-python message and wait for its answer.
 
-        A time-out closes the connection: nothing behind the answer could be read. For `may_send` see `post_frame`.
+        A time-out closes the connection: nothing behind the answer could be read. For `may_send` see `post_frame`;
+        `read` decodes the answer in its own way, instead of `decode_response`.
 
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.

@@ -79,9 +79,9 @@ def heard(*partitions: tuple[int, tuple[int, ...]]) -> Routes:
 
 
 def distances(routes: Routes, *, with_replicas: bool = True) -> Distances:
-    """Round trips that were measured, but for one; one of them is short."""
+    """Round trips that were measured, but for one."""
     found = Distances(routes, with_replicas=with_replicas)
-    found._far_s = {FAR: FAR_S, FARTHER: FAR_S * 2}
+    found._far_s = {NEAR: 0.0, FAR: FAR_S, FARTHER: FAR_S * 2}
     return found
 
 
@@ -109,10 +109,10 @@ def test_a_broker_that_leads_nothing_any_more_is_not_asked() -> None:
 
     async def lead_and_leave() -> None:
         asking = asyncio.create_task(found.run())
-        while FAR not in found._measured:
+        while FAR not in found._far_s:
             await asyncio.sleep(0.001)
         routes._acknowledging.clear()
-        while found._measured:
+        while found._far_s:
             await asyncio.sleep(0.001)
         asking.cancel()
 

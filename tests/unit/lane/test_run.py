@@ -103,3 +103,12 @@ def test_a_lane_with_an_end_is_not_told_to_go_further() -> None:
     told = Allowance(run.lane.source_topic, run.lane.source_topic_id, run.lane.partition, 100, 900)
     assert (run.allow({run.source: told}), run.read_end) == (False, 103)
     assert LaneRun(LANE, Writer(abandoned=False)).read_end == NO_END
+
+
+def test_nothing_behind_the_end_of_a_lane_is_taken() -> None:
+    """Not even where an answer holds more."""
+    run = LaneRun(replace(LANE, end_offset=110), Writer(abandoned=False))
+    run.read_from(100)
+    batches = [one(stored(offset, [PLAIN] * 10, leader_epoch=7)) for offset in (100, 110)]
+    assert run.offer(Piece(batch, True, False) for batch in batches) == len(batches[0].view)
+    assert ([piece.batch for piece in run.pending], run.read_offset) == (batches[:1], 110)

@@ -78,3 +78,21 @@ def test_old_answers_are_forgotten() -> None:
     assert decoded[4:] == [b"bbbb", large]
     ask(b"bbbb")
     assert decoded[6:] == [b"bbbb"]
+
+
+def test_what_two_threads_decode_at_once_is_kept_once() -> None:
+    """It takes its own room only, and pushes out nothing else."""
+    answers, decoded = RecentAnswers(10), []
+
+    def decode() -> Any:
+        decoded.append(len(decoded))
+        return MetadataResponse(brokers=[], cluster_id="c", controller_id=1, topics=[])
+
+    def meanwhile() -> Any:
+        answers.read(VERSION, b"aaaa", decode)
+        return decode()
+
+    answers.read(VERSION, b"aaaa", meanwhile)
+    for body in (b"bbbb", b"aaaa"):
+        answers.read(VERSION, body, decode)
+    assert len(decoded) == 3
