@@ -82,7 +82,8 @@ def test_old_answers_are_forgotten() -> None:
 
 def test_what_two_threads_decode_at_once_is_kept_once() -> None:
     """It takes its own room only, and pushes out nothing else."""
-    answers, decoded = RecentAnswers(10), []
+    answers = RecentAnswers(10)
+    decoded: list[int] = []
 
     def decode() -> Any:
         decoded.append(len(decoded))
