@@ -13,7 +13,7 @@ from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, D
 
 from isthmus.cluster.configs import entries_of
 from isthmus.cluster.outcomes import Outcomes
-from isthmus.errors import ClusterError
+from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.model.rights import Right, on_topic
 from isthmus.model.topic import Configs
 from isthmus.wire import codes
@@ -82,6 +82,11 @@ async def create_topics(
         else:
             values[result.name] = entries_of(result.configs)
     return Outcomes(values, errors)
+
+
+def is_there_already(error: ClusterError | None) -> bool:
+    """Whether a topic was not created because it is there: others were faster, or an answer was lost."""
+    return isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS
 
 
 async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[str, int]:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
-from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics
+from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model import naming, rights
 from isthmus.wire import codes
@@ -55,9 +55,7 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
     if isinstance(error, BrokerRefused) and error.code in (_INVALID_CONFIG, _POLICY_VIOLATION):
         # Some providers allow few settings; only compaction is needed.
         error = await _create(client, replication_factor, {"cleanup.policy": "compact"})
-    if isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS:
-        error = None
-    if error is not None:
+    if error is not None and not is_there_already(error):
         raise error
     deadline = time.monotonic() + _CREATION_S
     while True:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.claims import Claim, Claims, ToldClaims
 from isthmus.control.loops.reconciling import ReconcilingLoop
-from isthmus.control.topics import observation
+from isthmus.control.topics import execution, observation
 from isthmus.control.topics.loop import Begin, TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.preflight import TopicMode
@@ -310,6 +311,34 @@ def test_a_broker_that_does_not_know_the_target_topic_as_a_run_begins(
             left = not_heard_yet(m.target, before, 2, monkeypatch)
             plan = await m.planned(name)
             assert (plan.lanes, plan.mode, left) == ((lane,), TopicMode.IDENTITY, [])
+            m.begin()
+            not_heard_yet(m.target, before, 2, monkeypatch)
+            await m.loop.refresh()
+            assert m.loop.lanes == (lane,), "one look is enough: what the controller has is waited for"
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_brokers_have_not_heard_of_when_it_is_created(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that creates thousands takes its time. Nothing was refused: its lanes begin as soon as it is known."""
+    name = topic("slow")
+    monkeypatch.setattr(execution, "await_leaders", partial(await_leaders, timeout_s=0.2))
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            before, known = await m.target.metadata([name]), m.target.metadata
+            await create(m.source, name)
+            m.begin()
+            not_heard_yet(m.target, before, 1000, monkeypatch)
+            await m.loop.refresh()
+            assert m.loop.plan is not None
+            (plan,) = m.loop.plan.topics
+            assert (plan.reasons, plan.lanes, plan.action) == ((), (), Action.CREATE)
+            monkeypatch.setattr(m.target, "metadata", known)
+            await m.loop.refresh()
+            assert len(m.loop.lanes) == 1
 
     asyncio.run(scenario())
 

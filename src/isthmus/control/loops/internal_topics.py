@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.changes import NewTopic, create_topics, is_there_already
 from isthmus.cluster.configs import describe_topic_configs
-from isthmus.errors import BrokerRefused
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import on_topic
@@ -86,8 +85,7 @@ class InternalTopics:
                 configs={_POLICY: _COMPACTED},
             )
             error = (await create_topics(client, [topic])).errors.get(name)
-            is_there = isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS
-            if error is not None and not is_there:
+            if error is not None and not is_there_already(error):
                 left.append(replace(change, problem=problem_of(error)))
         return tuple(left)
 

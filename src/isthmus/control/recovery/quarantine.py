@@ -18,16 +18,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, await_leaders, create_topics
+from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, await_leaders, create_topics, is_there_already
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.comparison import decoded
 from isthmus.control.takeover.examination import digest
-from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, encode
 from isthmus.model.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of
-from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
 from isthmus.wire.records import Headers, encoded
@@ -96,7 +95,7 @@ class Quarantine:
             name=self.name, partition_count=partition_count, replication_factor=factor, configs=dict(_CONFIGS)
         )
         error = (await create_topics(self.target, [new])).errors.get(self.name)
-        if error is not None and not (isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS):
+        if error is not None and not is_there_already(error):
             raise error
         if self.name not in await await_leaders(self.target, {self.name: partition_count}):
             raise ClusterError(

@@ -7,10 +7,10 @@ import time
 import uuid
 from typing import Final
 
-from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, delete_topic
+from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, delete_topic, is_there_already
 from isthmus.control.recovery.sides import BothTopics, described
 from isthmus.control.topics.creation import FILLING
-from isthmus.errors import BrokerRefused, ClusterError, GateNotMet
+from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.topic import TopicDescription
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -57,7 +57,7 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
     deadline = time.monotonic() + _TERM_S
     while True:
         error = (await create_topics(target, [new])).errors.get(new.name)
-        if error is not None and not (isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS):
+        if error is not None and not is_there_already(error):
             raise error
         # While it is being deleted it is neither there nor can it be created.
         if new.name in await await_leaders(target, {new.name: new.partition_count}):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
-from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, is_there_already
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import local_starts, log_ranges
 from isthmus.cluster.outcomes import Outcomes
@@ -34,6 +34,7 @@ from isthmus.wire.metadata import Metadata
 
 _COUNTED_AT_ONCE: Final = 2
 _RANGES_S: Final = 5.0
+_HEARD_S: Final = 5.0
 ValueT = TypeVar("ValueT")
 
 
@@ -196,7 +197,9 @@ class _Sides:
     denied: frozenset[TargetTopic]
 
     @classmethod
-    async def look(cls, link: Link, source: Client, target: Client, found: FoundTopics) -> _Sides:
+    async def look(
+        cls, link: Link, source: Client, target: Client, found: FoundTopics, *, is_first: bool = True
+    ) -> _Sides:
         names = {name: own for name, own in found.names.sources.items() if name not in found.names.refused}
         at_target = await target.metadata(sorted(names)) if names else Metadata(None, -1, {}, {})
         new = _unknown(at_target)
@@ -215,6 +218,11 @@ class _Sides:
             [NewTopic(name=n, partition_count=1) for n in new if n in sources.values],
             validate_only=True,
         )
+        late = [name for name, error in imagined.errors.items() if is_there_already(error)]
+        if late and is_first:
+            # The controller has them, and the broker that was asked has not heard of them yet.
+            await await_leaders(target, dict.fromkeys(late, 1), timeout_s=_HEARD_S)
+            return await cls.look(link, source, target, found, is_first=False)
         errors = {**_by_target(imagined.errors), **_by_target(targets.errors), **sources.errors}
         problems = {name: problem_of(error) for name, error in errors.items()}
         absent = set(_unknown(found.metadata))
