@@ -343,6 +343,23 @@ def test_a_topic_that_brokers_have_not_heard_of_when_it_is_created(
     asyncio.run(scenario())
 
 
+def test_what_the_target_does_not_create_is_told_of_the_target(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer
+) -> None:
+    """Not of the source, which is sound: alerts by side go to the right people."""
+    name = topic("clash")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, f"{name}_a") as m:
+            await create(m.target, f"{name}.a")
+            await create(m.source, f"{name}_a")
+            plan = await m.planned(f"{name}_a")
+            assert plan.state is LaneState.TARGET_UNAVAILABLE
+            assert "west refused creating topic" in plan.reasons[0].message
+
+    asyncio.run(scenario())
+
+
 def test_a_leaf_lacks_what_a_broker_of_the_source_does_not_know(
     east: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

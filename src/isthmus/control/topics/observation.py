@@ -18,10 +18,10 @@ from isthmus.control.topics.names import FoundTopics, find_topics
 from isthmus.control.topics.preflight import TopicPair, uncounted
 from isthmus.control.topics.tiers import is_tiered
 from isthmus.control.topics.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
-from isthmus.errors import ClusterError, NotAuthorized
-from isthmus.lane.outlook import USUAL_DOUBT, Doubt
+from isthmus.errors import ClusterError
+from isthmus.lane.outlook import USUAL_DOUBT, Doubt, state_of
 from isthmus.model.aborted import Abilities, Treatment, treatment
-from isthmus.model.lane import LaneKey
+from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
@@ -43,7 +43,7 @@ class ObservedLink:
     """Both sides of a link, topics by their names at the target.
 
     A topic of `names` is in `pairs` when it could be observed, in `names.refused` when it cannot have its name, and
-    else in `problems`; those of `denied` because a right is missing.
+    else in `problems`, and `states` says what that makes of it.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
@@ -60,7 +60,7 @@ class ObservedLink:
     pairs: Mapping[TargetTopic, TopicPair] = field(default_factory=dict)
     defaults: Mapping[TargetTopic, Configs] = field(default_factory=dict)
     problems: Mapping[TargetTopic, Problem] = field(default_factory=dict)
-    denied: frozenset[TargetTopic] = frozenset()
+    states: Mapping[TargetTopic, LaneState] = field(default_factory=dict)
     expiration_ms: int | None = None
     aborted: Treatment | None = None
     transactional: frozenset[TargetTopic] = frozenset()
@@ -96,7 +96,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         pairs=await _with_holes(source, pairs, link, view.problems),
         defaults=view.defaults,
         problems=view.problems,
-        denied=view.denied,
+        states=view.states,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
         local_starts=await _local_starts(source, pairs),
@@ -194,7 +194,7 @@ class _Sides:
     target: Mapping[TargetTopic, TopicDescription]
     defaults: Mapping[TargetTopic, Configs]
     problems: dict[TargetTopic, Problem]
-    denied: frozenset[TargetTopic]
+    states: Mapping[TargetTopic, LaneState]
 
     @classmethod
     async def look(
@@ -223,14 +223,17 @@ class _Sides:
             # The controller has them, and the broker that was asked has not heard of them yet.
             await await_leaders(target, dict.fromkeys(late, 1), timeout_s=_HEARD_S)
             return await cls.look(link, source, target, found, is_first=False)
-        errors = {**_by_target(imagined.errors), **_by_target(targets.errors), **sources.errors}
-        problems = {name: problem_of(error) for name, error in errors.items()}
+        at_sides = (
+            (LaneState.TARGET_UNAVAILABLE, _by_target({**imagined.errors, **targets.errors})),
+            (LaneState.SOURCE_UNAVAILABLE, sources.errors),
+        )
+        problems = {name: problem_of(error) for _, errors in at_sides for name, error in errors.items()}
+        states = {name: state_of(error, side) for side, errors in at_sides for name, error in errors.items()}
         absent = set(_unknown(found.metadata))
         if absent.intersection(names.values()):
             known = await topic_names(source)
             problems.update((name, missing(own, link, known)) for name, own in names.items() if own in absent)
-        denied = frozenset(name for name, error in errors.items() if isinstance(error, NotAuthorized))
-        return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, denied)
+        return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, states)
 
     def pairs(self) -> dict[TargetTopic, TopicPair]:
         """The topics that can be judged."""

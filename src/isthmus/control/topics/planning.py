@@ -132,8 +132,7 @@ def _topic(
         return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
     problem = observed.problems.get(name)
     if problem is not None:
-        state = LaneState.NOT_AUTHORIZED if name in observed.denied else LaneState.SOURCE_UNAVAILABLE
-        return _refused(name, source_topic, problem, state)
+        return _refused(name, source_topic, problem, observed.states.get(name, LaneState.SOURCE_UNAVAILABLE))
     link, local_starts = observed.link, observed.local_starts.get(name, {})
     pair, left = with_beginnings(link.topics, observed.pairs[name], recorded, local_starts)
 
