@@ -78,8 +78,8 @@ def _arguments() -> argparse.Namespace:
 
 def _topics(link: str, partitions: int) -> dict[str, int]:
     """The topics of a link and their partitions."""
-    count = max(partitions // _PER_TOPIC, 1)
-    return {f"{link}.{number:03d}": min(_PER_TOPIC, partitions) for number in range(count)}
+    begins = range(0, partitions, _PER_TOPIC)
+    return {f"{link}.{begin // _PER_TOPIC:03d}": min(_PER_TOPIC, partitions - begin) for begin in begins}
 
 
 def fill(cluster: LocalCluster, topics: dict[str, int]) -> None:
