@@ -117,7 +117,7 @@ class LeaseTask:
             await self._engine.start(self._lanes.values())
             await self._until_ended()
             reports = self._telling.last(await self._engine.stop(DRAIN_S), self._lanes)
-            is_released = self._has_written and await self._release()
+            is_released = self._has_written and await self._release(reports)
             receipt = self._receipt(
                 reports,
                 is_released=is_released,
@@ -272,8 +272,8 @@ class LeaseTask:
                 self._has_lost.set()
                 await asyncio.sleep(RETRY_S)
 
-    async def _release(self) -> bool:
-        """Say that this lease will never write again. If that fails the receipt says it to the driver."""
+    async def _release(self, reports: Iterable[LaneReport]) -> bool:
+        """Say how far it came, and that it will never write again. If that fails the receipt says it to the driver."""
         # Whoever comes next finds out by itself what could not be written down.
         with contextlib.suppress(ClusterError):
             await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
@@ -281,6 +281,8 @@ class LeaseTask:
             marks = self._marks()
             self._milestones.passed(self._lanes, marks)
             last: list[Document] = [self._said_of(self._milestones.furthest), self._said(self._spec.generation, marks)]
+            if untold := self._telling.untold(reports, self._lanes):
+                last.insert(0, self._progress(untold, is_full=False))
             await self._writer.append(last, term_s=_RELEASE_TERM_S)
         except ClusterError:
             return False

@@ -50,6 +50,18 @@ class Telling:
             if report.key in lanes or report.records
         ]
 
+    def untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
+        """How far the lanes of a lease that ends came since they were told, standing as they did then. A lease may end
+        before it has told anything.
+        """
+        return [
+            report if told is None else replace(report, state=told.state, problem=told.problem)
+            for report in last
+            if report.key in lanes
+            and report.position >= 0
+            and ((told := self._told.get(report.key)) is None or _place(told) != _place(report))
+        ]
+
 
 class Milestones:
     """One lease's milestones: those of a new leader epoch, or of a lane that had none, are due at once, others now and
@@ -106,6 +118,10 @@ class Milestones:
 
 _Between = tuple[LaneKey, uuid.UUID, uuid.UUID]
 """A lane between two topics: others of their names are others."""
+
+
+def _place(report: LaneReport) -> tuple[int, int, int]:
+    return report.position, report.source_end, report.records
 
 
 def _counts(report: LaneReport) -> LaneReport:

@@ -133,6 +133,24 @@ def test_lanes_join_and_leave_a_running_lease(
         oracle.assert_same(east, west, name)
 
 
+def test_a_lease_that_ends_at_once_has_written_down_how_far_it_came(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Its end comes before its first report: whoever reads the ledger alone knows it all the same."""
+    orders, name = topic("orders"), topic("link")
+    topics.create_both(east, west, orders)
+    topics.produce(east, orders, topics.some(20, random.Random(3)))
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, name, slots=1, term_s=1.3) as link:
+            await link.assign(orders)
+            await link.until(lambda: [each.position for each in link.reports.values()] == [20])
+            told = [d for d in (await read_documents(link.target, name)).values() if isinstance(d, ProgressDocument)]
+        assert [(each.position, each.source_end) for document in told for each in document.reports] == [(20, 20)]
+
+    asyncio.run(scenario())
+
+
 def lanes_of_progress(link: Controlled) -> set[LaneKey]:
     """The lanes a lease last told all of."""
     told = [d for d in link.ledger.documents.values() if isinstance(d, ProgressDocument) and d.is_full]

@@ -55,6 +55,20 @@ def test_idle_lanes_are_told_now_and_then_only() -> None:
     assert telling.due(reports, LANES, is_full=True) == reports
 
 
+def test_what_a_lease_that_ends_has_not_told_yet() -> None:
+    """How far its own lanes came since, standing as they were told: that it ended is no state of theirs. Where it never
+    was it says nothing of.
+    """
+    telling, ended = Telling(), LaneState.STOPPED
+    assert telling.untold([report(5, state=ended)], LANES) == [report(5, state=ended)]
+    assert telling.untold([replace(report(0, state=ended), position=-1)], LANES) == []
+    telling.told([report(5), report(0, key=SECOND)])
+    last = [report(6, state=ended), report(0, state=ended, key=SECOND)]
+    assert telling.untold(last, LANES) == [report(6)]
+    assert telling.untold(last, {SECOND: LANES[SECOND]}) == []
+    assert telling.untold([replace(report(5), source_end=9)], LANES) == [replace(report(5), source_end=9)]
+
+
 def test_a_lane_that_was_given_up_is_told_only_for_its_counts() -> None:
     """Its state is no business of the lease any more: as long as nothing was copied in the end, nothing is said."""
     telling = Telling()
