@@ -52,10 +52,14 @@ class Telling:
 
     def untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
         """How far the lanes of a lease that ends came since they were told, standing as they did then. A lease may end
-        before it has told anything.
+        before it has told anything: that it ended is no problem of theirs.
         """
         return [
-            report if told is None else replace(report, state=told.state, problem=told.problem)
+            replace(report, state=told.state, problem=told.problem)
+            if told is not None
+            else replace(report, problem=None)
+            if report.state is LaneState.STOPPED
+            else report
             for report in last
             if report.key in lanes
             and report.position >= 0

@@ -60,7 +60,9 @@ def test_what_a_lease_that_ends_has_not_told_yet() -> None:
     was it says nothing of.
     """
     telling, ended = Telling(), LaneState.STOPPED
-    assert telling.untold([report(5, state=ended)], LANES) == [report(5, state=ended)]
+    assert telling.untold([report(5, state=ended)], LANES) == [replace(report(5, state=ended), problem=None)]
+    diverged = report(5, state=LaneState.DIVERGED)
+    assert telling.untold([diverged], LANES) == [diverged]
     assert telling.untold([replace(report(0, state=ended), position=-1)], LANES) == []
     telling.told([report(5), report(0, key=SECOND)])
     last = [report(6, state=ended), report(0, state=ended, key=SECOND)]
