@@ -51,20 +51,20 @@ class Telling:
         ]
 
     def untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
-        """How far the lanes of a lease that ends came since they were told, standing as they did then. A lease may end
-        before it has told anything: that it ended is no problem of theirs.
+        """What of the receipt was not told yet, of the lanes that the lease has to its end: it may end before it has
+        told anything. That it ended is neither a state of theirs nor a problem.
         """
-        return [
-            replace(report, state=told.state, problem=told.problem)
-            if told is not None
-            else replace(report, problem=None)
-            if report.state is LaneState.STOPPED
-            else report
-            for report in last
-            if report.key in lanes
-            and report.position >= 0
-            and ((told := self._told.get(report.key)) is None or _place(told) != _place(report))
-        ]
+        return list(self._untold(last, lanes))
+
+    def _untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> Iterator[LaneReport]:
+        for report in last:
+            if report.key not in lanes or report.position < 0:
+                continue
+            told, standing = self._told.get(report.key), report
+            if report.state is LaneState.STOPPED:
+                standing = _counts(report) if told is None else replace(report, state=told.state, problem=told.problem)
+            if standing != told:
+                yield standing
 
 
 class Milestones:
@@ -122,10 +122,6 @@ class Milestones:
 
 _Between = tuple[LaneKey, uuid.UUID, uuid.UUID]
 """A lane between two topics: others of their names are others."""
-
-
-def _place(report: LaneReport) -> tuple[int, int, int]:
-    return report.position, report.source_end, report.records
 
 
 def _counts(report: LaneReport) -> LaneReport:

@@ -56,17 +56,17 @@ def test_idle_lanes_are_told_now_and_then_only() -> None:
 
 
 def test_what_a_lease_that_ends_has_not_told_yet() -> None:
-    """How far its own lanes came since, standing as they were told: that it ended is no state of theirs. Where it never
-    was it says nothing of.
+    """How far its own lanes came since, standing as they were told, unless they themselves have ended: that the lease
+    did is no state of theirs. Where it never was it says nothing of.
     """
     telling, ended = Telling(), LaneState.STOPPED
     assert telling.untold([report(5, state=ended)], LANES) == [replace(report(5, state=ended), problem=None)]
-    diverged = report(5, state=LaneState.DIVERGED)
-    assert telling.untold([diverged], LANES) == [diverged]
     assert telling.untold([replace(report(0, state=ended), position=-1)], LANES) == []
     telling.told([report(5), report(0, key=SECOND)])
     last = [report(6, state=ended), report(0, state=ended, key=SECOND)]
     assert telling.untold(last, LANES) == [report(6)]
+    diverged = report(5, state=LaneState.DIVERGED)
+    assert telling.untold([diverged], LANES) == [diverged]
     assert telling.untold(last, {SECOND: LANES[SECOND]}) == []
     assert telling.untold([replace(report(5), source_end=9)], LANES) == [replace(report(5), source_end=9)]
 

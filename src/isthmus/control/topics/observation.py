@@ -43,7 +43,7 @@ class ObservedLink:
     """Both sides of a link, topics by their names at the target.
 
     A topic of `names` is in `pairs` when it could be observed, in `names.refused` when it cannot have its name, and
-    else in `problems`, and `states` says what that makes of it.
+    else in `problems`, and `states` says what that makes of it: SOURCE_UNAVAILABLE where it says nothing.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
