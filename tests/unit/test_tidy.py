@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "bench", "demo", "soak", "docs")
-MODULE_LINES_MAX = 400
-TEST_MODULE_LINES_MAX = 600
+MODULE_LINES_MAX = 900
+TEST_MODULE_LINES_MAX = 1200
 FUNCTION_LINES_MAX = 70
 DECISION_LINES_MAX = 40
 PROSE_WIDTH_MAX = 160
@@ -43,7 +43,7 @@ def is_test(path: Path, function: Function) -> bool:
 
 @pytest.mark.parametrize("path", modules(), ids=str)
 def test_module_is_tidy(path: Path) -> None:
-    """A module is short, has a noun for a name, says what it is for and leaves nothing undone."""
+    """A module is one subject, has a noun for a name, says what it is for and leaves nothing undone."""
     text = (ROOT / path).read_text(encoding="utf-8")
     tree = ast.parse(text, filename=str(path))
     lines_max = TEST_MODULE_LINES_MAX if path.parts[0] == "tests" else MODULE_LINES_MAX
