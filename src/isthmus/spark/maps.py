@@ -30,7 +30,8 @@ class LedgerMaps:
     """What the ledger knows of mapped lanes: where each went on, and which offset went where.
 
     A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`. It goes
-    on with former ones that hold at most half of `segment_ranges`.
+    on with former ones that hold at most half of `segment_ranges`. Those of a lane that comes back to the lease are
+    others again: what it had written holds still, and may be about a topic that had its name before.
     """
 
     def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
@@ -85,6 +86,10 @@ class LedgerMaps:
 
     def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
         """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
+        if lane.key in self._lanes:
+            self._numbers[lane.key] = self._numbers.get(lane.key, 0) + 1
+            self._saved.pop(lane.key, None)
+            self._trimmed.pop(lane.key, None)
         self._lanes[lane.key] = lane
         segments = current(segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id))
         # What is about topics that had these names before is over, as is what a lane that went back had written.

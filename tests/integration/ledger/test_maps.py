@@ -6,6 +6,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from isthmus.lane.mapped.transit import Transit
 from isthmus.ledger.documents import MapDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.maps import lane_map
 from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, on_topic
 from isthmus.local import LocalCluster
 from isthmus.model.lane import Lane
@@ -31,6 +33,17 @@ pytestmark = pytest.mark.integration
 RECORDS = 30
 
 
+def lane_of(name: str) -> Lane:
+    return Lane(
+        source_topic=SourceTopic(name),
+        source_topic_id=uuid.uuid4(),
+        target_topic=TargetTopic(name),
+        target_topic_id=uuid.uuid4(),
+        partition=0,
+        is_mapped=True,
+    )
+
+
 async def kept(client: Client, link: str) -> dict[int, MapDocument]:
     """The segments of a link in the ledger, by the first record they tell of."""
     found = await read_documents(client)
@@ -45,14 +58,7 @@ def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic
     topics.create(west, name)
     topics.produce(west, name, topics.some(RECORDS, random.Random(7)))
     topics.delete_records(west, name, 20)
-    lane = Lane(
-        source_topic=SourceTopic(name),
-        source_topic_id=uuid.uuid4(),
-        target_topic=TargetTopic(name),
-        target_topic_id=uuid.uuid4(),
-        partition=0,
-        is_mapped=True,
-    )
+    lane = lane_of(name)
 
     def segment(begin: int) -> MapDocument:
         return MapDocument(
@@ -88,5 +94,65 @@ def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic
             # The segment from 10 on tells of nothing that is left either.
             assert {begin: each.trimmed_ordinal for begin, each in found.items()} == {20: 20}
             assert found[20].ranges == (MappedRange(40, 20, 10), MappedRange(54, 30, 1))
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_that_comes_back_within_a_lease_keeps_its_map(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A lease that lost a lane and got it again, as when a topic is paused and resumed, writes into another segment:
+    what the former one said stays, however long it was.
+    """
+    name = topic("resumed")
+    topics.create(west, name)
+    lane = lane_of(name)
+    ranges = [MappedRange(3 * n, 2 * n, 1) for n in range(3)]
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            await ensure_topic(client, replication_factor=1)
+            spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=1)
+            store = LedgerMaps(client, cast(Any, spec), segment_ranges=4)
+            assert await store.load([lane]) == {}
+            await store.begin({lane: Cursor(0, 0, 0)})
+            transit = Transit(Cursor(0, 0, 0))
+            transit.resume(Cursor(7, 3, 5), ranges)
+            await store.save({lane.key: transit}, term_s=30.0)
+
+            known = (await store.load([lane]))[lane.key]
+            assert not isinstance(known, Problem)
+            transit = Transit.known(*known)
+            transit.resume(Cursor(10, 4, 7), [MappedRange(9, 6, 1)])
+            await store.save({lane.key: transit}, term_s=30.0)
+            store.close()
+            whole = lane_map(list((await kept(client, name)).values()))
+            assert (whole.offsets.ranges, whole.cursor) == ((*ranges, MappedRange(9, 6, 1)), Cursor(10, 4, 7))
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_was_made_anew_within_a_lease_gets_a_map_of_its_own(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """Its place is written down although the former topic had come to the same one, and says nothing of that topic."""
+    name = topic("anew")
+    topics.create(west, name)
+    former = lane_of(name)
+    lane = replace(former, target_topic_id=uuid.uuid4())
+    copied = Cursor(10, 10, 10)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            await ensure_topic(client, replication_factor=1)
+            spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=1)
+            store = LedgerMaps(client, cast(Any, spec))
+            for each in (former, lane):
+                assert await store.load([each]) == {}
+                await store.begin({each: Cursor(0, 0, 0)})
+                transit = Transit(Cursor(0, 0, 0))
+                transit.resume(copied, [MappedRange(0, 0, 10)])
+                await store.save({each.key: transit}, term_s=30.0)
+            store.close()
+            (left,) = (await kept(client, name)).values()
+            assert (left.target_topic_id, left.cursor) == (lane.target_topic_id, copied)
 
     asyncio.run(scenario())
