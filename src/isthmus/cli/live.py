@@ -17,7 +17,7 @@ from isthmus.model.elapsed import ago
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
-from isthmus.model.state import AGED_S, LinkState
+from isthmus.model.state import AGED_S, RUNNING, LinkState
 from isthmus.model.wording import counted
 
 LINE_S: Final = 5.0
@@ -108,9 +108,10 @@ class LiveProgress:
         """How far each link is; of one that is starting once that this takes a while."""
         for link in links:
             copied = f"{counted(link.records, 'record')} copied"
-            if link.state is LinkState.ACTIVE:
+            if link.state in RUNNING:
                 rate = self._rates.rate(link.link, link.records, now)
-                yield f"{link.link}: {copied}, {rate:,.0f} records/s, lag {_lag(link)}"
+                trouble = f", {link.trouble_in_words}" if link.trouble else ""
+                yield f"{link.link}: {copied}, {rate:,.0f} records/s, lag {_lag(link)}{trouble}"
             elif link.state is not LinkState.STARTING:
                 yield f"{link.link}: {link.state}, {copied}, lag {_lag(link)}"
             elif link.link not in self._awaited:

@@ -18,7 +18,7 @@ def totals(links: Sequence[LinkProgress]) -> tuple[str, str, str]:
     is_known = all(link.lag_records >= 0 for link in links)
     lag = sum(link.lag_records_min for link in links)
     rates = [p.records_per_s for topic in topics for p in topic.partitions if p.records_per_s is not None]
-    problems = sum(topic.is_unfinished for topic in topics)
+    problems = sum(sum(link.trouble.values()) for link in links)
     parts = [f"lag {'' if is_known else 'at least '}{counted(lag, 'record')}"]
     parts += [f"{sum(rates):,.0f} records/s"] if rates else []
     parts += [counted(problems, "topic has a problem", "topics have a problem")] if problems else []

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from isthmus.model.patterns import NamePattern
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress, attention
-from isthmus.model.state import LinkState
+from isthmus.model.state import RUNNING, LinkState
 
 Item = TopicProgress | PartitionProgress
 Shown = tuple[LinkProgress, Item | None]
 """A topic or a partition with its link; `None` for a link that has none to show."""
-_CALM = (LinkState.ACTIVE, LinkState.STARTING, LinkState.STANDBY, LinkState.PAUSED, LinkState.STOPPED)
+_CALM = (*RUNNING, LinkState.STARTING, LinkState.STANDBY, LinkState.PAUSED, LinkState.STOPPED)
+"""What is in the way of copying an IMPAIRED one shows in its topics."""
 
 
 class Sorting(enum.StrEnum):

@@ -31,7 +31,7 @@ from isthmus.model.loop import LoopState
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.receipt import LOST, Ending
-from isthmus.model.state import LinkState
+from isthmus.model.state import RUNNING, LinkState
 
 TOPICS_MAX: Final = 2_000
 """So many topics of all links together have series of their own, link by link and by name. What tells of a link has all
@@ -47,7 +47,7 @@ _LE_FIRST, _LE_LAST = 6, 24
 _DELETED: Final = "deleted_at_source"
 _OTHER: Final = "OTHER"
 _CALM: Final = (str(LaneState.ACTIVE), str(LaneState.STARTING))
-_UP: Final = (LinkState.ACTIVE, LinkState.PAUSED)
+_UP: Final = (*RUNNING, LinkState.PAUSED)
 
 
 class LinkCollector:

@@ -11,11 +11,11 @@ from isthmus.metrics.observation import Observation
 from isthmus.model.loop import LoopState
 from isthmus.model.problem import ProblemJson, problem_dict
 from isthmus.model.progress import LinkProgress
-from isthmus.model.state import LinkState
+from isthmus.model.state import RUNNING, LinkState
 
 STUCK_S: Final = 60.0
 """A controller that said nothing for so long is stuck: it does every five seconds, whatever its clusters do."""
-_READY: Final = (LinkState.ACTIVE, LinkState.PAUSED)
+_READY: Final = (*RUNNING, LinkState.PAUSED)
 
 
 class LinkHealthJson(TypedDict):
@@ -35,7 +35,7 @@ class LinkHealthJson(TypedDict):
 class HealthJson(TypedDict):
     """How a process does: `reasons` are there where it does not do well, links where a run tells of them."""
 
-    status: Literal["ok", "unavailable", "healthy", "starting", "unhealthy"]
+    status: Literal["ok", "unavailable", "healthy", "impaired", "starting", "unhealthy"]
     message: NotRequired[str]
     reasons: NotRequired[list[str]]
     version: NotRequired[str]
@@ -67,9 +67,12 @@ def readyz(seen: Observation | None) -> HealthAnswer:
 
 
 def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
-    """Both in one, with how each link stands; `status` and `message` as workers of Kafka Connect say it (KIP-1017)."""
+    """Both in one, with how each link stands; `status` and `message` as workers of Kafka Connect say it (KIP-1017).
+
+    Topics in trouble make it "impaired", a word of our own, and no failure: starting the process anew mends none.
+    """
     alive, ready = livez(seen, now, begun_at), readyz(seen)
-    word: Literal["healthy", "starting", "unhealthy"]
+    word: Literal["healthy", "impaired", "starting", "unhealthy"]
     if alive.status is not HTTPStatus.OK:
         status, word, message = HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy", alive.body["reasons"][0]
     elif ready.status is not HTTPStatus.OK:
@@ -77,6 +80,8 @@ def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswe
         is_starting = all(link.state in (LinkState.STARTING, LinkState.STANDBY, *_READY) for link in links)
         status, word = HTTPStatus.SERVICE_UNAVAILABLE, "starting" if is_starting else "unhealthy"
         message = "; ".join(ready.body["reasons"])
+    elif trouble := _trouble(seen):
+        status, word, message = HTTPStatus.OK, "impaired", trouble
     else:
         status, word, message = HTTPStatus.OK, "healthy", "All links run."
     links = () if seen is None else seen.links
@@ -98,6 +103,12 @@ def _reason(link: LinkProgress) -> str:
     return f"link {link.link} is {link.state}{why}"
 
 
+def _trouble(seen: Observation | None) -> str:
+    """Which topics have something in the way of copying them, whatever their link's state is; "" for none."""
+    links = () if seen is None else seen.links
+    return "; ".join(f"link {link.link}: {link.trouble_in_words}" for link in links if link.trouble)
+
+
 def _link(link: LinkProgress) -> LinkHealthJson:
     return {
         "link": link.link,
@@ -106,7 +117,7 @@ def _link(link: LinkProgress) -> LinkHealthJson:
         "state": str(link.state),
         "lag_records": None if link.lag_records < 0 else link.lag_records,
         "topics": len(link.topics),
-        "topics_in_trouble": sum(topic.is_unfinished for topic in link.topics),
+        "topics_in_trouble": sum(link.trouble.values()),
         "tasks": {loop.loop: str(loop.state) for loop in link.loops},
         "problem": None if link.problem is None else problem_dict(link.problem),
     }

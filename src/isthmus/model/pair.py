@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from isthmus.model.lane import LaneState
-from isthmus.model.state import LinkState
+from isthmus.model.state import RUNNING, LinkState
 
 FOLLOWING_S: Final = 10.0
 """A follower that lacks no record older than this follows; one that lacks an older one is catching up."""
@@ -52,7 +52,7 @@ def pair_state(link: LinkState, partitions: Iterable[PartitionStanding], *, is_d
     """The state of a pair whose partitions these are. Whatever it copies, it does not follow while a cluster keeps less
     than it did when the link was declared (`is_downgraded`).
     """
-    if link is not LinkState.ACTIVE:
+    if link not in RUNNING:
         return PairState.DISCONNECTED
     found = list(partitions)
     if found and all(each.state is LaneState.PAUSED for each in found):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from isthmus.model.instant import written_instant
@@ -28,6 +29,7 @@ from isthmus.model.semantics import SEMANTICS_LOOP
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.topic import Parted
 from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.wording import counted
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STARTING, LaneState.STOPPED)
 
@@ -320,6 +322,16 @@ class LinkProgress:
         is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
         return is_in_trouble or any(topic.is_unfinished for topic in self.topics)
 
+    @property
+    def trouble(self) -> Mapping[str, int]:
+        """How many topics have something in the way of copying them, by state."""
+        return Counter(str(topic.state) for topic in self.topics if topic.is_unfinished)
+
+    @property
+    def trouble_in_words(self) -> str:
+        """How many topics have something in the way of copying them, as people read it; "" for none."""
+        return ", ".join(f"{counted(count, 'topic')} {state}" for state, count in sorted(self.trouble.items()))
+
     def as_dict(self) -> LinkStatusJson:
         """Plain values under stable names."""
         return {
@@ -335,6 +347,7 @@ class LinkProgress:
             "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
+            "topics_in_trouble": sum(self.trouble.values()),
             "aborted": None if self.aborted is None else str(self.aborted),
             "problem": plain(self.problem),
             "pauses": plain(self.pauses),

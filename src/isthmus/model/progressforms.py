@@ -109,6 +109,7 @@ class LinkStatusJson(TypedDict):
     controller: ControllerStatusJson
     lag_records: int | None
     lag_records_min: int
+    topics_in_trouble: int
     aborted: Annotated[str, AbortedPolicy] | None
     problem: ProblemJson | None
     pauses: list[PauseJson]

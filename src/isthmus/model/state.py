@@ -23,6 +23,8 @@ class LinkState(enum.StrEnum):
     STANDBY = "STANDBY"
     """Another controller runs it; this one takes it over when that one ends or is silent."""
     ACTIVE = "ACTIVE"
+    IMPAIRED = "IMPAIRED"
+    """It runs, and something is in the way of copying some of its topics."""
     PAUSED = "PAUSED"
     UNAVAILABLE = "UNAVAILABLE"
     """A cluster does not answer; tried again."""
@@ -30,6 +32,10 @@ class LinkState(enum.StrEnum):
     """Cannot go on without an operator."""
     STOPPED = "STOPPED"
     """No controller runs it."""
+
+
+RUNNING: Final = (LinkState.ACTIVE, LinkState.IMPAIRED)
+"""States of a link that a controller runs, and whose lanes have been heard."""
 
 
 class ControllerState(enum.StrEnum):
@@ -54,7 +60,8 @@ class ControllerState(enum.StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvidence:
     """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
-    `is_standing_by`: it is run elsewhere, and this run waits for the end of that.
+    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something is in the way
+    of copying some of its topics.
     """
 
     controller: ControllerState
@@ -63,6 +70,7 @@ class LinkEvidence:
     is_standing_by: bool = False
     is_paused: bool = False
     has_begun: bool = True
+    is_impaired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +102,9 @@ def link_state(known: LinkEvidence) -> LinkState:
         return LinkState.PAUSED
     if known.controller is not ControllerState.ALIVE:
         return LinkState.STOPPED
-    return LinkState.ACTIVE if known.has_begun else LinkState.STARTING
+    if not known.has_begun:
+        return LinkState.STARTING
+    return LinkState.IMPAIRED if known.is_impaired else LinkState.ACTIVE
 
 
 def lane_state(known: LaneEvidence) -> LaneState:

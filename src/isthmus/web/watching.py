@@ -46,6 +46,7 @@ class LinkEventJson(TypedDict):
     lag_records: NotRequired[int | None]
     problem: NotRequired[ProblemJson | None]
     topics: NotRequired[int]
+    topics_in_trouble: NotRequired[int]
     states: NotRequired[dict[str, int]]
 
 
@@ -197,6 +198,7 @@ def link_event(link: LinkProgress) -> LinkEventJson:
         "lag_records": link.lag_records if link.lag_records >= 0 else None,
         "problem": problem_dict(link.problem) if link.problem else None,
         "topics": len(link.topics),
+        "topics_in_trouble": sum(link.trouble.values()),
         "states": _counted(link),
     }
 

@@ -234,7 +234,9 @@ def assert_same(outcome: RunOutcome, scene: Scene, **changes: Any) -> None:
 
 
 def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
-    """Status tells of a link that runs what its controller shows: active, paused with its lag, or away."""
+    """Status tells of a link that runs what its controller shows: active, impaired by a
+    topic, paused with its lag, or away.
+    """
     configuration = scene.fabric().configuration
     (link,) = configuration.links
     configuration = replace(configuration, links=(replace(link, topics_interval_s=0.3),))
@@ -253,6 +255,9 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
 
             await run.until(lambda: agree(LaneState.ACTIVE, 0))
             await run.until(lambda: is_refused(run, scene))
+            await run.until(lambda: [link.state for link in run.links] == [LinkState.IMPAIRED])
+            (status,) = await reader.read()
+            assert (status.state, status.trouble_in_words) == (LinkState.IMPAIRED, "1 topic REFUSED")
             await unavailable(LaneState.SOURCE_UNAVAILABLE)
             plan = await asyncio.to_thread(Fabric(configuration).plan)
             assert [(t.topic, t.has_refusals) for t in plan.links[0].topics] == [

@@ -8,6 +8,7 @@ import pytest
 
 from isthmus.metrics.health import STUCK_S, health, livez, readyz
 from isthmus.metrics.observation import Observation
+from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
 from tests.unit.metrics.standing import link_at, topic_at
@@ -81,3 +82,13 @@ def test_a_stuck_controller_is_unhealthy() -> None:
     answer = health(seen(LinkState.ACTIVE), 200.0, 0.0)
     assert (answer.status, answer.body["status"]) == (HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy")
     assert "has said nothing for 100 s" in answer.body["message"]
+
+
+@pytest.mark.parametrize("state", [LinkState.IMPAIRED, LinkState.PAUSED])
+def test_topics_in_trouble_are_named_and_start_nothing_anew(state: LinkState) -> None:
+    """Of a link that goes on, and of one that is paused: the message counts its topics by state."""
+    topics = [topic_at("orders"), topic_at("clicks", state=LaneState.DIVERGED)]
+    answer = health(Observation(at_s=100.0, links=(link_at(*topics, state=state),)), 100.0, 0.0)
+    assert (answer.status, answer.body["status"]) == (HTTPStatus.OK, "impaired")
+    assert answer.body["message"] == "link east-west: 1 topic DIVERGED"
+    assert answer.body["links"][0]["topics_in_trouble"] == 1

@@ -67,7 +67,7 @@ def test_the_side_that_is_away_is_named() -> None:
 
 
 def test_a_link_is_first_of_all_what_is_wrong_with_it() -> None:
-    """Failed, away, paused, stopped, starting, active: each hides those behind it."""
+    """Failed, away, paused, stopped, starting, impaired, active: each hides those behind it."""
     known = [
         LinkEvidence(controller=NONE, has_failed=True, is_away=True, is_paused=True),
         LinkEvidence(controller=NONE, is_away=True, is_paused=True),
@@ -75,7 +75,8 @@ def test_a_link_is_first_of_all_what_is_wrong_with_it() -> None:
         LinkEvidence(controller=ALIVE, is_standing_by=True, is_paused=True),
         LinkEvidence(controller=NONE, is_paused=True),
         LinkEvidence(controller=ControllerState.SILENT),
-        LinkEvidence(controller=ALIVE, has_begun=False),
+        LinkEvidence(controller=ALIVE, has_begun=False, is_impaired=True),
+        LinkEvidence(controller=ALIVE, is_impaired=True),
         LinkEvidence(controller=ALIVE),
     ]
     assert [link_state(evidence) for evidence in known] == [
@@ -86,6 +87,7 @@ def test_a_link_is_first_of_all_what_is_wrong_with_it() -> None:
         LinkState.PAUSED,
         LinkState.STOPPED,
         LinkState.STARTING,
+        LinkState.IMPAIRED,
         LinkState.ACTIVE,
     ]
 

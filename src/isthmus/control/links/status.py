@@ -263,7 +263,10 @@ class StatusReader:
             target=link.target.alias,
             state=link_state(
                 LinkEvidence(
-                    controller=reading.controller, is_away=problem is not None, is_paused=reading.paused.is_whole
+                    controller=reading.controller,
+                    is_away=problem is not None,
+                    is_paused=reading.paused.is_whole,
+                    is_impaired=any(topic.is_unfinished for topic in topics),
                 )
             ),
             controller=_controller(reading, moment_ms),

@@ -285,14 +285,6 @@ class LinkRun:
         told = () if session is None else session.loops
         paused = NO_PAUSES if session is None else session.paused
         plan = None if session is None else session.plan
-        known = LinkEvidence(
-            controller=controller,
-            has_failed=self.error is not None,
-            is_standing_by=self.is_standing_by,
-            is_away=self._is_away or (at_work is not None and at_work.is_away),
-            is_paused=paused.is_whole,
-            has_begun=at_work is not None and at_work.has_begun,
-        )
         idle = frozenset() if session is None else session.idle
         ages_s = {key: age for key, age in self._progress.ages_s(time.monotonic()).items() if key not in idle}
         view = LanesView(
@@ -305,13 +297,23 @@ class LinkRun:
             looked_s={} if session is None else session.looked_s,
             link=self.link,
         )
+        topics = () if plan is None else topics_of(plan, view)
+        known = LinkEvidence(
+            controller=controller,
+            has_failed=self.error is not None,
+            is_standing_by=self.is_standing_by,
+            is_away=self._is_away or (at_work is not None and at_work.is_away),
+            is_paused=paused.is_whole,
+            has_begun=at_work is not None and at_work.has_begun,
+            is_impaired=any(topic.is_unfinished for topic in topics),
+        )
         return LinkProgress(
             link=self.link.name,
             source=self.link.source.alias,
             target=self.link.target.alias,
             state=link_state(known),
             controller=ControllerProgress(state=controller),
-            topics=() if plan is None else topics_of(plan, view),
+            topics=topics,
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, told, controller=controller, paused=paused),
             namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,

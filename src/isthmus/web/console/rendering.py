@@ -81,6 +81,11 @@ def _tone(state: str) -> str:
     return next((tone for tone, states in TONES.items() if str(state) in states), "bad")
 
 
+def _link_tone(link: LinkProgress) -> str:
+    """How a link is coloured: topics in trouble show, whatever its own state is."""
+    return "bad" if link.trouble else _tone(link.state)
+
+
 def _short(text: str) -> str:
     """For the map: what fits on a line."""
     return text if len(text) <= _NAME_MAX else f"{text[: _NAME_MAX - 1]}…"
@@ -119,7 +124,7 @@ _pages.filters.update(
 )
 _pages.globals["asset"] = asset
 _pages.filters.update(
-    tone=_tone, short=_short, lag=_lag, actions=_actions, urgent=_urgent, known=lambda n: None if n < 0 else n
+    tone=_tone, link_tone=_link_tone, short=_short, lag=_lag, actions=_actions, urgent=_urgent, known=lambda n: None if n < 0 else n
 )
 _pages.filters["told_of"] = told_of
 _pages.filters["said_name"] = said_name

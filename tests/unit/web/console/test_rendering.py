@@ -10,6 +10,7 @@ from isthmus.web.console.rendering import TONES
 from isthmus.web.operations import OperationState
 
 BAD = {
+    LinkState.IMPAIRED,
     "FAILED",
     "IN_ERROR",
     "UNAVAILABLE",
