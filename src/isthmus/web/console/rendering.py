@@ -124,7 +124,13 @@ _pages.filters.update(
 )
 _pages.globals["asset"] = asset
 _pages.filters.update(
-    tone=_tone, link_tone=_link_tone, short=_short, lag=_lag, actions=_actions, urgent=_urgent, known=lambda n: None if n < 0 else n
+    tone=_tone,
+    link_tone=_link_tone,
+    short=_short,
+    lag=_lag,
+    actions=_actions,
+    urgent=_urgent,
+    known=lambda n: None if n < 0 else n,
 )
 _pages.filters["told_of"] = told_of
 _pages.filters["said_name"] = said_name
