@@ -60,8 +60,8 @@ class ControllerState(enum.StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvidence:
     """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
-    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something is in the way
-    of copying some of its topics.
+    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something is in the
+    way of copying some of its topics.
     """
 
     controller: ControllerState
