@@ -18,7 +18,8 @@ from soak.findings import leaks, replicas_of, rereads, tracebacks
 from soak.history import History, read_history
 from soak.judge.cutover import i23_cutover
 from soak.judge.evidence import Lane, PartitionKey, Violation
-from soak.judge.reading import topic_shapes
+from soak.judge.healing import QUARANTINE_PREFIX, Logs, i24_nothing_nowhere
+from soak.judge.reading import Ruler, read_logs, topic_shapes
 from soak.judge.settings import Shapes, i19_convergence
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
@@ -307,7 +308,24 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
     violations = judged(read_history(run.history), lanes, replicas, _shapes(stage))
     if stage.cutover is not None:
         violations += tuple(i23_cutover(tuple(read_history(run.history)), *stage.cutover.logs()))
+    violations += tuple(_held(stage))
     return lanes, violations
+
+
+def _held(stage: _Stage) -> Iterator[Violation]:
+    """What became of the records that only a target had."""
+    events = tuple(read_history(stage.run.history))
+    wanted = {(event["topic"], event["partition"]) for event in events if event["kind"] == "held"}
+    source, target = stage.scene.source.servers, stage.scene.target.servers
+    yield from i24_nothing_nowhere(
+        events, _logs(source, wanted), _logs(target, wanted), _logs(target, wanted, QUARANTINE_PREFIX)
+    )
+
+
+def _logs(servers: str, keys: Iterable[PartitionKey], prefix: str = "") -> Logs:
+    """The logs of those partitions that are there, by their names without the prefix."""
+    there = Ruler(servers).ends([(prefix + topic, partition) for topic, partition in keys])
+    return {(name.removeprefix(prefix), number): log for (name, number), log in read_logs(servers, there).items()}
 
 
 def _shapes(stage: _Stage) -> tuple[Shapes, Shapes]:

@@ -1,4 +1,4 @@
-"""Brokers die, freeze, stutter, move their leaders and restart: rows 1 to 7 and 49."""
+"""Brokers die, freeze, stutter, move their leaders, restart and lack replicas: rows 1 to 7, 49, 52 and 53."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator
 
 from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import ResourceType
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from isthmus.local import LocalBroker
 from isthmus.local.probe import ask
-from soak.faults.catalogue import NotNow, Told, fault
+from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
 from soak.faults.finding import (
+    configure,
     controller,
     coordinator,
+    leaders,
     repeating,
     some_broker,
     some_leader,
@@ -126,6 +129,32 @@ def target_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told
 def source_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A broker of the source stands still for 0.2 s again and again, as with a disk that stalls."""
     yield from stutters(some_broker(scene.source, chance), chance)
+
+
+@fault(52, lasts_s=(15.0, 60.0))
+def target_below_min_isr(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A topic of the target asks for more replicas than there are, so that its leaders refuse what is appended."""
+    victim = scene.victim("few-replicas", chance)
+    configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS + 1)
+    try:
+        yield {"topic": victim.topic}
+    finally:
+        configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS - 1)
+
+
+@fault(53, "target brokers", "mirror", lasts_s=(15.0, 60.0), mirrors=ISTHMUS)
+def target_leader_frozen_at_start(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A broker of the target stands still, and the mirror begins anew: what other brokers lead is copied meanwhile."""
+    broker, told = some_leader(scene, scene.target, chance)
+    others = sorted(key for key, led_by in leaders(scene.target).items() if led_by not in (-1, broker.node_id))
+    broker.pause()
+    scene.history.tell("beside frozen", phase="begin", others=[key for key in others if key[0] in scene.topics])
+    try:
+        scene.supervisor.kill()
+        yield {**told, "broker": broker.node_id, "did": "froze"}
+    finally:
+        scene.history.tell("beside frozen", phase="end")
+        broker.resume()
 
 
 def killed(broker: LocalBroker, told: Told) -> Iterator[Told]:

@@ -1,4 +1,4 @@
-"""Replicas that had fallen behind become leaders: rows 8 and 9."""
+"""Replicas that had fallen behind become leaders: rows 8, 9 and 54."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+from confluent_kafka.admin import ResourceType
+
 from soak.faults.catalogue import Told, fault
+from soak.faults.finding import configure
 from soak.scene import Scene, leader
 from soak.side import BROKERS, Side
 from soak.victims import Victim
@@ -44,6 +47,42 @@ def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Tol
     )
     scene.suffers(victim.topic, "target truncated")
     yield from _unclean(scene, scene.target, victim, first, second)
+
+
+@fault(54, "source brokers", lasts_s=(5.0, 10.0))
+def source_epoch_lost_ahead(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The source loses an epoch that the mirror has read and could not write."""
+    first, second = chance.sample(range(1, BROKERS + 1), 2)
+    victim = scene.victim(
+        "epoch-lost",
+        chance,
+        replicas=[[first, second]],
+        min_insync_replicas=1,
+        unclean_leader_election_enable="true",
+    )
+    # Nothing of what is lost was copied: the lane has to go on.
+    scene.suffers(victim.topic, "source epoch lost")
+    configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS + 1)
+    try:
+        scene.source.broker(second).kill()
+        scene.until(lambda: leader(scene.source, victim.key) == first, "the first replica leads")
+        scene.source.broker(first).kill()
+        scene.source.broker(first).start(wait=False)
+        scene.until(lambda: leader(scene.source, victim.key) == first, "the first replica leads a new epoch")
+        before = _end(scene, victim)
+        scene.until(lambda: _end(scene, victim) > before + _MORE, "the first replica goes on alone")
+        scene.source.broker(first).kill()
+        scene.source.broker(second).start(wait=False)
+        scene.until(lambda: leader(scene.source, victim.key) == second, "the second replica leads")
+    finally:
+        configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS - 1)
+    yield {"topic": victim.topic, "led by": second}
+    scene.source.broker(first).start(wait=False)
+
+
+def _end(scene: Scene, victim: Victim) -> int:
+    ends = scene.watch.newest["source"].get(victim.key)
+    return 0 if ends is None else ends.high
 
 
 def _unclean(scene: Scene, side: Side, victim: Victim, first: int, second: int) -> Iterator[Told]:

@@ -42,6 +42,19 @@ def some_leader(scene: Scene, side: Side, chance: random.Random) -> tuple[LocalB
     return _broker(side, leader(side, key)), {"side": side.name, "leader of": f"{key[0]}-{key[1]}"}
 
 
+def leaders(side: Side) -> dict[PartitionKey, int]:
+    """The broker that leads each partition, -1 where none does; topics go by their names at the source.
+
+    :raises KafkaException: The cluster does not answer.
+    """
+    topics = side.admin.list_topics(timeout=TERM_S).topics
+    return {
+        (side.names.at_source(name), number): partition.leader
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+    }
+
+
 def coordinator(side: Side, chance: random.Random) -> tuple[LocalBroker, dict[str, Any]]:
     """A broker that coordinates transactions or groups.
 

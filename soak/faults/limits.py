@@ -1,4 +1,4 @@
-"""Quotas, passwords and rights change while the mirror works: rows 32 to 34."""
+"""Quotas, passwords and rights change while the mirror works: rows 32 to 34 and 51."""
 
 from __future__ import annotations
 
@@ -50,6 +50,18 @@ def source_quotas(scene: Scene, chance: random.Random) -> Iterator[Told]:
     yield from _limited(scene.source, _some(quotas, chance))
 
 
+@fault(51, "target network", lasts_s=(10.0, 30.0))
+def target_reads_starved(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The target lets the mirror read next to nothing, so that its ledger answers empty again and again."""
+    yield from _starved(scene.target, chance)
+
+
+@fault(51, "source network", lasts_s=(10.0, 30.0))
+def source_reads_starved(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The source lets the mirror read next to nothing, so that its logs answer empty again and again."""
+    yield from _starved(scene.source, chance)
+
+
 @fault(33, "target login", lasts_s=(5.0, 15.0))
 def target_password_rotated(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The mirror's password at the target changes, and so does the file it is in; connections break."""
@@ -85,6 +97,12 @@ def source_right_taken(scene: Scene, chance: random.Random) -> Iterator[Told]:
         yield {"right": f"READ on {topic}"}
 
 
+def _starved(side: Side, chance: random.Random) -> Iterator[Told]:
+    """A broker over one of these quotas answers a Fetch at once, without an error and without any partition."""
+    name, low, high = chance.choice((("consumer_byte_rate", 500, 5_000), ("request_percentage", 0.2, 1.0)))
+    yield from _limited(side, {name: low * (high / low) ** chance.random()})
+
+
 def _some(quotas: dict[str, float], chance: random.Random) -> dict[str, float]:
     return {name: quotas[name] for name in chance.sample(sorted(quotas), chance.randint(1, len(quotas)))}
 
@@ -92,7 +110,7 @@ def _some(quotas: dict[str, float], chance: random.Random) -> dict[str, float]:
 def _limited(side: Side, quotas: dict[str, float]) -> Iterator[Told]:
     _alter_quotas(side, quotas, is_removed=False)
     try:
-        yield {"side": side.name, **{name: round(value) for name, value in quotas.items()}}
+        yield {"side": side.name, **{name: round(value, 1) for name, value in quotas.items()}}
     finally:
         _alter_quotas(side, quotas, is_removed=True)
 

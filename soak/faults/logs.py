@@ -75,7 +75,7 @@ def source_topic_recreated(scene: Scene, chance: random.Random) -> Iterator[Told
     victim.writer.end()
     victim.writer.wait()
     scene.suffers(victim.topic, "source recreated")
-    _delete_topic(scene, scene.source, victim.topic)
+    delete_topic(scene, scene.source, victim.topic)
     create_topic(scene.source, victim.topic, partitions=1)
     scene.victims.begin(victim.topic, suffix="-again")
     yield {"topic": victim.topic}
@@ -86,7 +86,7 @@ def target_topic_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A topic of the target is deleted, and maybe somebody else creates another of its name."""
     victim = scene.victim("lost", chance)
     scene.suffers(victim.topic, "target recreated")
-    _delete_topic(scene, scene.target, victim.topic)
+    delete_topic(scene, scene.target, victim.topic)
     is_recreated = chance.random() < 0.5
     if is_recreated:
         create_topic(scene.target, victim.topic, partitions=1)
@@ -176,7 +176,7 @@ def _delete_records(side: Side, key: tuple[str, int], to: int) -> None:
         future.result(TERM_S)
 
 
-def _delete_topic(scene: Scene, side: Side, name: str) -> None:
+def delete_topic(scene: Scene, side: Side, name: str) -> None:
     called = side.names.called(name)
     side.admin.delete_topics([called])[called].result(TERM_S)
     scene.until(lambda: called not in side.admin.list_topics(timeout=TERM_S).topics, f"{called} is deleted")

@@ -10,6 +10,8 @@ from soak.judge.evidence import Case, PartitionKey, Violation
 from soak.judge.timeline import Machine, Sufferings, Timeline
 
 RESUMED_WITHIN_S: Final = 60.0
+_BEHIND_S: Final = 5.0
+"""So long after the mirror was killed every partition that is written to lags behind."""
 
 
 def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
@@ -97,6 +99,34 @@ def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iter
                     where=_named(key),
                     message=f"whole again at {event['at']:.0f} s, it went on {waited} (at most {bound_s:.0f} s)",
                 )
+
+
+def i25_independence(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
+    """A broker that stands still while the mirror begins holds up none of the partitions that others lead; on a busy
+    machine they have longer. If another fault was at work, nobody can tell what held them up.
+    """
+    machine = Machine(case.events)
+    begins = [event for event in case.of("beside frozen") if event["phase"] == "begin"]
+    ends = [event for event in case.of("beside frozen") if event["phase"] == "end"]
+    for begin, end in zip(begins, ends, strict=False):
+        if _faults_at_work(case, begin["at"], end["at"]) > 1:
+            continue
+        for key in (tuple(each) for each in begin["others"] if not sufferings.of(each[0])):
+            begun, resumed = resumption(timeline, key, begin["at"] + _BEHIND_S, is_told=case.are_told)
+            until = end["at"] if resumed is None else min(resumed, end["at"])
+            bound_s = RESUMED_WITHIN_S * machine.stretch(begin["at"], until)
+            if begun is not None and until - begun > bound_s:
+                message = f"held up by a frozen broker that does not lead it, for more than {bound_s:.0f} s"
+                yield Violation(invariant="I25 independence", where=_named(key), message=message)
+
+
+def _faults_at_work(case: Case, begin: float, end: float) -> int:
+    """How many faults were done at some moment between two."""
+    spans: dict[int, tuple[float, float]] = {}
+    for event in case.of("fault"):
+        since = spans.get(event["number"], (event["at"], 0.0))[0]
+        spans[event["number"]] = (since, event["at"])
+    return sum(since < end and until > begin for since, until in spans.values())
 
 
 def resumption(

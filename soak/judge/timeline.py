@@ -84,7 +84,7 @@ def _resumptions(events: Iterable[Event]) -> dict[str, list[tuple[float, float]]
     found: dict[str, list[tuple[float, float]]] = {"source": [], "target": []}
     for event in events:
         side, _, what = event.get("fault", "").partition("-")
-        if what == "leader-frozen" and event["phase"] == "undo":
+        if what.startswith("leader-frozen") and event["phase"] == "undo":
             found[side].append((event["at"], event["at"] + _OLD_NEWS_S))
     return found
 
@@ -111,6 +111,7 @@ _TERMINAL_BY: Final = {
     "source recreated": {"TOPIC_RECREATED"},
     "target recreated": {"TOPIC_RECREATED"},
     "target trimmed": {"FOREIGN_WRITE", "DIVERGED", "TOPIC_RECREATED"},
+    "source epoch lost": set(),
     "target truncated": set(),
     "foreign write": {"FOREIGN_WRITE", "DIVERGED", "FAILED"},
     "circle": {"FOREIGN_WRITE", "REFUSED", "FAILED"},

@@ -15,7 +15,7 @@ from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation, pai
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
-from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
+from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness, i25_independence
 from soak.judge.reading import Ruler, read_documents, read_logs, topic_ids
 from soak.judge.records import RECORD_INVARIANTS
 from soak.judge.settings import Shapes, i19_convergence
@@ -121,6 +121,7 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
     yield from i21_no_bug(case)
     yield from i22_monitoring_truth(case, timeline, sufferings)
     yield from i22_link_truth(case)
+    yield from i25_independence(case, timeline, sufferings)
 
 
 def _complete(lane: Lane) -> Iterator[Violation]:

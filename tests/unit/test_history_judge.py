@@ -15,7 +15,7 @@ from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
-from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
+from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness, i25_independence
 from soak.judge.states import i22_monitoring_truth
 from soak.judge.timeline import Machine, Sufferings, Timeline
 
@@ -471,3 +471,32 @@ def test_bugs_and_leaks_are_found() -> None:
     ]
     found = case(*events)
     assert [len(list(rule(found))) for rule in (i21_no_bug, i20_no_secret_leak)] == [2, 1]
+
+
+def beside_frozen(end: float) -> list[Event]:
+    """A broker that does not lead the partition stands still from 20 s on, and nothing else is done."""
+    held = {"kind": "beside frozen", "others": [["t", 0]]}
+    done = {"kind": "fault", "number": 0, "fault": "target-leader-frozen-at-start", "row": 53}
+    return [
+        {**done, "at": 20.0, "phase": "done"},
+        {**held, "at": 20.0, "phase": "begin"},
+        {**held, "at": end, "phase": "end"},
+        {**done, "at": end, "phase": "undone"},
+    ]
+
+
+def independence(*events: Event) -> list[Violation]:
+    found = case(*events)
+    return list(i25_independence(found, Timeline(found.events), Sufferings(found.events)))
+
+
+def test_what_a_frozen_broker_holds_up_that_it_does_not_lead_is_found() -> None:
+    """A partition of another broker goes on within a minute; unless the machine is busy, the broker stood still for
+    less than that, or something else was done as well.
+    """
+    assert independence(*flow(120), *beside_frozen(110)) == []
+    assert len(independence(*flow(120, copied_until=15), *beside_frozen(110))) == 1
+    assert independence(*flow(120, copied_until=15), *beside_frozen(60)) == []
+    assert independence(*flow(120, copied_until=15, load=4.0), *beside_frozen(110)) == []
+    other = {"kind": "fault", "at": 30.0, "number": 1, "fault": "target-quotas", "row": 32, "phase": "done"}
+    assert independence(*flow(120, copied_until=15), *beside_frozen(110), other) == []

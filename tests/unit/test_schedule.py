@@ -22,8 +22,8 @@ from soak.scene import Setting
 from soak.schedule import Action, Schedule, drawn, schedule_of
 from soak.shrinking import run_of, shortest
 
-ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, 49, 50} - {27}
-"""Row 27 is about checkpoints, of which Isthmus keeps none; 50 is the switch of a target in a tree."""
+ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, *range(49, 57)} - {27}
+"""Row 27 is about checkpoints, of which Isthmus keeps none. From 50 on rows were added by what readers found."""
 SCHEDULE = drawn(7, 20, FAULTS.values())
 
 
@@ -53,7 +53,7 @@ def test_no_fault_takes_more_than_a_part_of_a_run(minutes: int) -> None:
     for action in drawn(7, minutes, FAULTS.values()).actions:
         low, high = FAULTS[action.fault].lasts_s
         assert low <= action.lasts_s <= max(low, min(high, 15 * minutes)), action
-    longest = max(action.lasts_s for action in drawn(7, 40, FAULTS.values()).actions)
+    longest = max(action.lasts_s for seed in range(5) for action in drawn(seed, 40, FAULTS.values()).actions)
     assert longest > 300
 
 
