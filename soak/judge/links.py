@@ -10,12 +10,13 @@ from soak.judge.calm import CUTOVER, Calm, absences
 from soak.judge.evidence import Case, Violation
 from soak.judge.positions import settled_groups, touched_groups
 from soak.judge.states import NAME
-from soak.judge.timeline import Machine
+from soak.judge.timeline import TERMINAL, Machine
 
 _SILENT_S: Final = 14.0
 """A controller that is gone is called alive for no longer: ten seconds, and the clock of who tells."""
 _OPERATORS: Final = frozenset({"PAUSED", "STANDBY", "FAILED"})
 """States of links that only operators cause, or that only `isthmus run` shows."""
+_RUNNING: Final = frozenset({"ACTIVE", "IMPAIRED"})
 _UNCAUSED: Final = frozenset(
     {
         "ACTIVE_AT_TARGET",
@@ -58,10 +59,15 @@ def _link(event: Event, calm: Calm, gone: list[tuple[float, float]], machine: Ma
     is_away = problem is not None or controller == "UNKNOWN"
     if state in _OPERATORS:
         yield "link", f"nobody did that: {told}"
-    elif is_away != (state == "UNAVAILABLE") or (not is_away and (controller == "ALIVE") != (state == "ACTIVE")):
+    elif is_away != (state == "UNAVAILABLE") or (not is_away and (controller == "ALIVE") != (state in _RUNNING)):
         yield "link", f"contradiction: {told}"
-    elif _is_calm(event, calm) and (state, controller, problem) != ("ACTIVE", "ALIVE", None):
+    elif _is_calm(event, calm) and (state not in _RUNNING or (controller, problem) != ("ALIVE", None)):
         yield "link", f"not ACTIVE though all was whole: {told}"
+    in_trouble = sorted(topic["topic"] for topic in event["topics"] if topic["state"] in TERMINAL)
+    if state == "ACTIVE" and in_trouble:
+        yield "link", f"plainly ACTIVE: {', '.join(in_trouble)} stopped for good"
+    elif state == "IMPAIRED" and all(t["state"] == "ACTIVE" and not t["problem"] for t in event["topics"]):
+        yield "link", "IMPAIRED: nothing is said of any topic"
     silent_s = _SILENT_S * machine.stretch(event["begun"] - _SILENT_S, event["at"])
     absent = next((one for one in gone if one[0] + silent_s < event["begun"] and event["at"] < one[1]), None)
     if controller == "ALIVE" and absent is not None:

@@ -500,3 +500,19 @@ def test_what_a_frozen_broker_holds_up_that_it_does_not_lead_is_found() -> None:
     assert independence(*flow(120, copied_until=15, load=4.0), *beside_frozen(110)) == []
     other = {"kind": "fault", "at": 30.0, "number": 1, "fault": "target-quotas", "row": 32, "phase": "done"}
     assert independence(*flow(120, copied_until=15), *beside_frozen(110), other) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "topic", "expected"),
+    [
+        ("IMPAIRED", "DIVERGED", []),
+        ("ACTIVE", "DIVERGED", ["plainly ACTIVE"]),
+        ("IMPAIRED", "ACTIVE", ["IMPAIRED"]),
+        ("IMPAIRED", "BLOCKED", []),
+        ("ACTIVE", "BLOCKED", []),
+    ],
+)
+def test_a_link_with_a_topic_that_stopped_is_impaired(state: str, topic: str, expected: list[str]) -> None:
+    """Nobody glances over a topic that has stopped for good, and none is made up."""
+    shown = {**link(90, state), "topics": [{"topic": "t", "state": topic, "problem": None}]}
+    assert link_truth(MIRROR, HEALED, shown) == expected
