@@ -8,6 +8,7 @@
     │   └── TokenRefused                    it came without a token that may do this
     ├── ClusterError                        one cluster and what it said
     │   ├── Unreachable                 10  no broker answered
+    │   │   └── AnotherCluster              another cluster answers in its place
     │   ├── AuthenticationFailed        11  TLS or SASL refused us, or another protocol is spoken
     │   ├── NotAuthorized               12  an access rule is missing
     │   ├── UnsupportedByBroker         13  the brokers do not offer a message we need
@@ -156,6 +157,19 @@ class Unreachable(ClusterError):
         "have to be reachable from here as well. A run tries again by itself."
     )
     retryable = True
+
+
+class AnotherCluster(Unreachable):
+    """Another cluster answers at an address than the one that is meant, which is away then: its id is not the one that
+    the configuration names, or that a link, a lease or a command began with.
+    """
+
+    error_code = "ISTH-ANOTHER-CLUSTER"
+    remedy = (
+        "Correct `bootstrap_servers`, names or addresses so that they lead to the cluster with the id that is meant. "
+        "Nothing is read, written or created at the other one, and a run goes on by itself when the right one answers. "
+        "If the cluster was made anew on purpose, start the run again: it is another cluster for every link."
+    )
 
 
 class AuthenticationFailed(ClusterError):

@@ -57,7 +57,7 @@ class ClusterDescription:
 async def describe_cluster(client: Client) -> ClusterDescription:
     """The cluster's id, brokers and our rights (KIP-700).
 
-    :raises ClusterError: The cluster did not answer.
+    :raises ClusterError: The cluster did not answer, or another one did.
     """
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=True
@@ -70,6 +70,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         cluster=client.cluster.alias,
         detail=answer.error_message,
     )
+    client.recognize(answer.cluster_id)
     brokers = {b.broker_id: Broker(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers}
     # Before KIP-1073 fenced brokers are left out, and nothing is said about the others.
     fenced = {b.broker_id for b in answer.brokers if b.is_fenced}

@@ -102,6 +102,14 @@ class ClusterSection(Section):
     bootstrap_servers: Annotated[Servers, Field(min_length=1)] = Field(
         description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
+    cluster_id: Name | None = Field(
+        None,
+        description=(
+            "The id that this cluster has to have (`isthmus cluster describe` shows it). If another one answers, this "
+            "cluster is away, and nothing is read, written or created there. Without it the first that answers is the "
+            "one, as long as a run or a command lasts; declared links know the ids of their clusters."
+        ),
+    )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
     logins: dict[Name, LoginSection] = Field(
         {},

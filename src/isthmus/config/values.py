@@ -117,6 +117,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
     return Cluster(
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
+        cluster_id=section.cluster_id or "",
         security=replace(_security(section.security, folder), origins=_own(origins, (*above, "security"))),
         zookeeper=_zookeeper(section.zookeeper, folder, _own(origins, (*above, "zookeeper"))),
         addresses=tuple(section.addresses.items()),

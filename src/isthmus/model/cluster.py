@@ -172,7 +172,8 @@ class Cluster:
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
     registry of the cluster has its schemas, if it is not the primary one, `names` what users call topics and groups.
     From `offsets_copy_secret` come the keys of its groups, where links encrypt a copy of their positions. `logins` are
-    those that links may have, `login` is the one in use.
+    those that links may have, `login` is the one in use. `cluster_id` is the id that it has to have, "" where that is
+    not known yet: whoever answers with another one is another cluster.
     """
 
     alias: str
@@ -189,6 +190,7 @@ class Cluster:
     offsets_copy_secret: Secret | None = field(default=None, compare=False)
     logins: tuple[Login, ...] = field(default=(), compare=False)
     login: str = ""
+    cluster_id: str = field(default="", compare=False)
 
     def logged_in(self, name: str) -> Cluster:
         """The cluster as a link with this login reaches it, "" being the cluster's own.

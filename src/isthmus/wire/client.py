@@ -6,18 +6,19 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol, Self, TypeVar, cast
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.errors import AnotherCluster, ClusterError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_group, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.address import split_address, whereabouts
 from isthmus.wire.connection import Connection, Decoder
-from isthmus.wire.diagnosis import missing_login
+from isthmus.wire.diagnosis import another_cluster, missing_login
 from isthmus.wire.dial import Dialled, dial
 from isthmus.wire.metadata import Broker, Metadata, read_metadata
 from isthmus.wire.permission import Permission
@@ -42,7 +43,11 @@ CompanionT = TypeVar("CompanionT", bound=ClientCompanion)
 
 
 class Client:
-    """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`."""
+    """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`.
+
+    It is the cluster with one id: the one that is given, or else the first that is heard. Brokers that belong to
+    another one by now are as good as away (AnotherCluster): nothing else is asked of them.
+    """
 
     def __init__(self, cluster: Cluster, *, client_id: str = "") -> None:
         self.cluster = cluster
@@ -94,6 +99,7 @@ class Client:
         Topics are never created by asking. A topic that does not exist is there with its error code.
 
         :raises Unreachable: No broker answered, or not the one that was named.
+        :raises AnotherCluster: One of another cluster did.
         """
         names = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
@@ -105,10 +111,22 @@ class Client:
         )
         asked = self.any if node_id is None else partial(self.broker, node_id)
         answer: Metadata = (await asked(request, read=read_metadata)).metadata
+        self.recognize(answer.cluster_id)
         if answer.brokers:
             self._brokers = answer.brokers
             self._controller_id = answer.controller_id
         return answer
+
+    def recognize(self, cluster_id: str | None) -> None:
+        """Hold the id that an answer names against the one that is known; the first that is heard is the one.
+
+        :raises AnotherCluster: It is another one.
+        """
+        known = self.cluster.cluster_id
+        if cluster_id and not known:
+            self.cluster = replace(self.cluster, cluster_id=cluster_id)
+        elif cluster_id and cluster_id != known:
+            raise another_cluster(self.cluster.alias, self.cluster.alias, meant=known, found=cluster_id)
 
     async def any(self, request: Any, *, timeout_s: float = 10.0, read: Decoder | None = None) -> Any:
         """Ask any broker that answers: the known ones first, then the bootstrap servers. `read`: see `Connection.call`.
@@ -124,12 +142,12 @@ class Client:
                 # Somebody else may answer at once, so only the last word is waited for in full.
                 return await self.broker(node, request, timeout_s=min(timeout_s, _PATIENCE_S), read=read)
             except Unreachable as error:
-                last = error
+                last = _telling(last, error)
         for index in range(len(self.cluster.bootstrap_servers)):
             try:
                 return await self.broker(BOOTSTRAP_NODE - index, request, timeout_s=timeout_s, read=read)
             except Unreachable as error:
-                last = error
+                last = _telling(last, error)
         raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
 
     def _reluctance(self, node_id: int) -> int:
@@ -258,10 +276,11 @@ class Client:
         """A connection of the caller's own, for requests that would keep others waiting (fetch, produce).
 
         :raises Unreachable: The broker is unknown or does not answer.
+        :raises AnotherCluster: A broker of another cluster has its address.
         :raises AuthenticationFailed: TLS or SASL refused us.
         """
         host, port = await self._address(node_id)
-        dialling = self._dialling_threads().submit(dial, self.cluster, host, port, self._client_id)
+        dialling = self._dialling_threads().submit(dial, self.cluster, host, port, self._client_id, node_id=node_id)
         try:
             dialled = await asyncio.wrap_future(dialling)
         except asyncio.CancelledError:
@@ -299,6 +318,11 @@ class Client:
                 hint="The broker may have left the cluster; Isthmus asks for its successor.",
             )
         return broker.host, broker.port
+
+
+def _telling(before: ClusterError | None, error: ClusterError) -> ClusterError:
+    """That of two errors which says more: that another cluster answers explains why none does."""
+    return before if isinstance(before, AnotherCluster) else error
 
 
 def _hang_up(dialling: Future[Dialled]) -> None:

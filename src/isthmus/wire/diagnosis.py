@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka.protocol.sasl import SaslHandshakeRequest
 
-from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
+from isthmus.errors import AnotherCluster, AuthenticationFailed, ClusterError, Unreachable
 from isthmus.model.cluster import CLIENT_ID, Cluster, Security
 from isthmus.wire import codes
 from isthmus.wire.address import whereabouts
@@ -45,6 +45,17 @@ def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
             f"{elsewhere}"
         )
     return Unreachable(message, cluster=cluster.alias, hint=hint)
+
+
+def another_cluster(alias: str, where: str, *, meant: str, found: str) -> AnotherCluster:
+    """The error to raise when the cluster with the id `found` answers where another one is meant."""
+    return AnotherCluster(
+        f"{where} leads to another cluster: {found} answers, and {alias} is {meant}",
+        cluster=alias,
+        hint=f"Correct bootstrap_servers and addresses of {alias}, or what its names resolve to. Nothing is read or "
+        "written there; it goes on by itself when the right cluster answers. If the cluster was made anew, it is "
+        "another one: start the run again.",
+    )
 
 
 def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> ClusterError:

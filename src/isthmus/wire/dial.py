@@ -21,8 +21,8 @@ from isthmus.wire import codes
 from isthmus.wire.address import whereabouts
 from isthmus.wire.certificates import tls_context
 from isthmus.wire.credentials import renewed
-from isthmus.wire.diagnosis import misunderstood, no_mechanism, unreached
-from isthmus.wire.exchange import Exchange, api_versions
+from isthmus.wire.diagnosis import another_cluster, misunderstood, no_mechanism, unreached
+from isthmus.wire.exchange import Exchange, answering_cluster, api_versions
 from isthmus.wire.reach import reach
 from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
 from isthmus.wire.tunnel import secured
@@ -40,11 +40,16 @@ class Dialled:
     session_life_s: float | None
 
 
-def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float | None = None) -> Dialled:
-    """Connect to one broker, with the credentials and certificates that the files hold now.
+def dial(
+    cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float | None = None, *, node_id: int = -1
+) -> Dialled:
+    """Connect to one broker, with the credentials and certificates that the files hold now. If the id of the cluster is
+    known, nothing is asked of a broker of another one.
 
+    :param node_id: Of the broker that is meant, below 0 if any will do.
     :param timeout_s: Of the connect, and of the handshake; otherwise what the cluster's properties say.
     :raises Unreachable: No answer in time, the connection broke, or a PEM file cannot be used now.
+    :raises AnotherCluster: A broker of another cluster answers.
     :raises AuthenticationFailed: TLS or SASL refused us, or the listener speaks another protocol than is configured.
     :raises ConfigError: The mechanism lacks what it needs.
     """
@@ -62,7 +67,8 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
         _set_options(sock, cluster, where)
         if context is not None:
             sock = secured(sock, context, host)
-        dialled = _greet(sock, cluster, host, client_id, where, time.monotonic() + timeout_s)
+        exchange = Exchange(sock, client_id, time.monotonic() + timeout_s)
+        dialled = _greet(exchange, sock, cluster, host, node_id, where)
         _log.debug("connected to %s (%s)", where, cluster.security.protocol)
         return dialled
     except OSError as error:
@@ -88,10 +94,14 @@ def _set_options(sock: socket.socket, cluster: Cluster, where: str) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, properties.receive_buffer_bytes)
 
 
-def _greet(sock: socket.socket, cluster: Cluster, host: str, client_id: str, where: str, deadline: float) -> Dialled:
-    exchange = Exchange(sock, client_id, deadline)
+def _greet(exchange: Exchange, sock: socket.socket, cluster: Cluster, host: str, node_id: int, where: str) -> Dialled:
     offered = api_versions(exchange)
     life_s = _authenticate(exchange, cluster, host, where) if uses_sasl(cluster.security) else None
+    if cluster.cluster_id:
+        meant = cluster.cluster_id
+        found = answering_cluster(exchange, offered, cluster_id=meant, node_id=node_id)
+        if found is not None:
+            raise another_cluster(cluster.alias, where, meant=meant, found=found)
     sock.setblocking(False)
     return Dialled(sock, offered, life_s)
 

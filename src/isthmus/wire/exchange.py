@@ -8,16 +8,23 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from isthmus import __version__
 from isthmus.wire import codes
 from isthmus.wire.frames import decode_response, encode_request
+from isthmus.wire.messages import ApiVersionsRequest
 
 _SIZE: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 1 << 20
+_IDENTITY_FROM: Final = 5
+_METADATA_VERSIONS: Final = (4, 9)
+_SOFTWARE: Final = {"client_software_name": "isthmus", "client_software_version": __version__}
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake begin (RFC 8446, 5.1)."""
+
+
+_NOT_OFFERED: Final = (0, 0)
 
 
 class SpeaksTls(OSError):
@@ -82,8 +89,34 @@ def api_versions(exchange: Exchange) -> Mapping[int, tuple[int, int]]:
 
     :raises OSError: See `Exchange`.
     """
-    request = ApiVersionsRequest(client_software_name="isthmus", client_software_version=__version__)
-    answer = exchange(request, 3)
+    answer = exchange(ApiVersionsRequest(**_SOFTWARE), 3)
     if answer.error_code == codes.UNSUPPORTED_VERSION:
         answer = exchange(ApiVersionsRequest(), 0)
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def answering_cluster(
+    exchange: Exchange, offered: Mapping[int, tuple[int, int]], *, cluster_id: str, node_id: int
+) -> str | None:
+    """The id of the cluster that answers, where it is not the one that is meant; `None` where it is.
+
+    Brokers from Kafka 4.4 on compare it themselves, together with a `node_id` (KIP-1242): one of another number that
+    has this address now is not the one that is meant either. All others, and all where any broker will do (`node_id`
+    below 0), tell the id of their cluster (Metadata).
+
+    :raises OSError: See `Exchange`; or the broker is another one of the same cluster.
+    """
+    is_refused = False
+    if node_id >= 0 and offered.get(ApiVersionsRequest.API_KEY, _NOT_OFFERED)[1] >= _IDENTITY_FROM:
+        request = ApiVersionsRequest(cluster_id=cluster_id, node_id=node_id, **_SOFTWARE)
+        is_refused = exchange(request, _IDENTITY_FROM).error_code == codes.REBOOTSTRAP_REQUIRED
+        if not is_refused:
+            return None
+    oldest, newest = _METADATA_VERSIONS
+    version = min(newest, offered.get(MetadataRequest.API_KEY, (oldest, oldest))[1])
+    found = exchange(MetadataRequest(topics=[], allow_auto_topic_creation=False), version).cluster_id
+    if found not in (None, cluster_id):
+        return str(found)
+    if is_refused:
+        raise ConnectionResetError(f"it is no longer the address of broker {node_id}")
+    return None

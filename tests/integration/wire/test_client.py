@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from isthmus.errors import Unreachable
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.errors import AnotherCluster, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from tests.faults.moving import moving_address
 from tests.integration.groups import consumers
 from tests.integration.lane.topics import create
 
@@ -86,5 +89,32 @@ def test_connections_are_shared_while_one_is_dialled(east: LocalCluster) -> None
             connections = await asyncio.gather(*(client.connection(1) for _ in range(10)))
             assert len(set(connections)) == 1
         assert connections[0].closed
+
+    asyncio.run(scenario())
+
+
+def test_another_cluster_at_the_same_address_is_a_cluster_that_is_away(east: LocalCluster, west: LocalCluster) -> None:
+    """Nothing is asked of it, whoever compares the ids: its brokers where one of them is meant, we where any will do.
+    The error has both ids. When the address leads home again, all goes on.
+    """
+
+    async def scenario() -> None:
+        with moving_address(east) as address:
+            async with Client(address.cluster) as client:
+                assert (await client.metadata()).cluster_id == east.cluster_id
+                before = await client.connection(1)
+                address.move(west)
+                for ask in (client.metadata, lambda: client.connection(1), lambda: describe_cluster(client)):
+                    with pytest.raises(Unreachable):
+                        await client.broker(1, OffsetFetchRequest(group_id="g", topics=None, max_version=7))
+                    assert before.closed
+                    with pytest.raises(AnotherCluster, match=f"{west.cluster_id} answers.*{east.cluster_id}"):
+                        await ask()
+                address.return_home()
+                assert (await describe_cluster(client)).cluster_id == east.cluster_id
+            # Who knows the id does not even begin, and asks nothing else of it.
+            async with Client(replace(address.cluster, cluster_id="another")) as client:
+                with pytest.raises(AnotherCluster, match=f"{east.cluster_id} answers, and east is another"):
+                    await client.find_coordinator("group", "any")
 
     asyncio.run(scenario())

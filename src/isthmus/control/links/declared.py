@@ -293,6 +293,8 @@ class Declared:
         target = clusters.get(self.alias_of(declaration.target) or "")
         if source is None or target is None:
             return None
+        source = replace(source, cluster_id=declaration.source.cluster_id)
+        target = replace(target, cluster_id=declaration.target.cluster_id)
         try:
             return declared_link(declaration, source, target)
         except ConfigError as error:

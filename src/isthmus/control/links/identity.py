@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.memory import remembered
@@ -57,6 +58,12 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
     if (refusal := mirrored_into_itself(link, source_id, target_id)) is not None:
         raise refusal
     return source_id, target_id
+
+
+def identified(link: Link, source_id: str, target_id: str) -> Link:
+    """The link between these two clusters and no others, wherever their addresses lead from now on."""
+    source, target = replace(link.source, cluster_id=source_id), replace(link.target, cluster_id=target_id)
+    return replace(link, source=source, target=target)
 
 
 def mirrored_into_itself(link: Link, source_id: str, target_id: str) -> PlanRefused | None:

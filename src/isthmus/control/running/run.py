@@ -14,7 +14,7 @@ from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims, Selects
 from isthmus.control.links.host import whereabouts
-from isthmus.control.links.identity import cluster_ids, producer_identity
+from isthmus.control.links.identity import cluster_ids, identified, producer_identity
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.switching import check_choice
@@ -152,6 +152,8 @@ class LinkRun:
         self._is_at_work = False
         async with Client(link.source) as source, Client(link.target) as target:
             source_id, target_id = await cluster_ids(link, source, target)
+            # Whoever answers under their addresses later on, it is these two that the link has begun with.
+            self.link, link = (identified(each, source_id, target_id) for each in (self.link, link))
             self._is_away, self._unreachable, self._problem = False, None, None
             # First beside all other links, as it may take a while; and once more when everything else is done.
             if not await self._wait_until_free(target):

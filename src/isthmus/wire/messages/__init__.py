@@ -1,6 +1,6 @@
-"""Messages that kafka-python does not have, from Kafka's own definitions (the .json files of release 4.4 beside this).
+"""Messages that kafka-python lacks, or knows older versions of, from Kafka's own definitions.
 
-Its codecs read the definitions; the names and fields are those of the files.
+They are the .json files of release 4.4 beside this; its codecs read them, and names and fields are those of the files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,14 @@ from kafka.protocol.api_message import ApiMessage
 
 _HERE: Final[dict[str, Any]] = {"load_json": __name__}
 """Where kafka-python finds a definition: beside this module, under the name of the class."""
+
+
+class ApiVersionsRequest(ApiMessage, **_HERE):
+    """API 18 up to version 5 (KIP-1242)."""
+
+
+class ApiVersionsResponse(ApiMessage, **_HERE):
+    """API 18 up to version 5 (KIP-1242)."""
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, **_HERE):
