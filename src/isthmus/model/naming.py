@@ -293,6 +293,24 @@ def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Proble
     return None
 
 
+def why_nameless(naming: Naming, name: str) -> Problem:
+    """Why a topic of the source has no name at the target by a naming."""
+    match naming:
+        case MirrorMakerNaming(target_alias=alias, separator=separator):
+            why = f"{alias}{separator} is in its name: it came from {alias}, and would go back there in a circle"
+        case PrefixNaming(source_prefix=prefix):
+            why = f"its name does not begin with source_prefix {prefix!r}"
+        case TemplateNaming(source=template):
+            why = f"its name is not of the form {template}"
+        case PythonNaming(spec=spec):
+            why = f"{spec} gives it none"
+        case _:
+            why = "it is in no namespace of the link"
+    return Problem(
+        f"it has no name at the target: {why}", "Take it out of topics.include, or give it a name by topics.naming."
+    )
+
+
 def _moved(name: str, before: str, after: str) -> str | None:
     return after + name.removeprefix(before) if name.startswith(before) else None
 

@@ -31,9 +31,11 @@ from isthmus.model.naming import (
     TargetTopic,
     is_reserved,
     named,
+    why_nameless,
 )
 from isthmus.model.offsets import EARLIEST, OffsetPolicy, RemotePolicy
 from isthmus.model.patterns import NamePattern
+from isthmus.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,22 @@ class TopicSettings:
     def named(self, names: Iterable[str]) -> NamedTopics:
         """What is mirrored of these topics of the source, by their names at the target."""
         return named(self._naming, self.select(names))
+
+    def nameless(self, names: Iterable[str]) -> tuple[SourceTopic, ...]:
+        """Those of these topics that are selected and that the naming leaves out. Sorted."""
+        return tuple(name for name in self.select(names) if self._is_nameless(name))
+
+    def _is_nameless(self, name: SourceTopic) -> bool:
+        try:
+            return self._naming.to_target(name) is None
+        except ConfigError:
+            return False
+
+    def why_nameless(self, name: SourceTopic) -> Problem:
+        """Why the naming leaves a topic out."""
+        theirs = self.mirror_maker
+        is_heartbeats = theirs is not None and theirs.is_carried(name)
+        return why_nameless(theirs.names.naming if theirs is not None and is_heartbeats else self.naming, name)
 
     def target_of(self, name: SourceTopic) -> TargetTopic | None:
         """The topic that a topic of the source is mirrored into, `None` where it is not."""

@@ -20,6 +20,7 @@ from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
+from isthmus.model.selection import TopicPattern
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -127,15 +128,21 @@ def test_two_links_name_as_mirror_maker_does(
 def test_what_names_make_impossible_is_refused(
     east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
-    """Topics that would meet, and one that was made of another before, are refused and told; others are copied."""
+    """Topics that would meet, one that is named although the naming leaves it out, and one that was made of another
+    before, are refused and told; others are copied.
+    """
     stem = topic("meet")
-    for name in ("a-live", "b-live", "c-test"):
-        create(east, f"{stem}.{name}")
-        produce(east, f"{stem}.{name}", records(5))
+    nameless = f"{stem}_other"
+    for name in (f"{stem}.a-live", f"{stem}.b-live", f"{stem}.c-test", nameless):
+        create(east, name)
+        produce(east, name, records(5))
     link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+    link = replace(link, topics=replace(link.topics, include=(*link.topics.include, TopicPattern.parse(nameless))))
     meeting = TemplateNaming(source=NameTemplate.parse("{t}.{x}-{env}"), target=NameTemplate.parse("{t}.{env}"))
     link = replace(link, topics=replace(link.topics, naming=meeting))
     fabric = isthmus.open(configuration_of(link), spark=spark)
+    refused = {each.topic: each.reasons[0].message for each in fabric.plan().links[0].topics if each.reasons}
+    assert "is not of the form {t}.{x}-{env}" in refused[nameless]
     outcome = fabric.run(until="caught-up")
     assert outcome.exit_code == 1
     assert asyncio.run(ends(west, f"{stem}.live")) == [-1]
@@ -144,10 +151,11 @@ def test_what_names_make_impossible_is_refused(
     assert {name: t.state for name, t in told.items()} == {
         f"{stem}.live": LaneState.REFUSED,
         f"{stem}.test": LaneState.STOPPED,
+        nameless: LaneState.REFUSED,
     }
     other = TemplateNaming(source=NameTemplate.parse("{t}.b-{env}"), target=NameTemplate.parse("{t}.test"))
     changed = replace(link, topics=replace(link.topics, naming=other))
-    (planned,) = isthmus.open(configuration_of(changed)).plan().links[0].topics
+    (planned, _) = isthmus.open(configuration_of(changed)).plan().links[0].topics
     assert f"was made of {stem}.c-test" in planned.reasons[0].message
 
 

@@ -22,6 +22,7 @@ from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remem
 from isthmus.control.links.parted import going_on
 from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
@@ -149,7 +150,7 @@ class _Reading:
         """Find out what the link selects: as the source has it, or as it was when the source was last there."""
         topics = self.link.topics
         known = {name: d.source_topic for name, d in self.recorded.items() if topics.target_of(d.source_topic) == name}
-        found = topics.named([*self.source.topics, *topics.literals])
+        found = named_topics(topics, [*self.source.topics, *topics.literals])
         self.sources = dict(sorted({**known, **found.sources}.items()))
 
     def partitions(self) -> dict[TargetTopic, list[LaneKey]]:

@@ -280,7 +280,11 @@ class TopicLoop:
             self._looked_at[name] = time.monotonic()
         await self._write_down(topics.values())
         # What was let go of meanwhile does not come back.
-        topics = {name: each for name, each in topics.items() if self._link.topics.target_of(each.source_topic) == name}
+        topics = {
+            name: each
+            for name, each in topics.items()
+            if name in self._names.refused or self._link.topics.target_of(each.source_topic) == name
+        }
         self._topics.update(topics)
         for name, topic in topics.items():
             if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from isthmus.cluster.topics import selected_topics
@@ -43,4 +44,17 @@ async def find_topics(source: Client, topics: TopicSettings) -> FoundTopics:
     :raises ClusterError: The source did not answer.
     """
     metadata = await selected_topics(source, topics)
-    return FoundTopics(metadata=metadata, names=topics.named(metadata.topics))
+    return FoundTopics(metadata=metadata, names=named_topics(topics, metadata.topics))
+
+
+def named_topics(topics: TopicSettings, names: Iterable[str]) -> NamedTopics:
+    """What is mirrored of these topics of the source. Those that settings include by name although their naming leaves
+    them out are refused, under the names they have at the source.
+    """
+    found = topics.named(names)
+    literal = topics.nameless(topics.literals)
+    refused = {TargetTopic(name): name for name in literal if TargetTopic(name) not in found.sources}
+    return NamedTopics(
+        sources={**found.sources, **refused},
+        refused={**found.refused, **{name: topics.why_nameless(own) for name, own in refused.items()}},
+    )

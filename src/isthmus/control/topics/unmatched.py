@@ -27,7 +27,9 @@ PatternKind = Literal["topic", "group"]
 def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern, ...]:
     """The prefixes and expressions that select no topic; names that are missing have problems of their own."""
     there = [name for name, topic in found.topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION]
-    return unmatched([pattern for pattern in link.topics.include if pattern.kind != "literal"], there)
+    nameless = set(link.topics.nameless(there))
+    patterns = [pattern for pattern in link.topics.include if pattern.kind != "literal"]
+    return unmatched(patterns, [name for name in there if name not in nameless])
 
 
 async def topic_names(source: Client) -> list[str]:
@@ -71,7 +73,7 @@ def warnings(
     return tuple(
         Problem(
             f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}',
-            f"{_suggestion(kind, pattern, names)} What matches later is taken up as soon as it is there.",
+            f"{_left_out(link, kind, pattern, names) or _suggestion(kind, pattern, names)} What matches later is taken up as soon as it is there.",
         )
         for pattern in patterns
     )
@@ -93,11 +95,21 @@ def missing(name: str, link: Link, names: Collection[str]) -> Problem:
     )
 
 
+def _left_out(link: Link, kind: PatternKind, pattern: NamePattern, names: Collection[str]) -> str:
+    """What a pattern matches although nothing comes of it, and why; "" where it matches nothing."""
+    matching = sorted(name for name in names if pattern.matches(name))
+    if not matching:
+        return ""
+    if kind == "group":
+        return f"It matches {first_few(matching)}, which groups.exclude or groups.naming leaves out."
+    nameless = link.topics.nameless(matching)
+    if not nameless:
+        return f"It matches {first_few(matching)}, which topics.exclude leaves out."
+    why = link.topics.why_nameless(nameless[0]).message
+    return f"It matches {first_few(nameless)}, which topics.naming leaves out: of {nameless[0]}, {why}."
+
+
 def _suggestion(kind: PatternKind, pattern: NamePattern, names: Collection[str]) -> str:
-    excluded = sorted(name for name in names if pattern.matches(name))
-    if excluded:
-        left_out = "topics.exclude leaves out" if kind == "topic" else "groups.exclude or groups.naming leaves out"
-        return f"It matches {first_few(excluded)}, which {left_out}."
     near = nearest(pattern, names)
     if near is not None:
         return f"The nearest name is {near}. {_HIDDEN}"

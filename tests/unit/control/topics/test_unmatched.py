@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.unmatched import missing, unmatched_topic_patterns, warnings
 from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.naming import (
+    MirrorMakerNaming,
+    NameTemplate,
+    Naming,
+    PrefixNaming,
+    SourceTopic,
+    TargetTopic,
+    TemplateNaming,
+)
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire import codes
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
 from tests.unit.control.topics.test_planning import LINK
 
+MM2 = MirrorMakerNaming(source_alias="east", target_alias="west")
+ORDERS_OR_WEST = TopicPattern.parse("/orders|west.orders/")
 NAMES = ["orders.eu", "orders.us", "payments"]
 
 
@@ -56,3 +71,40 @@ def test_names_have_problems_of_their_own() -> None:
 
     metadata = found(payments=codes.TOPIC_AUTHORIZATION_FAILED, gone=codes.UNKNOWN_TOPIC_OR_PARTITION)
     assert [str(pattern) for pattern in unmatched_topic_patterns(link, metadata)] == ["orders.*"]
+
+
+@pytest.mark.parametrize(
+    ("naming", "name", "why"),
+    [
+        (MM2, "west.orders", "west. is in its name: it came from west"),
+        (PrefixNaming(source_prefix="live-"), "orders", "does not begin with source_prefix 'live-'"),
+        (
+            TemplateNaming(source=NameTemplate.parse("{a}-{b}"), target=NameTemplate.parse("{a}-{b}")),
+            "orders",
+            "is not of the form {a}-{b}",
+        ),
+        (NamespaceNaming(), "orders", "in no namespace"),
+    ],
+)
+def test_what_the_naming_leaves_out_is_said(naming: Naming, name: str, why: str) -> None:
+    """Named it is refused, with the reason; by a pattern it is in the warning about what matches nothing."""
+    link = replace(LINK, topics=TopicSettings(include=(TopicPattern.parse(name), ORDERS_OR_WEST), naming=naming))
+    found = named_topics(link.topics, [name])
+    assert found.sources == {TargetTopic(name): name}
+    assert why in found.refused[TargetTopic(name)].message
+    assert link.topics.target_of(SourceTopic(name)) is None
+
+    metadata = Metadata("E", 1, {}, {name: TopicMetadata(name, NO_TOPIC_ID, (), codes.NONE, False)})
+    assert unmatched_topic_patterns(link, metadata) == (ORDERS_OR_WEST,)
+    (warning,) = warnings(link, "topic", [ORDERS_OR_WEST], [name])
+    assert f"It matches {name}, which topics.naming leaves out" in warning.hint
+    assert why in warning.hint
+
+
+def test_a_name_that_another_topic_gets_is_not_taken() -> None:
+    """A topic without a name is refused under its own, unless a topic of the link has that at the target."""
+    include = (TopicPattern.parse("orders"), TopicPattern.parse("live-orders"))
+    topics = TopicSettings(include=include, naming=PrefixNaming(source_prefix="live-"))
+
+    found = named_topics(topics, ["orders", "live-orders"])
+    assert (dict(found.sources), dict(found.refused)) == ({TargetTopic("orders"): "live-orders"}, {})
