@@ -12,7 +12,6 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from isthmus import config
 from isthmus.cli import takeover
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption, VerboseOption
@@ -131,8 +130,8 @@ def _import(
             console.print(Text(printable(f"Not written without --to: {names}")))
     else:
         written = write_all(draft.text, draft.companions, to, force=force)
-        # What is known to be missing is told already, and in better words.
-        notices = [*(_unusable(to) if draft.is_complete else ()), *notices]
+    # What is known to be missing is told already, and in better words.
+    notices = [*(_unusable(draft, to if written else None) if draft.is_complete else ()), *notices]
     with contextlib.redirect_stdout(sys.stdout if written else sys.stderr):
         _report(deployment, draft, notices, written, output)
     if any(notice.impact is Impact.NEEDED for notice in notices):
@@ -171,13 +170,14 @@ def _take_over(
     written: Sequence[Path] = ()
     if to is not None and not is_there and not settings.is_dry_run:
         written = write_all(draft.text, draft.companions, to, force=force)
-        notices = [*(_unusable(to) if draft.is_complete else ()), *notices]
+        notices = [*(_unusable(draft, to) if draft.is_complete else ()), *notices]
     if any(notice.impact is Impact.NEEDED for notice in notices):
         _report(deployment, draft, notices, written, output)
         console.print(Text("Nothing was taken over yet: complete the configuration and give the same command again."))
         raise typer.Exit(1)
     used = to if is_there or written else None
-    found = takeover.take_over_all(deployment, takeover.loaded(draft, used), settings, offsets_topic, workers_group)
+    with takeover.loaded(draft, used) as configuration:
+        found = takeover.take_over_all(deployment, configuration, settings, offsets_topic, workers_group)
     if output.is_table:
         with contextlib.redirect_stdout(sys.stderr):
             _report(deployment, draft, notices, written, output)
@@ -188,12 +188,14 @@ def _take_over(
         raise typer.Exit(1)
 
 
-def _unusable(path: Path) -> list[Notice]:
-    """What keeps the file from being used on this machine, if anything does."""
+def _unusable(draft: Draft, written: Path | None) -> list[Notice]:
+    """What keeps the configuration from being used on this machine, if anything does, whether or not it is written."""
+    name = str(written or DEFAULT_NAME)
     try:
-        require_certificates(config.load(path), str(path))
+        with takeover.loaded(draft, written) as configuration:
+            require_certificates(configuration, name)
     except ConfigError as error:
-        return [Notice(impact=Impact.NEEDED, key=error.field or str(path), why=error.message, todo=error.hint)]
+        return [Notice(impact=Impact.NEEDED, key=error.field or name, why=error.message, todo=error.hint)]
     return []
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.cli.steps import Moving
+from isthmus.config.places import DEFAULT_NAME
 from isthmus.control.answers import LinkTakeover, Outcome, PartitionTakeover, TakeoverSettings, TopicTakeover
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
@@ -108,18 +110,26 @@ def take_over_all(
     return found
 
 
-def loaded(draft: Draft, written: Path | None) -> Configuration:
-    """The configuration that was written, or the draft of it.
+@contextmanager
+def loaded(draft: Draft, written: Path | None) -> Iterator[Configuration]:
+    """The configuration that was written, or the draft of it, whose files are there while it is entered.
 
     :raises ConfigError: It cannot be used.
     """
     if written is not None:
-        return config.load(written)
+        yield config.load(written)
+        return
     # Secrets are in files beside it, which shall be gone again.
     with tempfile.TemporaryDirectory(prefix="isthmus-") as folder:
-        path = Path(folder) / "isthmus.yaml"
+        path = Path(folder) / DEFAULT_NAME
         write_all(draft.text, draft.companions, path, force=False)
-        return config.load(path)
+        try:
+            configuration = config.load(path)
+        except ConfigError as error:
+            raise ConfigError(
+                error.message.replace(f"{folder}/", ""), field=error.field, line=error.line, hint=error.hint
+            ) from None
+        yield configuration
 
 
 class TakeoverLine(Moving):

@@ -264,7 +264,7 @@ def retention_findings(observed: ObservedLink) -> Iterator[Finding]:
     kept = {
         pair.source_name: number(pair.source, "retention.ms", -1)
         for pair in observed.pairs.values()
-        if "delete" in (pair.source.value("cleanup.policy") or "delete").split(",")
+        if "delete" in pair.source.cleanup_policy.split(",")
     }
     finite = {name: retention_ms for name, retention_ms in kept.items() if retention_ms >= 0}
     if not finite:

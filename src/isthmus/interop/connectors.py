@@ -29,11 +29,17 @@ class Connector:
     name: str
     kind: MirrorConnector
     settings: Settings
+    ends: tuple[str, str] | None = None
+    """What the clusters are called where the form says it beside the settings."""
 
-    def alias(self, side: str) -> str:
-        """The alias of the cluster at a side; MirrorMaker 2 calls one without an alias by the side."""
+    def cluster(self, side: str) -> str:
+        """What the cluster at a side is called: by its alias. One without is called by the side, as in MirrorMaker 2,
+        and one whose alias is empty too, which MirrorMaker 2 takes as it stands.
+        """
+        if self.ends is not None:
+            return self.ends[_SIDES.index(side)]
         setting = self.settings.get(f"{side}.cluster.alias")
-        return side if setting is None else setting.value
+        return side if setting is None or not setting.value.strip() else setting.value
 
 
 def read_connectors(text: str, name: str) -> Deployment:
@@ -74,7 +80,7 @@ class _Merging:
     kinds: dict[tuple[str, str], set[MirrorConnector]] = field(default_factory=dict)
 
     def add(self, connector: Connector) -> None:
-        pair = connector.alias("source"), connector.alias("target")
+        pair = connector.cluster("source"), connector.cluster("target")
         if pair[0] == pair[1]:
             raise ConfigError(
                 f"{self.name}: connector {connector.name} has {pair[0]} for its source and its target",
@@ -125,7 +131,11 @@ class _Merging:
                 todo = "Import it together with the MirrorSourceConnector."
                 self.notices.append(Notice(impact=Impact.CHANGED, key="connector.class", why=why, todo=todo))
         if not any(MirrorConnector.SOURCE in kinds for kinds in self.kinds.values()):
-            raise ConfigError(f"{self.name} has no MirrorSourceConnector, so nothing would be mirrored", hint=_START)
+            raise ConfigError(
+                f"{self.name} has no MirrorSourceConnector: it can be run, and copies nothing",
+                hint="If it is meant to copy, import it with its MirrorSourceConnector: in Strimzi's resource, "
+                "sourceConnector: {} below the mirror.",
+            )
 
 
 def _parsed(text: str, name: str, notices: list[Notice]) -> object:

@@ -42,6 +42,33 @@ class Flow:
         """The name people know it by."""
         return f"{self.source}->{self.target}"
 
+    @property
+    def source_alias(self) -> str:
+        """What MirrorMaker 2 calls the source in names of topics and in its positions: "" where that is written."""
+        return self._alias("source", self.source)
+
+    @property
+    def target_alias(self) -> str:
+        """What MirrorMaker 2 calls the target."""
+        return self._alias("target", self.target)
+
+    def _alias(self, side: str, default: str) -> str:
+        # Whatever stands there counts before the name of the cluster, an empty text too (MirrorMakerConfig.java).
+        setting = self.settings.get(f"{side}.cluster.alias")
+        return default if setting is None else setting.value.strip()
+
+
+def ambiguity(flow: Flow, separator: str) -> str:
+    """Why names with the source's alias and a separator before them do not tell where they come from, if they do not."""
+    named = {"source": (flow.source_alias, flow.source), "target": (flow.target_alias, flow.target)}
+    for side, (alias, cluster) in named.items():
+        if alias != cluster:
+            return f"{side}.cluster.alias is {alias!r}, not {cluster}" if alias else f"{side}.cluster.alias is empty"
+    if not separator:
+        return "the separator is empty"
+    holds = separator in flow.source or separator in flow.target
+    return "an alias holds the separator" if holds else ""
+
 
 class Impact(enum.StrEnum):
     """What a notice means to whoever runs the imported file; the gravest first."""

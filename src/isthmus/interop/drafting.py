@@ -14,6 +14,7 @@ from isthmus.interop.security import ClusterDraft, cluster_draft
 from isthmus.interop.writing import KeyPath, written
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _COPIED_BEFORE: Final = (
     "without --take-over nothing is known of what MirrorMaker 2 has copied: into a topic of the target that holds "
     "records already, all of the source's are written once more, behind them"
@@ -54,6 +55,7 @@ def draft_of(
     :raises ConfigError: The deployment has values nobody could use; with the key and the line.
     """
     gathering = Gathering(deployment, surroundings, folder, list(deployment.notices))
+    _tell_placeholders(deployment, gathering)
     clusters = {alias: _cluster(alias, deployment, gathering) for alias in deployment.clusters}
     flows = {(flow.source, flow.target): flow for flow in deployment.flows}
     names = link_names(flows)
@@ -73,6 +75,20 @@ def draft_of(
         clusters=tuple(clusters),
         links=tuple(names.values()),
     )
+
+
+def _tell_placeholders(deployment: Deployment, gathering: Gathering) -> None:
+    """Places in values that are filled in before MirrorMaker 2 reads the file: Kafka has no such references."""
+    for settings in (*deployment.clusters.values(), *(flow.settings for flow in deployment.flows)):
+        for key, setting in settings.items():
+            for found in _PLACEHOLDER.finditer("" if key.startswith("transforms.") else setting.value):
+                gathering.tell(
+                    Impact.NEEDED,
+                    setting,
+                    f"{found[0]} is no reference of Kafka's: something fills it in before MirrorMaker 2 reads the file",
+                    f"Import the file as it is when it is filled in; or write ${{env:{found[1]}}} there, if that is an "
+                    "environment variable.",
+                )
 
 
 def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> ClusterDraft:

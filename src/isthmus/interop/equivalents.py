@@ -202,11 +202,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "key.converter": _NO_CONVERTER,
     "value.converter": _NO_CONVERTER,
     "header.converter": _NO_CONVERTER,
-    "transforms": lost(
-        "Isthmus changes no records and leaves none out",
-        "If consumers at the target rely on it, have them do it, or keep MirrorMaker 2 for these topics.",
-        off="",
-    ),
+    "transforms": handled(),
     "exactly.once.support": unneeded("every record is copied exactly once in any case"),
     "exactly.once.source.support": unneeded("every record is copied exactly once in any case"),
     "transaction.boundary": unneeded("every record is copied exactly once in any case"),

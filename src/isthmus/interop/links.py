@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.interop.clients import flow_equivalent, is_client_setting, is_known_client_setting
-from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
+from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings, ambiguity
 from isthmus.interop.equivalents import (
     ALIASES,
     EQUIVALENTS,
@@ -24,6 +24,7 @@ from isthmus.interop.flowclients import flow_properties
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import NameList, group_names, merged, topic_names
 from isthmus.interop.references import escaped
+from isthmus.interop.routing import is_of_router, routed
 
 KeyPath = tuple[str, ...]
 
@@ -44,6 +45,10 @@ GROUPS_EXCLUDE: Final = "console-consumer-.*, connect-.*, __.*"
 _RESETS: Final = ("source.consumer.auto.offset.reset", "consumer.auto.offset.reset")
 RESETS_OF_CLUSTER: Final = ("consumer.auto.offset.reset", "auto.offset.reset")
 _OFFSET_SYNCS: Final = ("emit.offset-syncs.enabled", "offset-syncs.topic.location")
+_PLAIN_ALIAS: Final = (
+    "Give the cluster an alias of its own, without the separator: then programs that read these topics find them under "
+    "that alias."
+)
 _WRITE_SYNCS: Final = "If programs read them, set mm2.offset_syncs: source, where MirrorMaker 2 has them, or target."
 _PLACES: Final = {
     "topics": "topics.include",
@@ -175,20 +180,27 @@ class _Translation:
         return f"/mm2.*{separator}internal/", f"/.*{separator}checkpoints{separator}internal/"
 
     def _separator(self) -> str:
-        return self._value("replication.policy.separator") or "."
+        return self._value("replication.policy.separator", ".")
 
     def _naming(self) -> tuple[object | None, str]:
         """How topics are named, or why nobody knows."""
+        prefix, why = self._prefix()
+        made, why_routed = routed(prefix, self._settings, self._gathering)
+        if made is None:
+            return None, why or why_routed
+        if made != f"{self._flow.source}{self._separator()}" or ambiguity(self._flow, self._separator()):
+            # Our mm2 refuses such aliases, as names do not tell where they end; the same names come of a prefix.
+            return {"target_prefix": escaped(made)} if made else "identity", ""
+        return "mm2" if self._separator() == "." else {"mm2": {"separator": escaped(self._separator())}}, ""
+
+    def _prefix(self) -> tuple[str | None, str]:
+        """What the replication policy puts before names, or why nobody knows."""
         policy = self._value("replication.policy.class", f"{PATH_OF_CLASSES}DefaultReplicationPolicy")
         name = policy.rpartition(".")[2]
         if name == "IdentityReplicationPolicy":
-            return "identity", ""
+            return "", ""
         if policy in (name, f"{PATH_OF_CLASSES}{name}") and name == "DefaultReplicationPolicy":
-            separator = self._separator()
-            if separator in self._flow.source or separator in self._flow.target:
-                # Our mm2 refuses such aliases, as names do not tell where they end; the same names come of a prefix.
-                return {"target_prefix": escaped(f"{self._flow.source}{separator}")}, ""
-            return "mm2" if separator == "." else {"mm2": {"separator": escaped(separator)}}, ""
+            return f"{self._flow.source_alias}{self._separator()}", ""
         why = f"Isthmus does not know how {name} names topics"
         todo = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
         self._gathering.tell(Impact.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
@@ -278,10 +290,8 @@ class _Translation:
 
     def _ambiguity(self) -> tuple[str, str]:
         """Why there can be no topics of MirrorMaker 2, if there cannot, and what to do."""
-        if self._separator() not in self._flow.source + self._flow.target:
-            return "", ""
-        why = "an alias holds the separator, so that the names of such topics would not tell it"
-        return why, "Give the cluster another alias."
+        why = ambiguity(self._flow, self._separator())
+        return (f"{why}, so that the names of such topics would not tell it", _PLAIN_ALIAS) if why else ("", "")
 
     def _offset_syncs(self) -> None:
         """Pairs of offsets, if the file asks for them; MirrorMaker 2 has them by default, for its own checkpoints."""
@@ -338,6 +348,8 @@ class _Translation:
         return connector in self._flow.connectors
 
     def _treat(self, key: str, setting: Setting) -> None:
+        if is_of_router(key, self._settings):
+            return  # told with its transform
         equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else flow_equivalent(key)
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"

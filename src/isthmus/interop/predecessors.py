@@ -38,7 +38,7 @@ def predecessor_of(
             hint="Name it by --offsets-topic: it is offset.storage.topic of the workers.",
         )
     group = group if worker_group is None else worker_group
-    return Predecessor(source_alias=flow.source, offsets_topic=topic, worker_group=group)
+    return Predecessor(source_alias=flow.source_alias, offsets_topic=topic, worker_group=group)
 
 
 def _said_of_all(flow: Flow) -> dict[str, Setting]:

@@ -12,7 +12,7 @@ import javaproperties
 
 from isthmus.errors import ConfigError
 from isthmus.interop.clients import is_client_setting
-from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
+from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting, ambiguity
 from isthmus.interop.equivalents import ALIASES, EQUIVALENTS, equivalent_of, truth
 from isthmus.interop.names import split_list
 
@@ -34,6 +34,7 @@ _HEARTBEATS: Final = "emit.heartbeats.enabled"
 _SEPARATOR: Final = "replication.policy.separator"
 _NAMED_CHARACTERS_MAX: Final = 40
 _COMPARED_MAX: Final = 100
+_COMMENT: Final = re.compile(r"(?:^|\s)#")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _START: Final = (
     "It has to be the file that connect-mirror-maker.sh is started with, which begins with lines such as:\n\n"
@@ -95,9 +96,23 @@ def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[s
                         todo="Remove the one that is not meant, and import again if it was the last.",
                     )
                 )
+            if _COMMENT.search(value) and not _is_secret(key):
+                notices.append(
+                    Notice(
+                        impact=Impact.CHANGED,
+                        key=key,
+                        line=line,
+                        why="a # behind a value begins no comment: it is part of the value, in Java and here",
+                        todo="Put the comment on a line of its own, and import again.",
+                    )
+                )
             seen[key] = line
             yield key, Setting(value, key, line)
         line += len(_LINE_END.findall(item.source))
+
+
+def _is_secret(key: str) -> bool:
+    return key.endswith(("password", "secret", "jaas.config", ".key"))
 
 
 def _refuse_spaced_arrow(key: str, value: str, name: str, line: int) -> None:
@@ -246,7 +261,8 @@ class _Reading:
                 f"{self.name}:{setting.line}: {setting.written} {error}",
                 field=setting.written,
                 line=setting.line,
-                hint="Write true to have the flow mirrored, false not to.",
+                hint="Write true to have the flow mirrored, false not to, and nothing behind it: a # begins a comment "
+                "only at the beginning of a line.",
             ) from None
 
     def _beats(self, source: str, target: str) -> bool:
@@ -254,10 +270,11 @@ class _Reading:
         them (MirrorMakerConfig.clusterPairs).
         """
         emits = {**self.shared, **self.flows[source, target]}.get(_HEARTBEATS)
-        return (emits is None or emits.value.lower() == "true") and self._separator() not in source + target
+        flow = Flow(source=source, target=target, settings={**self.shared, **self.flows[source, target]})
+        return (emits is None or emits.value.lower() == "true") and not ambiguity(flow, self._separator())
 
     def _separator(self) -> str:
-        return self._value(_SEPARATOR) or "."
+        return self._value(_SEPARATOR) if _SEPARATOR in self.settings else "."
 
     def _tell_not_enabled(self, source: str, target: str, *, beats: bool) -> None:
         own = self.flows[source, target]

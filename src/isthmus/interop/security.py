@@ -13,6 +13,7 @@ from isthmus.interop.deployment import Impact, Setting, Settings
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
 from isthmus.interop.names import split_list
+from isthmus.interop.references import escaped
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -123,7 +124,7 @@ class _Reader:
             if found is None or not 0 < int(found[2]) < 65536:
                 problem = "holds an address that is not host:port"
                 raise self.gathering.refusal(setting, problem, "Write such as broker-1:9092, broker-2:9092.")
-            addresses.append(f"{found[1]}:{found[2]}")
+            addresses.append(escaped(f"{found[1]}:{found[2]}"))
         return addresses
 
     def _properties(self) -> dict[str, object]:

@@ -221,27 +221,29 @@ class _Resource:
     ) -> Iterator[Connector]:
         mirror = self._mapping(path, given)
         ends = self._ends(path, mirror, spec, clusters)
-        shared = {
+        patterns = {
             key: self._setting((*path, pattern), self._text((*path, pattern), mirror[pattern]))
             for pattern, key in _PATTERNS.items()
             if mirror.get(pattern) is not None
         }
+        shared: dict[str, Setting] = {}
         for side, alias in zip(("source", "target"), ends, strict=True):
             shared[f"{side}.cluster.alias"] = self._setting(path, alias)
             for key, setting in clusters[alias].items():
                 client = key.partition(".")[0] in ("consumer", "producer", "admin")
                 shared[f"{side}.{key}" if client else f"{side}.cluster.{key}"] = setting
         for name, kind in _CONNECTORS.items():
-            if name not in mirror:
-                continue
-            connector = self._mapping((*path, name), mirror[name] or {})
+            if mirror.get(name) is None:
+                continue  # Strimzi starts no such connector
+            connector = self._mapping((*path, name), mirror[name])
             own = dict(self._config((*path, name, "config"), connector.get("config")))
             if connector.get("tasksMax") is not None:
                 own["tasks.max"] = self._setting((*path, name, "tasksMax"), str(connector["tasksMax"]))
             for key in sorted(connector.keys() - {"config", "tasksMax"}):
                 why = "it is how Kafka Connect runs a connector; isthmus pause and isthmus run take its place"
                 self._tell((*path, name, key), Impact.UNNEEDED, why)
-            yield Connector(dotted((*path, name)), kind, {**own, **shared})
+            # What a connector says of its own goes before what its clusters say, and patterns before both.
+            yield Connector(dotted((*path, name)), kind, {**shared, **own, **patterns}, ends)
         for key in sorted(mirror.keys() - _MIRROR_KEYS):
             self._tell((*path, key), Impact.UNKNOWN, "neither Strimzi nor Isthmus knows it")
 

@@ -62,6 +62,12 @@ class TopicDescription:
         return None if entry is None else entry.value
 
     @property
+    def cleanup_policy(self) -> str:
+        """What its brokers do with old records; empty where that is set, so that they neither delete nor compact."""
+        policy = self.value("cleanup.policy")
+        return "delete" if policy is None else policy
+
+    @property
     def own_configs(self) -> dict[str, str]:
         """What was set for this topic and may be set for another: no secrets, nothing read-only."""
         return {

@@ -115,7 +115,7 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
     gone = left.topic("gone", written=numbered(90), copied=numbered(20), committed=19)
     topics.delete_records(flow.source.cluster, gone, 60)
     unseen = f"{flow.stem}-unseen"
-    left.topic("empty", written=numbered(7), copied=[], committed=3)
+    left.topic("empty", written=numbered(7), copied=[])
     create(flow.source, unseen, partitions=1)
     topics.produce(flow.source.cluster, unseen, numbered(5))
     groups = {f"{flow.stem}-{position}": position for position in (200, 1_500, 2_500)}
@@ -133,7 +133,7 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
         "behind": (1_400, 2_000, 600, 300),
         "uncommitted": (-1, 30, 30, 0),
         "gone": (20, 60, 0, 0),
-        "empty": (4, -1, 0, 0),
+        "empty": (-1, -1, 0, 0),
     }
     assert parts["gone"].gap == Gap(20, 60)
     assert {topic.outcome for topic in found.topics} == {Outcome.TAKEN_OVER, Outcome.NEW}
@@ -157,8 +157,9 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
 
 
 def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) -> None:
-    """Where the target lacks what was claimed, holds what is none of the source's, or the source is shorter than the
-    position, nothing is copied until somebody decides. What Isthmus has begun by itself stays as it is.
+    """Where the target lacks what was claimed, holds what is none of the source's, never held a record or does not exist,
+    or the source is shorter than the position, nothing is copied until somebody decides. What Isthmus has begun by
+    itself stays as it is.
     """
     left = LeftBehind(flow)
     written = numbered(100)
@@ -166,6 +167,9 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
     foreign = [*written[:85], Given(None, b"of others", [], SEPTEMBER + 90), *written[85:90]]
     left.topic("foreign", written=written, copied=foreign, committed=79)
     left.topic("shorter", written=written[:50], copied=written[:60], committed=59)
+    left.topic("elsewhere", written=written, copied=[], committed=79)
+    nowhere = left.topic("nowhere", written=written, copied=[], committed=79)
+    topics.delete(flow.target.cluster, flow.remote(nowhere))
     begun = left.topic("begun", written=written, copied=[])
     link = flow.link(offsets=OffsetPolicy.MAPPED)
     only = replace(link.topics, include=(type(link.topics.include[0]).parse(begun),))
@@ -177,12 +181,18 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
         "lacking": Outcome.REFUSED,
         "foreign": Outcome.REFUSED,
         "shorter": Outcome.REFUSED,
+        "elsewhere": Outcome.REFUSED,
+        "nowhere": Outcome.REFUSED,
         "begun": Outcome.BEGUN,
     }
     told = {name: each.problem.message for name, each in partitions_of(found, flow).items() if each.problem}
     assert "the first from source offset 40" in told["lacking"]
     assert "the first at target offset 85" in told["foreign"]
     assert "before MirrorMaker 2's position 60" in told["shorter"]
+    assert f"source offset 80, and {flow.remote(flow.stem)}-elsewhere-0 never held a record" in told["elsewhere"]
+    (absent,) = [topic.problem for topic in found.topics if topic.source_topic == nowhere]
+    assert absent is not None
+    assert f"source offset 80, and the target has no topic {flow.remote(nowhere)}" in absent.message
 
     (again,) = [t for t in left.take_over(link, allows_foreign=True).topics if t.source_topic.endswith("foreign")]
     assert (again.outcome, again.partitions[0].begin) == (Outcome.TAKEN_OVER, 90)
@@ -190,7 +200,7 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
         fabric.run(until="caught-up")
         (progress,) = fabric.status()
     assert progress.state is not LinkState.ACTIVE
-    for name, count in (("lacking", 79), ("foreign", 91), ("shorter", 60), ("begun", 100)):
+    for name, count in (("lacking", 79), ("foreign", 91), ("shorter", 60), ("elsewhere", 0), ("begun", 100)):
         assert len(values(flow.target, flow.remote(f"{flow.stem}-{name}"), partitions=1)[0]) == count
 
 

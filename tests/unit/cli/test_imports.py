@@ -145,6 +145,20 @@ def test_something_to_be_done_is_an_exit_code(given: Path, capsys: Capture) -> N
     assert "# mechanism is missing" in made.read_text()
 
 
+def test_the_exit_code_does_not_hang_on_where_the_file_goes(given: Path, capsys: Capture) -> None:
+    """What keeps the configuration from being used is looked for whether or not it is written."""
+    (given.parent / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\nbroken\n")
+    given.write_text(pair("a.security.protocol = SSL", "a.ssl.truststore.location = ca.pem"))
+
+    for to in (None, given.parent / "made.yaml"):
+        with pytest.raises(typer.Exit) as ended:
+            import_(given, to=to)
+        assert ended.value.exit_code == 1
+        out, err = capsys.readouterr()
+        assert "holds no certificate in PEM form" in (out if to else err)
+        assert "/tmp/isthmus-" not in out + err
+
+
 def test_certificates_that_are_not_there_are_told(given: Path, capsys: Capture) -> None:
     """What keeps the configuration from being used on this machine is looked for as soon as it is written."""
     (given.parent / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\nbroken\n")

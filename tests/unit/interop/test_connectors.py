@@ -11,7 +11,7 @@ from isthmus import config
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact, MirrorConnector
 from isthmus.model.cluster import ClientProperties
-from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.naming import IDENTITY, MirrorMakerNaming
 from tests.unit.interop.samples import CONNECTORS, Bench, about, configured, imported, read
 
 SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
@@ -95,6 +95,16 @@ def test_clusters_without_aliases_have_those_of_mm2() -> None:
     nameless = {key: value for key, value in source().items() if not key.endswith("alias")}
 
     assert read(json.dumps(nameless)).flows[0].name == "source->target"
+
+
+def test_empty_aliases_and_an_empty_separator_keep_names() -> None:
+    """Clusters are called by their sides, topics as at the source, and positions bear the empty alias."""
+    trick = {"source.cluster.alias": "", "target.cluster.alias": "", "replication.policy.separator": ""}
+    text = json.dumps(source(**trick))
+    (flow,) = read(text).flows
+
+    assert (flow.name, flow.source_alias) == ("source->target", "")
+    assert configured(imported(text)).links[0].topics.naming == IDENTITY
 
 
 def test_a_key_that_is_written_twice_has_its_last_value() -> None:

@@ -10,11 +10,12 @@ from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
+from isthmus.interop.predecessors import predecessor_of
 from isthmus.model.access import AccessPolicy
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
-from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
+from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair, read
 
 POLICY = "a->b.replication.policy.class = "
 
@@ -89,6 +90,100 @@ def test_an_alias_with_the_separator_becomes_a_prefix() -> None:
     text = "clusters=a,us.b\na.bootstrap.servers=x:1\nus.b.bootstrap.servers=y:1\nus.b->a.enabled=true\n"
 
     assert configured(imported(text)).links[0].topics.naming == PrefixNaming(target_prefix="us.b.")
+
+
+@pytest.mark.parametrize(
+    ("lines", "naming"),
+    [
+        (("replication.policy.separator =", "source.cluster.alias ="), IDENTITY),
+        (("replication.policy.separator =", "a->b.source.cluster.alias ="), IDENTITY),
+        (("replication.policy.separator =",), PrefixNaming(target_prefix="a")),
+        (("source.cluster.alias =",), PrefixNaming(target_prefix=".")),
+        (("source.cluster.alias = east",), PrefixNaming(target_prefix="east.")),
+        (("target.cluster.alias =",), PrefixNaming(target_prefix="a.")),
+    ],
+)
+def test_an_empty_value_is_a_value(lines: tuple[str, ...], naming: object) -> None:
+    """An alias or a separator that is written and empty counts as it stands: names have nothing in its place."""
+    deployment = read(pair(*lines))
+    draft = imported(pair(*lines))
+
+    assert configured(draft).links[0].topics.naming == naming
+    (flow,) = deployment.flows
+    assert predecessor_of(deployment, flow).source_alias == flow.source_alias
+    assert (flow.source, flow.target) == ("a", "b")
+    # Its own topics would have names that tell no alias.
+    assert "emit.heartbeats.enabled" in keys(draft, Impact.LOST)
+    assert "heartbeats: true" not in draft.text
+
+
+def routed(regex: str, replacement: str, *lines: str) -> str:
+    """A flow with a transform that gives topics other names."""
+    kind = "org.apache.kafka.connect.transforms.RegexRouter"
+    return pair(
+        "a->b.transforms = names",
+        f"a->b.transforms.names.type = {kind}",
+        f"a->b.transforms.names.regex = {regex}",
+        f"a->b.transforms.names.replacement = {replacement}",
+        *lines,
+    )
+
+
+@pytest.mark.parametrize(
+    ("regex", "replacement", "naming"),
+    [
+        (r"a\\.(.*)", "$1", IDENTITY),
+        ("^a.(.+)$", "${1}", IDENTITY),
+        (r"a\\.(.*)", "east-$1", PrefixNaming(target_prefix="east-")),
+        ("(.*)", "dr.$1", PrefixNaming(target_prefix="dr.a.")),
+        (r"a\\.(.*)", "a.$1", MirrorMakerNaming(source_alias="a", target_alias="b")),
+    ],
+)
+def test_a_router_is_a_naming(regex: str, replacement: str, naming: object) -> None:
+    """A transform that takes a beginning off names, and puts another before them, changes names and no records."""
+    draft = imported(routed(regex, replacement))
+
+    assert draft.is_complete
+    assert configured(draft).links[0].topics.naming == naming
+    assert about(draft, "a->b.transforms.names.type").impact is Impact.CHANGED
+    assert "a->b.transforms" not in keys(draft, Impact.LOST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        routed(r"b\\.(.*)", "$1"),
+        routed(r"a\\.orders(.*)", "$1"),
+        routed(r"a\\.(.*)-v1", "$1"),
+        routed(r"a\\.(.*)", "$1-copy"),
+        routed(r"a\\.(.*)", "$1", "a->b.transforms.names.predicate = some"),
+        routed(r"a\\.(.*)", "$1").replace("RegexRouter", "TimestampRouter"),
+        routed(r"a\\.(.*)", "$1").replace("= names", "= names, names"),
+    ],
+)
+def test_a_router_that_is_no_naming_has_to_be_said(text: str) -> None:
+    """Nothing is copied until somebody has said how topics are named."""
+    draft = imported(text)
+
+    assert about(draft, "a->b.transforms.names.type").impact is Impact.NEEDED
+    assert configured(draft).links[0].topics.include == ()
+
+
+def test_other_transforms_are_lost() -> None:
+    """They change records or leave some out, beside a router too."""
+    text = routed(r"a\\.(.*)", "$1", "a->b.transforms.drop.type = org.apache.kafka.connect.transforms.Filter")
+    draft = imported(text.replace("= names", "= drop, names"))
+
+    assert about(draft, "a->b.transforms").impact is Impact.LOST
+    assert configured(draft).links[0].topics.naming == IDENTITY
+
+
+def test_places_that_something_else_fills_in_are_told() -> None:
+    """Kafka has no ${NAME}: whatever starts MirrorMaker 2 fills it in."""
+    draft = imported(pair("a->b.topics = ${TOPICS}").replace("a:1", "${EAST_1}:9092"))
+
+    assert "write ${env:EAST_1}" in about(draft, "a.bootstrap.servers").todo
+    assert {"a.bootstrap.servers", "a->b.topics"} <= set(keys(draft, Impact.NEEDED))
 
 
 def test_its_own_topics_follow_the_separator() -> None:

@@ -57,6 +57,14 @@ def test_the_last_of_two_alike_counts() -> None:
     assert "line 5" in notice.why
 
 
+def test_a_comment_behind_a_value_is_told() -> None:
+    """To Java it is part of the value; what may be a secret is not told of."""
+    found = read(pair("a->b.topics = orders # all of them", "a.ssl.key.password = x #1", "a->b.groups = a#b"))
+
+    (notice,) = [each for each in found.notices if "#" in each.why]
+    assert (notice.key, notice.line, notice.value) == ("a->b.topics", 5, "")
+
+
 def test_aliases_may_begin_alike() -> None:
     """A key belongs to the longest alias it begins with."""
     text = "clusters=a,a.b\na.bootstrap.servers=x:1\na.b.bootstrap.servers=y:1\na->a.b.enabled=true\na->a.b.topics=t\n"

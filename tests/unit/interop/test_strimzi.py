@@ -13,6 +13,7 @@ import yaml
 
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
+from isthmus.model.naming import IDENTITY
 from tests.unit.interop.samples import STRIMZI, TARGETED, about, configured, imported, keys, read
 
 
@@ -98,6 +99,26 @@ def test_the_newer_resource_is_read() -> None:
     assert (link.source.alias, link.target.alias) == ("a", "b")
     assert [str(each) for each in link.topics.include] == ["*"]
     assert not link.groups.is_configured
+
+
+def test_what_a_connector_says_goes_before_what_its_clusters_say() -> None:
+    """As Strimzi has it: so an empty alias and an empty separator keep names, and positions bear the empty alias."""
+    trick = '{config: {source.cluster.alias: "", replication.policy.separator: ""}}'
+    text = TARGETED.replace("sourceConnector: {}", f"sourceConnector: {trick}")
+    (flow,) = read(text, "mm2.yaml").flows
+
+    assert (flow.name, flow.source_alias) == ("a->b", "")
+    assert configured(imported(text, name="mm2.yaml")).links[0].topics.naming == IDENTITY
+
+
+@pytest.mark.parametrize("written", ["checkpointConnector: {}", "sourceConnector: null\n    checkpointConnector: {}"])
+def test_a_resource_that_copies_nothing_is_told_as_such(written: str) -> None:
+    """Strimzi starts the connectors that are there: without a source connector the resource is valid, and copies
+    nothing.
+    """
+    with pytest.raises(ConfigError, match="it can be run, and copies nothing") as refused:
+        read(TARGETED.replace("sourceConnector: {}", written), "mm2.yaml")
+    assert "sourceConnector: {}" in refused.value.hint
 
 
 def test_what_runs_connect_is_told() -> None:

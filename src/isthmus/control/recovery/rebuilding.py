@@ -23,7 +23,7 @@ def configs_of(both: BothTopics, there: TopicDescription) -> tuple[tuple[str, st
     """What the topic was configured with, made so that it can be filled from where the source's log begins."""
     configs = there.own_configs
     begins = any(log.start > 0 for log in both.source_logs.values())
-    if begins and "delete" not in (there.value("cleanup.policy") or "delete").split(","):
+    if begins and "delete" not in there.cleanup_policy.split(","):
         # The link gives it back its policy once the offsets before the first record are filled and deleted.
         configs.update(FILLING)
     return tuple(sorted(configs.items()))

@@ -26,8 +26,8 @@ LOOK_BACK: Final = 1_000
 _WIDER: Final = 16
 _DIGEST_BYTES: Final = 16
 _EXCLUDE: Final = (
-    "The topic stays paused. If those are not wanted, delete the target topic and call this again: then all is copied "
-    "anew. Or name it to topics.exclude."
+    "The topic stays paused. If those are not wanted, delete the target topic: then isthmus resume LINK --topic TOPIC "
+    "has all of it copied anew. Or name it to topics.exclude."
 )
 _NOT_THERE: Final = -1
 OnRead = Callable[[int], None]
@@ -66,8 +66,9 @@ class Examiner:
         :raises ClusterError: One of its logs cannot be read.
         """
         source, target, committed = pair.source, pair.target, pair.committed
-        if target.end == 0 or (committed < 0 and target.start == target.end):
-            # Nothing was ever written there, whatever was committed for a topic that was there before.
+        if target.end == 0 and committed >= 0:
+            return _refused(pair, contradiction(f"{pair.target_topic}-{pair.partition} never held a record", committed))
+        if committed < 0 and target.start == target.end:
             return PartitionTakeover(partition=pair.partition, outcome=Outcome.NEW, committed=committed)
         if committed > source.end:
             return _refused(pair, _shorter(pair))
@@ -230,6 +231,16 @@ def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> 
         target_end=pair.target.end,
         found=found,
         problem=problem,
+    )
+
+
+def contradiction(found: str, committed: int) -> Problem:
+    """What MirrorMaker 2 says it has copied up to an offset is not where the naming of the link says it is."""
+    return Problem(
+        f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the topic "
+        "otherwise, or its copy was deleted",
+        "Compare topics.naming with the names at the target (isthmus cluster topics), correct it, and call this again. "
+        "If the copy was deleted, isthmus resume LINK --topic TOPIC has all of it copied anew.",
     )
 
 

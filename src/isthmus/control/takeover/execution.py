@@ -15,7 +15,7 @@ from isthmus.control.links.hearing import is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
-from isthmus.control.takeover.examination import BothLogs, Examiner
+from isthmus.control.takeover.examination import BothLogs, Examiner, contradiction
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
 from isthmus.control.takeover.positions import PositionsTopic
 from isthmus.control.takeover.standstill import Standstill, ranges_of
@@ -183,7 +183,7 @@ class _Takeover:
             elif name in remembered:
                 topics.append(replace(topic, problem=_REMEMBERED))
             elif pair.target is None:
-                topics.append(topic)
+                topics.append(_absent(topic, committed))
             else:
                 parts = _pairs(name, pair, committed, at_source, at_target)
                 topics.append(replace(topic, partitions=tuple(await asyncio.gather(*map(examined, parts)))))
@@ -298,6 +298,14 @@ def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
         first_partitions=pair.source.partition_count,
     )
     return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
+
+
+def _absent(topic: TopicTakeover, committed: Mapping[PartitionKey, int]) -> TopicTakeover:
+    """A topic that the target does not have, which is a contradiction where MirrorMaker 2 says it has copied any."""
+    offsets = [offset for (name, _), offset in committed.items() if name == topic.source_topic]
+    if not offsets:
+        return topic
+    return replace(topic, problem=contradiction(f"the target has no topic {topic.topic}", max(offsets)))
 
 
 def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, list[MapDocument]]) -> Outcome | None:

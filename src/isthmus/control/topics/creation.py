@@ -87,7 +87,7 @@ def creation(
     left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
     configs = dict(_copied(source, defaults, replication_factor, left_out))
     configs.update(_demanded(source, defaults))
-    if has_prefix and "delete" not in _policy(source).split(","):
+    if has_prefix and "delete" not in source.cleanup_policy.split(","):
         configs.update(FILLING)
     topic = NewTopic(
         name=name,
@@ -118,14 +118,14 @@ def settled_policy(
     ):
         return {}
     own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
-    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": _policy(source)}
+    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": source.cleanup_policy}
     return {name: value for name, value in wanted.items() if value != FILLING[name]}
 
 
 def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
     """Whether a target still has the configuration it was created with for filling."""
     own = target.own_configs
-    return _policy(source) != FILLING["cleanup.policy"] and all(
+    return source.cleanup_policy != FILLING["cleanup.policy"] and all(
         own.get(name) == value for name, value in FILLING.items()
     )
 
@@ -142,10 +142,6 @@ def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:
 def is_of_tier(name: str) -> bool:
     """Whether a configuration is about a remote tier, which is each cluster's own."""
     return name.startswith(_TIER_PREFIXES)
-
-
-def _policy(source: TopicDescription) -> str:
-    return source.value("cleanup.policy") or "delete"
 
 
 def _is_copied(source: TopicDescription, name: str, settings: ConfigSettings) -> bool:
@@ -171,7 +167,7 @@ def _copied(
 def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str, str]]:
     """What has to differ from the target's defaults for the source's batches to fit."""
     demanded = {
-        "cleanup.policy": _policy(source),
+        "cleanup.policy": source.cleanup_policy,
         "compression.type": "producer",
         "message.timestamp.type": "CreateTime",
     } | dict.fromkeys(_TIMESTAMP_LIMITS, str(LONG_MAX))

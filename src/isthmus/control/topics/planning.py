@@ -365,8 +365,7 @@ def _safer_ends(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[P
 
 def _record_age_ms(pair: TopicPair) -> int:
     retention_ms = number(pair.source, "retention.ms", -1)
-    policy = (pair.source.value("cleanup.policy") or "delete").split(",")
-    if retention_ms < 0 or "delete" not in policy:
+    if retention_ms < 0 or "delete" not in pair.source.cleanup_policy.split(","):
         return EXPIRATION_MS_MAX
     return min(retention_ms, EXPIRATION_MS_MAX)
 

@@ -221,7 +221,7 @@ def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
 
 def is_compacted(topic: TopicDescription) -> bool:
     """Whether the log cleaner works on the topic, so that offsets may be missing."""
-    return "compact" in (topic.value("cleanup.policy") or "").split(",")
+    return "compact" in topic.cleanup_policy.split(",")
 
 
 def stamps_append_time(topic: TopicDescription) -> bool:
@@ -318,7 +318,7 @@ def _refusals(
             "Set compression.type=producer on the target topic.",
         )
     yield from _lossy(source, target)
-    if any(p.prefix for p in partitions) and "delete" not in _policy(target):
+    if any(p.prefix for p in partitions) and "delete" not in target.cleanup_policy.split(","):
         yield Problem(
             "the source's log starts above offset 0, and in the target topic the offsets before "
             "cannot be filled and deleted: its cleanup.policy has no delete",
@@ -338,7 +338,7 @@ def _lossy(source: TopicDescription, target: TopicDescription) -> Iterator[Probl
     if is_compacted(target) and not is_compacted(source):
         yield Problem(
             "the target topic is compacted and the source is not, so the target would lose records",
-            f"Set the target's cleanup.policy to the source's: {source.value('cleanup.policy') or 'delete'}.",
+            f"Set cleanup.policy={source.cleanup_policy} on the target topic, as at the source.",
         )
 
 
@@ -358,10 +358,6 @@ def deleted_at_source(pair: TopicPair) -> list[HeldOffsets]:
         for partition, log in sorted(pair.target_ranges.items())
         if partition in pair.source_ranges
     ]
-
-
-def _policy(topic: TopicDescription) -> list[str]:
-    return (topic.value("cleanup.policy") or "delete").split(",")
 
 
 def _source_notes(source: TopicDescription) -> Iterator[Problem]:

@@ -192,3 +192,14 @@ def test_other_topics_are_not_settled() -> None:
     source = topic({"cleanup.policy": "compact"})
     ranges = {0: LogRange(0, 5, 5)}
     assert settled_policy(source, topic({"cleanup.policy": "compact,delete"}), ranges, ranges) == {}
+
+
+def test_an_empty_policy_is_one() -> None:
+    """With cleanup.policy= brokers neither delete nor compact: the target gets that too, behind its prefix as well."""
+    source = topic({"cleanup.policy": ""})
+
+    assert configs_of(source)["cleanup.policy"] == ""
+    made = configs_of(source, has_prefix=True)
+    assert made["cleanup.policy"] == "compact,delete"
+    log = LogRange(100, 101, 101)
+    assert settled_policy(source, topic(made), {0: log}, {0: log})["cleanup.policy"] == ""
