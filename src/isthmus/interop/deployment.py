@@ -59,7 +59,7 @@ class Flow:
 
 
 def ambiguity(flow: Flow, separator: str) -> str:
-    """Why names with the source's alias and a separator before them do not tell where they come from, if they do not."""
+    """Why names with an alias and a separator before them do not tell where they come from, if they do not."""
     named = {"source": (flow.source_alias, flow.source), "target": (flow.target_alias, flow.target)}
     for side, (alias, cluster) in named.items():
         if alias != cluster:

@@ -157,7 +157,7 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
 
 
 def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) -> None:
-    """Where the target lacks what was claimed, holds what is none of the source's, never held a record or does not exist,
+    """Where the target lacks what was claimed, holds what is none of the source's, never held a record, does not exist,
     or the source is shorter than the position, nothing is copied until somebody decides. What Isthmus has begun by
     itself stays as it is.
     """

@@ -237,8 +237,8 @@ def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> 
 def contradiction(found: str, committed: int) -> Problem:
     """What MirrorMaker 2 says it has copied up to an offset is not where the naming of the link says it is."""
     return Problem(
-        f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the topic "
-        "otherwise, or its copy was deleted",
+        f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the "
+        "topic otherwise, or its copy was deleted",
         "Compare topics.naming with the names at the target (isthmus cluster topics), correct it, and call this again. "
         "If the copy was deleted, isthmus resume LINK --topic TOPIC has all of it copied anew.",
     )

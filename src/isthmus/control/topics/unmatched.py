@@ -73,7 +73,8 @@ def warnings(
     return tuple(
         Problem(
             f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}',
-            f"{_left_out(link, kind, pattern, names) or _suggestion(kind, pattern, names)} What matches later is taken up as soon as it is there.",
+            f"{_left_out(link, kind, pattern, names) or _suggestion(kind, pattern, names)} What matches later is taken "
+            "up as soon as it is there.",
         )
         for pattern in patterns
     )
