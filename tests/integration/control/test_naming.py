@@ -141,7 +141,7 @@ def test_what_names_make_impossible_is_refused(
     meeting = TemplateNaming(source=NameTemplate.parse("{t}.{x}-{env}"), target=NameTemplate.parse("{t}.{env}"))
     link = replace(link, topics=replace(link.topics, naming=meeting))
     fabric = isthmus.open(configuration_of(link), spark=spark)
-    refused = {each.topic: each.reasons[0].message for each in fabric.plan().links[0].topics if each.reasons}
+    refused = {str(each.topic): each.reasons[0].message for each in fabric.plan().links[0].topics if each.reasons}
     assert "is not of the form {t}.{x}-{env}" in refused[nameless]
     outcome = fabric.run(until="caught-up")
     assert outcome.exit_code == 1
