@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -19,7 +20,7 @@ from isthmus.wire.client import Client
 from tests.faults.witness import until_told
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
-from tests.integration.lane.mapping import Maps
+from tests.integration.lane.mapping import Maps, assert_mapped
 from tests.integration.lane.mirror import Mirror, Running
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
@@ -64,6 +65,11 @@ class Source:
 
     async def leave_follower_behind(self) -> None:
         await asyncio.to_thread(self.cluster.broker(FOLLOWER).kill)
+
+    async def elect_anew(self) -> None:
+        """The leader leads again, in another epoch."""
+        await asyncio.to_thread(self.cluster.broker(LEADER).kill)
+        await asyncio.to_thread(self.cluster.broker(LEADER).start)
 
     async def lose(self) -> None:
         """The leader goes, and the follower that was left behind leads."""
@@ -207,6 +213,41 @@ def test_unclean_election_does_not_let_a_mapped_lane_go_on_later(
     asyncio.run(scenario())
 
     assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+def test_an_epoch_that_was_read_ahead_and_lost_keeps_no_mapped_lane(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """What was read of it and could not be copied yet is gone, nothing that was copied is: the lane goes on with what
+    the source has. So it does in another run whose ledger knows an epoch that the source does not.
+    """
+    source, maps = Source(mirror3.source, topic("ahead"), chance), Maps()
+    key, mapped = LaneKey(TargetTopic(source.name), 0), {"engine": {"maps": maps}, "is_mapped": True}
+    topics.create(mirror3.target, source.name, max_message_bytes=2_000)
+
+    async def scenario() -> None:
+        await source.grow(source.records(COPIED))
+        await source.leave_follower_behind()
+        await source.elect_anew()
+        await source.grow([Given(None, random.Random(1).randbytes(4_000), [], topics.SEPTEMBER)])
+        async with mirror3.running(source.name, **mapped) as running:
+            await running.until(
+                lambda reports: reports[key].state is LaneState.BLOCKED and reports[key].position == COPIED
+            )
+            await source.lose()
+            await source.grow(source.records(KEPT))
+            await running.until(lambda reports: reports[key].position == COPIED + KEPT)
+            maps.save(running.engine)
+        cursor = maps.cursors[key]
+        maps.cursors[key] = replace(cursor, source_epoch=cursor.source_epoch + 7)
+        await source.grow(source.records(KEPT))
+        async with mirror3.running(source.name, **mapped) as running:
+            await running.until(lambda reports: reports[key].position == COPIED + 2 * KEPT)
+            maps.save(running.engine)
+
+    asyncio.run(scenario())
+
+    assert assert_mapped(source.cluster, mirror3.target, source.name, source.name, maps.of(source.name)) == []
 
 
 def test_unclean_election_after_a_crash_where_both_logs_end_with_a_transaction(

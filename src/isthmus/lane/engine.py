@@ -331,7 +331,7 @@ class Engine:
             if verdict is AppendVerdict.ADVANCED:
                 self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
                 if run.transit is not None:
-                    run.transit.appended(batch.record_count, answer.base_offset, source_epoch=run.read_epoch)
+                    run.transit.appended(batch.record_count, answer.base_offset)
                 self.advanced(run, parcel.pieces, batch.record_count)
                 self._offer(run)
             else:

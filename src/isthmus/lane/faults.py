@@ -17,7 +17,7 @@ from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import EXPLAINED, AppendVerdict
-from isthmus.model.lane import Gap, LaneState
+from isthmus.model.lane import NO_END, Gap, LaneState
 from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.wording import counted
@@ -75,15 +75,15 @@ class Faults:
         self._engine.stop_reading(run)
         if run.is_over:
             return
-        if 0 <= fetched.diverged_at < min(fetched.offset, run.next_offset):
+        if 0 <= fetched.diverged_at < min(fetched.offset, run.copied_to):
             run.fail(
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
-                f"[{fetched.diverged_at}, {run.next_offset}) that were copied are gone there",
+                f"[{fetched.diverged_at}, {run.copied_to}) that were copied are gone there",
                 self._keep_or_delete(run, fetched.diverged_at),
             )
         elif fetched.diverged_at >= 0:
-            self._doubt_source(run)
+            self._doubt_source(run, fetched.diverged_at)
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
@@ -120,13 +120,16 @@ class Faults:
             # Either end of the source's log may be the reason, or an epoch it never had; looking at both logs tells.
             self._doubt_source(run)
 
-    def _doubt_source(self, run: LaneRun) -> None:
+    def _doubt_source(self, run: LaneRun, lost_from: int = NO_END) -> None:
         """The source does not have what was read last: nothing of it was copied yet, or the records of that epoch have
         been compacted away, or the log is another one. What it has is compared with the target, and read again.
         """
         run.intake = Intake.SPOILT
         run.read_epoch = -1
-        run.doubt_tail()
+        if run.transit is None:
+            run.doubt_tail()
+        else:
+            run.transit.doubt(lost_from)
         self._resolver.add(run, RETRY_S)
 
     def unreadable(self, run: LaneRun, what: str) -> None:

@@ -157,6 +157,13 @@ class LaneRun:
         return offset if self.transit is None or offset < 0 else self.transit.source_offset(offset)
 
     @property
+    def copied_to(self) -> int:
+        """The source offset behind the last record that was copied, with same offsets if all in flight arrives. Offsets
+        between it and `next_offset` hold nothing that is copied.
+        """
+        return self.next_offset if self.transit is None else self.transit.cursor.copied_to
+
+    @property
     def first(self) -> int:
         """The first offset of the source that is copied, where the target holds nothing yet."""
         return max(self.source_start, self.lane.begin_offset)

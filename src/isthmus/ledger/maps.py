@@ -100,7 +100,9 @@ def _up_to(segment: MapDocument, ordinal: int) -> MapDocument:
             ranges.append(one._replace(length=min(one.length, left)))
         left -= one.length
     last = ranges[-1] if ranges else MappedRange(segment.cursor.source_offset, segment.cursor.target_offset, 0)
-    cursor = replace(segment.cursor, ordinal=ordinal, source_offset=last.source_end, target_offset=last.target_end)
+    cursor = replace(
+        segment.cursor, ordinal=ordinal, source_offset=last.source_end, target_offset=last.target_end, left_out=0
+    )
     return replace(segment, ranges=tuple(ranges), cursor=cursor)
 
 

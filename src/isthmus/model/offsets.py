@@ -45,12 +45,14 @@ class Cursor:
     `source_offset` is the next offset to copy and `ordinal` the number of the next record to append, from which its
     sequence follows. The lane counts from `first_ordinal` on: where the target's leader remembers the link's producer
     from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
-    `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
-    epoch of the source not below that of the last record read, -1 while unknown. A lane that `continues_another` was
-    begun where another had stopped copying: another program (`isthmus import --take-over`), or a lane with the same
-    offsets (`isthmus link recover --way mapped`). `rewound` is how often the lane has gone back, because the target had
-    lost what it had acknowledged. Of a distributor that keeps copy flags in a header, `flags_replaced` counts the
-    records whose header said nothing, or that had several.
+    `target_offset`, unless there is none yet: then none of it lies before it or behind. Of the offsets before
+    `source_offset` the last `left_out` hold nothing that was copied: the source may lose and replace them.
+    `source_epoch` is a leader epoch of the source not below that of the last record before `source_offset`, -1 while
+    unknown. A lane that `continues_another` was begun where another had stopped copying: another program
+    (`isthmus import --take-over`), or a lane with the same offsets (`isthmus link recover --way mapped`). `rewound` is
+    how often the lane has gone back, because the target had lost what it had acknowledged, or the source what had been
+    left out. Of a distributor that keeps copy flags in a header, `flags_replaced` counts the records whose header said
+    nothing, or that had several.
     """
 
     source_offset: int
@@ -61,6 +63,12 @@ class Cursor:
     continues_another: bool = False
     flags_replaced: int = 0
     rewound: int = 0
+    left_out: int = 0
+
+    @property
+    def copied_to(self) -> int:
+        """The source offset behind the last record that was copied, or where copying began."""
+        return self.source_offset - self.left_out
 
     @property
     def reach(self) -> tuple[int, int, int]:

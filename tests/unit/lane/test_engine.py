@@ -250,7 +250,7 @@ def test_what_is_read_while_a_mapped_lane_is_placed_is_not_counted() -> None:
             engine.add([replace(LANE, is_mapped=True)])
             run = engine._runs[LANE.key]
             run.transit = Transit(Cursor(10, 10, 10))
-            run.transit._read(20, 5)
+            run.transit._read(20, 5, 0)
             run.writer.placed(10)
             engine.place(run)
             assert (run.transit.read_ordinal, run.read_offset) == (10, 10)

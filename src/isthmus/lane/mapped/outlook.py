@@ -16,8 +16,9 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     if cursor is None:
         return Outlook()
     # What lies before its beginning another leaf got meanwhile.
-    cursor = replace(cursor, source_offset=max(cursor.source_offset, lane.begin_offset))
-    if source.stable_end < cursor.source_offset:
+    if cursor.source_offset < lane.begin_offset:
+        cursor = replace(cursor, source_offset=lane.begin_offset, left_out=0)
+    if source.stable_end < cursor.copied_to:
         return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
     gap = missed(lane, cursor, source)
     if gap is None or lane.continues_after_gap:
@@ -33,9 +34,9 @@ def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
 
 def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
     """The source has not any more what was copied."""
-    what = f"records up to offset {cursor.source_offset} or behind were copied"
-    if source.stable_end >= cursor.source_offset:
-        what = f"not all that was copied from offset {cursor.source_offset} on is there any more"
+    what = f"records up to offset {cursor.copied_to} or behind were copied"
+    if source.stable_end >= cursor.copied_to:
+        what = f"not all that was copied up to offset {cursor.copied_to} or behind is there any more"
     return Problem(
         f"the source ends at {source.stable_end}, and {what}: it lost records (unclean leader election), or the topic "
         "was refilled",

@@ -23,6 +23,7 @@ from isthmus.lane.mapped.outlook import deleted, lost, missed, way_out
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, are_alike, compared_anew, counted_anew, ordinal_of, ours
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
+from isthmus.lane.mapped.witness import last_copied
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
@@ -205,9 +206,9 @@ class Places:
         if seen.high_watermark < search.awaited_end:
             return RETRY_S / 2
         end, search.awaited_end = search.awaited_end, -1
+        if not await self._is_there(run, transit, limit, end):
+            return self._beyond(run, search, limit, transit.cursor)
         cursor = transit.cursor
-        if limit.stable_end < cursor.source_offset:
-            return self._beyond(run, search, limit, cursor)
         found = await self._scan(run, cursor, end, seen.producer)
         if found.is_lost and await self._rewinds(run, transit, end):
             cursor = transit.cursor
@@ -236,6 +237,20 @@ class Places:
                 run.believe_tail(leader.epoch)
         return None
 
+    async def _is_there(self, run: LaneRun, transit: Transit, limit: Bounds, end: int) -> bool:
+        """Whether the source has what was copied before the lane's place, as far as that can be known. What it does not
+        have of what was left out there is read anew.
+        """
+        cursor = transit.cursor
+        if min(limit.stable_end, transit.lost_from) < cursor.copied_to:
+            return False
+        if transit.is_doubted or limit.stable_end < cursor.source_offset:
+            witness = await last_copied(self._source_log, self._target_log, self._producer_id, run, transit, end)
+            if witness.is_lost:
+                return False
+            transit.believe(witness.epoch)
+        return True
+
     def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
         """The source has not what was copied: a new leader may not know better yet."""
         search.doubts += 1
@@ -255,7 +270,7 @@ class Places:
         before = transit.cursor
         if before.source_offset >= run.lane.begin_offset or self._store is None:
             return
-        transit.resume(replace(before, source_offset=run.lane.begin_offset))
+        transit.resume(replace(before, source_offset=run.lane.begin_offset, left_out=0))
         try:
             await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
         except ClusterError:
@@ -274,7 +289,7 @@ class Places:
             return False
         if gap is not None and gap not in run.gaps:
             run.gaps.append(gap)
-        transit.resume(replace(cursor, source_offset=limit.start))
+        transit.resume(replace(cursor, source_offset=limit.start, left_out=0))
         return True
 
     # The target's log
@@ -335,7 +350,7 @@ class Places:
             source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
             recount = compared_anew(cursor, found.held, source, deleted=deleted)
             return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
-        read, epoch = Transit(cursor), -1
+        read, epochs = Transit(cursor), set[int]()
         span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
@@ -343,20 +358,20 @@ class Places:
                     piece = Piece(batch, False, is_aborted)
                     lane = run.lane
                     if read.read_ordinal < found.ordinal_end:
-                        epoch = max(epoch, batch.leader_epoch)
+                        epochs.add(batch.leader_epoch)
                     read.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
             return None
         recount = counted_anew(read, _without_gaps(found, cursor.ordinal))
-        if epoch <= cursor.source_epoch:
+        if epochs == {cursor.source_epoch}:
             return recount
         # The source has had another leader since, which may have lost what was copied and have others in its place.
         source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
         if not are_alike(found.held, source, cursor.ordinal):
             return None
-        return recount._replace(cursor=replace(recount.cursor, source_epoch=epoch))
+        return recount
 
     async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Record]:
         """The first `count` committed records of the source from the cursor on, or as many as there are."""

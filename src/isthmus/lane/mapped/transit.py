@@ -27,17 +27,26 @@ SEGMENT_RANGES: Final = 4_000
 
 
 class Stretch(NamedTuple):
-    """`length` records that were read, from `ordinal` on; at the source they follow one another from `source_begin`."""
+    """`length` records that were read, from `ordinal` on; at the source they follow one another from `source_begin`, in
+    one leader epoch.
+    """
 
     ordinal: int
     source_begin: int
     length: int
+    epoch: int
+
+    @property
+    def source_end(self) -> int:
+        return self.source_begin + self.length
 
 
 class Transit:
     """What of one lane is on its way, and where what has arrived went.
 
     `cursor` is how far it is. `ranges` are those of the present segment, which begins with the record `ordinal_begin`.
+    What was copied last `is_doubted` where the source says that it knows nothing of the leader epoch of the cursor;
+    from its offset `lost_from` on it may have lost all.
     """
 
     def __init__(self, cursor: Cursor) -> None:
@@ -47,6 +56,8 @@ class Transit:
         self._stretches: deque[Stretch] = deque()
         self._replaced: deque[int] = deque()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+        self.is_doubted = False
+        self.lost_from = NO_END
 
     @classmethod
     def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange]) -> Self:
@@ -63,6 +74,27 @@ class Transit:
         self._stretches.clear()
         self._replaced.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+
+    def doubt(self, lost_from: int) -> None:
+        """The source has lost what was read from an offset on, `NO_END` where nothing is known of that."""
+        self.is_doubted = True
+        self.lost_from = min(self.lost_from, lost_from)
+
+    def believe(self, source_epoch: int) -> None:
+        """The source has what was copied last, in that leader epoch (-1 while unknown). All that was read behind it is
+        read again: it may be gone there.
+        """
+        cursor = self.cursor
+        self.is_doubted, self.lost_from = False, NO_END
+        self.resume(
+            replace(
+                cursor,
+                source_offset=cursor.copied_to,
+                source_epoch=source_epoch,
+                rewound=cursor.rewound + (cursor.left_out > 0),
+                left_out=0,
+            )
+        )
 
     @property
     def placed_ranges(self) -> list[tuple[int, MappedRange]]:
@@ -82,6 +114,7 @@ class Transit:
                 source_offset=one.source_end,
                 ordinal=ordinal,
                 target_offset=one.target_end,
+                left_out=0,
                 rewound=self.cursor.rewound + 1,
             )
         )
@@ -124,7 +157,7 @@ class Transit:
         if batch.base_offset >= end or (level and is_done_with(batch.producer_id, level)):
             return None
         if flags is None and batch.is_dense and batch.base_offset >= begin and batch.offset_end <= end:
-            ordinal = self._read(batch.base_offset, batch.record_count)
+            ordinal = self._read(batch.base_offset, batch.record_count, batch.leader_epoch)
             return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
         # The cleaner has taken records out of it, or some of it are not to be copied, or each has flags of its own.
         # Those of a run have a checksum each.
@@ -137,18 +170,18 @@ class Transit:
         if not records:
             return None
         for record in records:
-            self._read(record.offset, 1)
+            self._read(record.offset, 1, batch.leader_epoch)
         dense = encode([record._replace(offset=ordinal + n) for n, record in enumerate(records)], batch.codec)
         return Piece(dense, passes(dense, bytes_max), is_aborted=False)
 
-    def _read(self, source_begin: int, length: int) -> int:
+    def _read(self, source_begin: int, length: int, epoch: int) -> int:
         ordinal = self._read_ordinal
         self._read_ordinal += length
         last = self._stretches[-1] if self._stretches else None
-        if last is not None and last.source_begin + last.length == source_begin:
+        if last is not None and (last.source_end, last.epoch) == (source_begin, epoch):
             self._stretches[-1] = last._replace(length=last.length + length)
         else:
-            self._stretches.append(Stretch(ordinal, source_begin, length))
+            self._stretches.append(Stretch(ordinal, source_begin, length, epoch))
         return ordinal
 
     def source_offset(self, ordinal: int) -> int:
@@ -160,18 +193,20 @@ class Transit:
 
     # Appending
 
-    def appended(self, records: int, target_offset: int, *, source_epoch: int = -1) -> None:
+    def appended(self, records: int, target_offset: int) -> None:
         """The next `records` of what was read lie at the target, from `target_offset` on; -1 for not any more."""
         cursor = self.cursor
         left, target = records, target_offset if target_offset >= 0 else cursor.target_offset
+        copied_to, epoch = cursor.copied_to, cursor.source_epoch
         while left:
             stretch = self._stretches.popleft()
             length = min(stretch.length, left)
             if target_offset >= 0:
                 self._note(MappedRange(stretch.source_begin, target, length))
                 target += length
+            copied_to, epoch = stretch.source_begin + length, stretch.epoch
             if length < stretch.length:
-                rest = Stretch(stretch.ordinal + length, stretch.source_begin + length, stretch.length - length)
+                rest = Stretch(stretch.ordinal + length, copied_to, stretch.length - length, epoch)
                 self._stretches.appendleft(rest)
             left -= length
         ordinal = cursor.ordinal + records
@@ -180,20 +215,23 @@ class Transit:
             self._replaced.popleft()
         self.cursor = replace(
             cursor,
-            source_offset=self.source_offset(ordinal),
+            source_offset=copied_to,
             ordinal=ordinal,
             target_offset=target,
             flags_replaced=cursor.flags_replaced + waiting - len(self._replaced),
-            source_epoch=max(source_epoch, cursor.source_epoch),
+            source_epoch=epoch,
+            left_out=0,
         )
 
     def passed(self, source_epoch: int) -> None:
         """Where nothing is on its way, all that was read is dealt with: what was left out needs not be read again."""
-        if not self._stretches and self._read_offset > self.cursor.source_offset:
+        cursor = self.cursor
+        if not self._stretches and self._read_offset > cursor.source_offset:
             self.cursor = replace(
-                self.cursor,
+                cursor,
                 source_offset=self._read_offset,
-                source_epoch=max(source_epoch, self.cursor.source_epoch),
+                source_epoch=source_epoch,
+                left_out=self._read_offset - cursor.copied_to,
             )
 
     def _note(self, one: MappedRange) -> None:

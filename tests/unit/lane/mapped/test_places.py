@@ -21,7 +21,7 @@ from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, ProducerState, Writer
-from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
 from isthmus.model.problem import Problem
@@ -377,6 +377,83 @@ def test_what_nobody_wrote_down_is_held_against_a_source_with_another_leader(
             await scene.look(17)
             assert scene.run.state is state
         assert scene.run.problem is not None
-        assert "not all that was copied from offset 5 on is there any more" in scene.run.problem.message
+        assert "not all that was copied up to offset 5 or behind is there any more" in scene.run.problem.message
 
     with_scene(work, Cursor(5, 5, 15, known))
+
+
+def doubted(scene: Scene, lost_from: int = NO_END) -> Transit:
+    """The source says that it does not know the epoch of the lane's place."""
+    assert scene.run.transit is not None
+    scene.run.transit.doubt(lost_from)
+    return scene.run.transit
+
+
+@pytest.mark.parametrize(
+    ("held", "source", "epoch"),
+    [
+        pytest.param(4, [batch(0, 50, epoch=3)], 3, id="it has the last record"),
+        pytest.param(900, [batch(0, 50, epoch=3)], None, id="it has another in its place"),
+        pytest.param(4, [batch(0, 4, epoch=3), batch(7, 9, epoch=8)], -1, id="what is gone proves nothing"),
+        pytest.param(None, [batch(0, 50, epoch=3)], -1, id="nor does what the target has deleted"),
+    ],
+)
+def test_an_epoch_that_the_source_does_not_know_is_found_anew(
+    held: int | None, source: list[Batch], epoch: int | None
+) -> None:
+    """By the last record that was copied: a place whose epoch is none of the source would be refused for ever."""
+
+    async def work(scene: Scene) -> None:
+        scene.source.batches = source
+        assert await scene.look(15, last_sequence=4) is None
+        doubted(scene)
+        if held is not None:
+            scene.target.batches = [batch(14, 1, producer_id=OURS, sequence=4, first=held)]
+        if epoch is None:
+            for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE, LaneState.DIVERGED):
+                assert scene.run.transit is not None
+                await scene.look(15, last_sequence=4)
+                assert scene.run.state is state
+            return
+        assert await scene.look(15, last_sequence=4) is None
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor == Cursor(5, 5, 15, epoch)
+
+    with_scene(work, Cursor(5, 5, 15, 6))
+
+
+def test_a_source_may_lose_what_was_left_out() -> None:
+    """What comes in its place is read; who lost more than that, even if the log is as long again, has diverged."""
+    cursor = Cursor(9, 5, 15, 6, left_out=4)
+
+    async def shorter(scene: Scene) -> None:
+        scene.source.batches = [batch(0, 7, epoch=3)]
+        scene.target.batches = [batch(14, 1, producer_id=OURS, sequence=4, first=4)]
+        assert await scene.look(15, last_sequence=4, source=Bounds(0, 7)) is None
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor == Cursor(5, 5, 15, 3, rewound=1)
+
+    with_scene(shorter, cursor)
+
+    async def more(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4) is None
+        doubted(scene, 4)
+        for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE, LaneState.DIVERGED):
+            await scene.look(15, last_sequence=4)
+            assert scene.run.state is state
+
+    with_scene(more, cursor)
+
+
+def test_records_of_an_older_epoch_than_that_of_the_place_are_compared() -> None:
+    """A log that was cut off may have had them since before: counting them would take others for those that came."""
+
+    async def work(scene: Scene) -> None:
+        scene.source.batches = [batch(0, 50, epoch=2)]
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1)]
+        scene.target.batches += [batch(15, 2, producer_id=OURS, sequence=5, first=900)]
+        for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE, LaneState.DIVERGED):
+            await scene.look(17)
+            assert scene.run.state is state
+
+    with_scene(work, Cursor(5, 5, 15, 3))

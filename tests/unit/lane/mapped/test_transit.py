@@ -74,8 +74,8 @@ def test_a_run_of_tiny_batches_may_begin_before_the_lane() -> None:
 def test_what_has_arrived_is_in_the_map() -> None:
     """Answers may cover several stretches, or parts of one; the cursor is behind the last of them."""
     transit = Transit(Cursor(0, 0, 50))
-    read(transit, batch(0, 4), control(4), batch(5, 4))
-    transit.appended(3, 50, source_epoch=2)
+    read(transit, *(one._replace(leader_epoch=2) for one in (batch(0, 4), control(4), batch(5, 4))))
+    transit.appended(3, 50)
     assert transit.cursor == Cursor(3, 3, 53, 2)
     transit.appended(3, 60)
     assert transit.cursor == Cursor(7, 6, 63, 2)
@@ -84,12 +84,34 @@ def test_what_has_arrived_is_in_the_map() -> None:
     transit.passed(5)
     assert transit.cursor == Cursor(7, 6, 63, 2), "two records are on their way"
     transit.appended(2, 63)
-    assert transit.cursor.source_offset == 10
+    assert transit.cursor == Cursor(9, 8, 65, 2)
     read(transit, control(10))
     transit.passed(5)
-    assert transit.cursor == Cursor(11, 8, 65, 5)
+    assert transit.cursor == Cursor(11, 8, 65, 5, left_out=2)
+    assert transit.cursor.copied_to == 9
+    read(transit, control(11))
+    transit.passed(5)
+    assert transit.cursor == Cursor(12, 8, 65, 5, left_out=3)
     transit.begin_segment()
     assert (transit.ordinal_begin, transit.ranges) == (8, [])
+
+
+def test_what_was_read_ahead_is_not_what_was_copied() -> None:
+    """The leader epoch of a place is that of what was copied: the source may lose what was only read, or left out."""
+    transit = Transit(Cursor(0, 0, 0))
+    read(transit, *(batch(2 * n, 2)._replace(leader_epoch=epoch) for n, epoch in enumerate((3, 3, 5))))
+    transit.appended(3, 0)
+    assert transit.cursor == Cursor(3, 3, 3, 3)
+    transit.appended(2, 3)
+    assert transit.cursor == Cursor(5, 5, 5, 5)
+    transit.appended(1, 5)
+    read(transit, control(6))
+    transit.passed(7)
+    transit.doubt(6)
+    assert (transit.is_doubted, transit.lost_from, transit.cursor) == (True, 6, Cursor(7, 6, 6, 7, left_out=1))
+    transit.believe(5)
+    assert not transit.is_doubted
+    assert transit.cursor == Cursor(6, 6, 6, 5, rewound=1), "else what was written before it would be taken for newer"
 
 
 def test_a_cursor_takes_back_what_was_on_its_way() -> None:
@@ -105,10 +127,10 @@ def test_a_cursor_takes_back_what_was_on_its_way() -> None:
 
 def test_a_lane_goes_back_to_what_is_left_of_it() -> None:
     """What the target has lost is read and appended again, under the same ordinals; the map keeps what is left."""
-    transit = Transit(Cursor(0, 10, 50, first_ordinal=10))
-    read(transit, batch(0, 4), control(4), batch(5, 4))
-    transit.appended(4, 50, source_epoch=2)
-    transit.appended(4, 60, source_epoch=2)
+    transit = Transit(Cursor(0, 10, 50, 2, first_ordinal=10))
+    read(transit, *(one._replace(leader_epoch=2) for one in (batch(0, 4), control(4), batch(5, 4))))
+    transit.appended(4, 50)
+    transit.appended(4, 60)
     assert transit.placed_ranges == [(10, MappedRange(0, 50, 4)), (14, MappedRange(5, 60, 4))]
 
     transit.rewind(15, MappedRange(5, 60, 1))
