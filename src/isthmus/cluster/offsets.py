@@ -24,6 +24,7 @@ from isthmus.wire.offsets import (
     READ_UNCOMMITTED,
     Offset,
     PartitionKey,
+    epoch_ends,
     list_offsets,
 )
 
@@ -77,6 +78,26 @@ async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> 
         for key, told in answer.items()
         if told.error_code == codes.NONE and told.offset >= 0
     }
+
+
+async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+    """Where these leader epochs of partitions end in their leaders' logs, or the last ones before them that the logs
+    have; -1 if they have none (OffsetForLeaderEpoch, API 23). Of the present epoch that is the end of the log.
+
+    :raises ClusterError: A leader does not tell.
+    """
+    leaders, without = leaders_of(await client.metadata(sorted({topic for topic, _ in epochs})), epochs)
+    for key, code in without.items():
+        raise _refusal(client, key, code)
+    found: dict[PartitionKey, int] = {}
+    for leader, led in leaders.items():
+        answers = await epoch_ends(await client.connection(leader), led, {key: epochs[key] for key in led})
+        for key in led:
+            answer = answers.get(key, _NO_ANSWER)
+            if answer.error_code:
+                raise _refusal(client, key, answer.error_code)
+            found[key] = answer.offset
+    return found
 
 
 def may_pass(error: ClusterError) -> bool:

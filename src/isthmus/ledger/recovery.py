@@ -11,12 +11,13 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RecoveryWay
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
+RECOVERS: Final = "recovers"
 _NO_ID: Final = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryClaimDocument(DocumentOfLink):
-    """Somebody recovers the link now; written every few seconds with another `beat`."""
+    """Somebody recovers the link now, or lets go of it, as `does` says; written again and again with another `beat`."""
 
     KIND: ClassVar[str] = "recovering"
 
@@ -26,6 +27,7 @@ class RecoveryClaimDocument(DocumentOfLink):
     host_id: str = ""
     pid: int = 0
     process_start: int = UNKNOWN
+    does: str = RECOVERS
 
     @property
     def whereabouts(self) -> Whereabouts:
@@ -38,6 +40,7 @@ class RecoveryDocument(DocumentOfLink):
     """How far the recovery of a topic came, and all that is needed to go on once the diverged topic is gone.
 
     `topic_id` is that of the topic that diverged, `rebuilt_id` that of the one in its place, nil until there is one.
+    `source_topic_id` is that of the source's topic whose logs were compared.
     """
 
     KIND: ClassVar[str] = "recovery"
@@ -48,6 +51,7 @@ class RecoveryDocument(DocumentOfLink):
     way: RecoveryWay = RecoveryWay.REBUILD
     topic_id: uuid.UUID
     rebuilt_id: uuid.UUID = _NO_ID
+    source_topic_id: uuid.UUID = _NO_ID
     replication_factor: int = 1
     configs: tuple[tuple[str, str], ...] = ()
     partitions: tuple[DivergedPartition, ...] = ()

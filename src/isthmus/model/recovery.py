@@ -82,7 +82,9 @@ class DivergedPartitionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergedPartition:
-    """A partition at both sides. Up to `shared` both hold the same, as far as both still hold anything."""
+    """A partition at both sides. Up to `shared` both hold the same, as far as both still hold anything. `source_epoch`
+    is the leader epoch the source's partition had before its log was read, -1 where an older release did not ask.
+    """
 
     partition: int
     source_begin: int
@@ -90,6 +92,7 @@ class DivergedPartition:
     target_begin: int
     target_end: int
     shared: int
+    source_epoch: int = -1
 
     @property
     def tail(self) -> LogSpan:

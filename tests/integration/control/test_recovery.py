@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import operators
+from isthmus.control.links.claiming import claimed
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.recovery import quarantine, rebuilding, replaying
-from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.quarantine import Row, parcels

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from isthmus.control.links.claiming import claimed
 from isthmus.control.links.operators import require_nobody_recovers
-from isthmus.control.recovery.claiming import claimed
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument, encoded
 from isthmus.ledger.topic import ensure_topic

@@ -1,4 +1,4 @@
-"""Several operators at one link: who gives leaders and followers another place sees who recovers it.
+"""Several operators at one link: who gives leaders and followers another place, and who recovers it, see each other.
 
 Whoever has claimed that lives as long as beats come, as a controller does (hearing.py): clocks of two hosts may differ.
 """
@@ -14,6 +14,7 @@ from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.recovery import RECOVERS
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
@@ -34,7 +35,8 @@ async def require_nobody_recovers(
     if found is None or found == silent or _has_ended(found):
         return found
     if goes_by_our_clock(found.whereabouts):
-        check_not_recovered(link, known)
+        if known.document_age_s(found, now_ms()) < SILENCE_S:
+            raise recovered(link, found.by, found.does)
         return found
     deadline = time.monotonic() + SILENCE_S
     while time.monotonic() < deadline:
@@ -43,20 +45,8 @@ async def require_nobody_recovers(
         if now is None:
             return None
         if now != found:
-            raise recovered(link, now.by)
+            raise recovered(link, now.by, now.does)
     return found
-
-
-def check_not_recovered(link: str, known: LinkMemory, silent: RecoveryClaimDocument | None = None) -> None:
-    """See that nobody recovers a link, as far as is known of it: any claim but the one known as `silent` is a new one.
-
-    :raises PlanRefused: Somebody does.
-    """
-    found = _claim(known)
-    if found is None or found == silent or _has_ended(found):
-        return
-    if not goes_by_our_clock(found.whereabouts) or known.document_age_s(found, now_ms()) < SILENCE_S:
-        raise recovered(link, found.by)
 
 
 def _claim(known: LinkMemory) -> RecoveryClaimDocument | None:
@@ -68,9 +58,9 @@ def _has_ended(claim: RecoveryClaimDocument) -> bool:
     return liveness_of(claim.whereabouts) is Liveness.DEAD
 
 
-def recovered(link: str, by: str) -> PlanRefused:
-    """That somebody else recovers a link."""
+def recovered(link: str, by: str, does: str = RECOVERS) -> PlanRefused:
+    """That somebody else recovers a link, or lets go of it."""
     return PlanRefused(
-        f"{by} recovers link {link} now",
+        f"{by} {does} link {link} now",
         hint=f"Wait for its end; if it was killed, that shows within {SILENCE_S:g} s. Then give this command again.",
     )

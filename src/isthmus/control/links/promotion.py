@@ -17,6 +17,7 @@ from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
 from isthmus.control.links.attaching import away
+from isthmus.control.links.claiming import claimed
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
@@ -26,7 +27,7 @@ from isthmus.control.links.forgetting import forget_copies
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import left_partitions, source_logs, write_down, writing_lanes
 from isthmus.control.links.memory import recollect
-from isthmus.control.links.operators import check_not_recovered, require_nobody_recovers
+from isthmus.control.links.operators import require_nobody_recovers
 from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.control.links.reversing import await_reserved, require_no_members, settings_back
 from isthmus.control.links.writers import owners_in, undecided, written
@@ -316,26 +317,24 @@ class Promoter:
 
     async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], link: Link) -> None:
         self.on_step("detaching")
-        async with Client(link.target) as target:
-            await require_nobody_recovers(self.name, target)
         links = AsyncDeclaredLinks(self.configuration.written)
 
         def values(known: Declaration) -> dict[str, Any]:
             # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
             return letting_go(verb, chosen) if any(each in known.maps for each in chosen) else {}
 
-        await links.change(self.name, values, spares_source=verb == "failover", even_deleted=True)
+        ledger, is_sparing = self.configuration.ledger, verb == "failover"
+        # Who recovered it until now can announce no deletion any more, and who comes later sees that it is detached.
+        async with Client(link.target) as target, claimed(target, self.name, ledger, does="lets go of"):
+            await links.change(self.name, values, spares_source=is_sparing, even_deleted=True)
 
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
         async with Client(link.target) as target:
-            silent = await require_nobody_recovers(self.name, target)
             deadline, calm_from, most, beats = time.monotonic() + self.timeout_s, None, 0, Beats()
             while True:
                 known = await recollect(self.name, target)
-                # Whoever began to recover it meanwhile sees that it is detached, or is seen here.
-                check_not_recovered(self.name, known, silent)
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from isthmus.control.links.claiming import claimed
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.declarations import looked
-from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import rebuilt_topics, remembered
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.pool import ClusterPool
-from isthmus.control.recovery.claiming import claimed
+from isthmus.control.recovery.attachment import LinkAttachment
 from isthmus.control.recovery.parting import require_mappable
 from isthmus.control.recovery.quiet import OnStep
 from isthmus.control.recovery.recovery import TopicRecoverer
@@ -27,7 +26,6 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
-from isthmus.wire.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +36,9 @@ class LinkRecoverer:
     it stays, and goes there as well with `sets_aside`. `way` is how, `None` for that in which a topic was begun, or
     else `RecoveryWay.REBUILD`. `configuration` has the declared links too. `quiet_s` is for how long nobody may have
     written to the target, `timeout_s` how long any wait may take.
+
+    `current` tells what became of the link, by default nothing but what its clusters know of it. With `only_own` a
+    topic is left as it is where anybody but the link has written to it.
     """
 
     configuration: Configuration
@@ -48,6 +49,8 @@ class LinkRecoverer:
     quiet_s: float = 2.0
     timeout_s: float = 60.0
     on_step: OnStep = lambda _: None
+    current: Callable[[], Link | None] | None = None
+    only_own: bool = False
 
     async def recover(self, *, dry_run: bool = False) -> Recovery:
         """Bring the topics back to what the source holds, or have them go on behind what only the target has. With
@@ -55,8 +58,8 @@ class LinkRecoverer:
 
         :raises ConfigError: There is no such link, or it does not mirror one of the topics.
         :raises GateNotMet: Somebody is at work at the target, lanes do not end, or a topic is not refilled in time.
-        :raises PlanRefused: Somebody else recovers the link, it is detached, offsets of a topic are mapped, or cannot
-            be.
+        :raises PlanRefused: Somebody else recovers the link, it is detached, a cluster is another one, offsets of a
+            topic are mapped, or cannot be.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
         link = self.configuration.link(self.name)
@@ -69,38 +72,30 @@ class LinkRecoverer:
                 claim = await stack.enter_async_context(
                     claimed(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
                 )
-                link = await self._attached(link)
-            link = await filtered(link, target)
+            attachment = LinkAttachment(
+                current=self.current or (lambda: self.configuration.link(self.name)),
+                name=self.name,
+                source=source,
+                target=target,
+            )
+            link = await attachment.link()
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
             for topic, source_topic in sorted((await self._chosen(link, pool)).items()):
                 if self.way is RecoveryWay.MAPPED:
                     await require_mappable(link, pool, self.configuration.clusters, topic, source_topic)
-                recoverer = self._recoverer(link, source, target, topic, source_topic)
+                recoverer = self._recoverer(link, attachment, topic, source_topic)
                 found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
         return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
 
-    async def _attached(self, link: Link) -> Link:
-        """The link with what it attaches now: whoever lets go of it either sees the claim, or is seen here."""
-        if link.name not in (self.configuration.declared or ()):
-            return link
-        async with looked(self.configuration) as (_, declared):
-            known = declared.links.get(link.name)
-            found = None if known is None or known.is_deleted else declared.link(known, self.configuration)
-        if found is None or known is None or not known.maps:
-            raise PlanRefused(
-                f"link {link.name} attaches nothing any more",
-                hint=f"isthmus link describe {link.name} says what became of it.",
-            )
-        return found
-
     def _recoverer(
-        self, link: Link, source: Client, target: Client, topic: TargetTopic, source_topic: SourceTopic
+        self, link: Link, attachment: LinkAttachment, topic: TargetTopic, source_topic: SourceTopic
     ) -> TopicRecoverer:
         return TopicRecoverer(
             link=link,
-            source=source,
-            target=target,
+            attachment=attachment,
+            source=attachment.source,
+            target=attachment.target,
             topic=topic,
             source_topic=source_topic,
             ledger=self.configuration.ledger,
@@ -109,6 +104,7 @@ class LinkRecoverer:
             on_step=self.on_step,
             way=self.way,
             sets_aside=self.sets_aside,
+            only_own=self.only_own,
         )
 
     async def _chosen(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:

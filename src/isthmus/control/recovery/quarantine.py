@@ -13,16 +13,18 @@ below come behind its own. Any consumer can read it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, await_leaders, create_topics, is_there_already
+from isthmus.cluster.configs import alter_topic_configs
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.comparison import decoded
+from isthmus.control.recovery.sides import described
 from isthmus.control.takeover.examination import digest
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, encode
@@ -86,9 +88,9 @@ class Quarantine:
         return quarantine_of(self.topic)
 
     async def open(self, partition_count: int, replication_factor: int | None) -> None:
-        """See that the quarantine topic is there. Needs CREATE on it.
+        """See that the quarantine topic is there, and keeps what it holds. Needs CREATE on it.
 
-        :raises ClusterError: It cannot be created, or has too few partitions.
+        :raises ClusterError: It cannot be created or configured, or has too few partitions.
         """
         factor = replication_factor or BROKER_DEFAULT
         new = NewTopic(
@@ -97,12 +99,31 @@ class Quarantine:
         error = (await create_topics(self.target, [new])).errors.get(self.name)
         if error is not None and not is_there_already(error):
             raise error
+        if error is not None and (there := await described(self.target, self.name)) is not None:
+            # One that a broker created by itself, or somebody has configured, would delete records after a while.
+            wrong = {name: value for name, value in _CONFIGS.items() if there.value(name) != value}
+            altered = await alter_topic_configs(self.target, {self.name: dict(wrong)} if wrong else {})
+            for refused in altered.errors.values():
+                raise refused
         if self.name not in await await_leaders(self.target, {self.name: partition_count}):
             raise ClusterError(
                 f"topic {self.name} of {self.target.cluster.alias} has not {partition_count} partitions with leaders",
                 cluster=self.target.cluster.alias,
                 hint=f"Bring its brokers back, or add partitions: kafka-topics --alter --topic {self.name}.",
             )
+
+    async def holds_others(self, partitions: Iterable[DivergedPartition]) -> bool:
+        """Whether anything that only the target has, from the first difference on, was written by anybody but the link.
+
+        :raises ClusterError: It cannot be read.
+        """
+        for found in partitions:
+            span = OffsetRange(self.topic, found.partition, *found.tail)
+            async with aclosing(committed_batches(self.target, span)) as batches:
+                async for batch in batches:
+                    if batch.producer_id not in self.own_producers:
+                        return True
+        return False
 
     async def take(self, found: DivergedPartition) -> int:
         """Set aside all that only the target has of a partition, and read it back; how many records that are.
@@ -257,10 +278,17 @@ def _parsed(record: Record) -> Quarantined | None:
 
 async def committed_records(client: Client, span: OffsetRange) -> AsyncGenerator[tuple[Batch, list[Record]], None]:
     """The committed records of a range, batch by batch."""
+    async with aclosing(committed_batches(client, span)) as batches:
+        async for batch in batches:
+            yield batch, decoded(batch, client.cluster.alias, span)
+
+
+async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator[Batch, None]:
+    """The batches that hold the committed records of a range."""
     if span.is_empty:
         return
     async with aclosing(LogReader(client).read(span)) as answers:
         async for stored in answers:
             for batch, is_aborted in stored:
                 if not (batch.is_control or is_aborted):
-                    yield batch, decoded(batch, client.cluster.alias, span)
+                    yield batch

@@ -7,11 +7,21 @@ import time
 import uuid
 from typing import Final
 
-from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, delete_topic, is_there_already
-from isthmus.control.recovery.sides import BothTopics, described
+from isthmus.cluster.changes import (
+    BROKER_DEFAULT,
+    NewTopic,
+    add_partitions,
+    await_leaders,
+    create_topics,
+    delete_topic,
+    is_there_already,
+)
+from isthmus.cluster.configs import alter_topic_configs
+from isthmus.control.recovery.sides import BothTopics, described, logs_of
 from isthmus.control.topics.creation import FILLING
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.topic import TopicDescription
+from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -50,8 +60,10 @@ async def delete(target: Client, topic: str, topic_id: uuid.UUID) -> None:
 
 
 async def create(target: Client, new: NewTopic) -> uuid.UUID:
-    """Create a topic, unless it is there by now; its id, once all partitions have leaders.
+    """Create a topic; its id, once all partitions have leaders. One that somebody else, or a broker by itself
+    (`auto.create.topics.enable`), has created meanwhile becomes as it is wanted, if it is empty and can.
 
+    :raises GateNotMet: It is there already, and holds records, or has more partitions or other replicas.
     :raises ClusterError: It was refused, or gets no leaders.
     """
     deadline = time.monotonic() + _TERM_S
@@ -60,9 +72,10 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
         if error is not None and not is_there_already(error):
             raise error
         # While it is being deleted it is neither there nor can it be created.
-        if new.name in await await_leaders(target, {new.name: new.partition_count}):
-            found = await described(target, new.name)
-            if found is not None:
+        found = await described(target, new.name)
+        if found is not None:
+            await make_as(target, found, new)
+            if new.name in await await_leaders(target, {new.name: new.partition_count}):
                 return found.topic_id
         if time.monotonic() > deadline:
             raise ClusterError(
@@ -71,3 +84,40 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
                 hint="See that its brokers are up; then give the command again: it goes on from here.",
             )
         await asyncio.sleep(_LOOK_S)
+
+
+async def make_as(target: Client, there: TopicDescription, new: NewTopic) -> None:
+    """Give a topic that is there, and empty, the partitions and the configuration with which it was to be created.
+
+    :raises GateNotMet: It cannot be made so.
+    :raises ClusterError: That was refused.
+    """
+    changes = {name: value for name, value in new.configs.items() if there.own_configs.get(name) != value}
+    wrong = {**dict.fromkeys(there.own_configs.keys() - new.configs.keys()), **changes}
+    if not wrong and there.partition_count == new.partition_count and _has_replicas(there, new):
+        return
+    why = ""
+    if any(log.end > 0 for log in (await logs_of(target, there)).values()):
+        why = "somebody has written to it since"
+    elif there.partition_count > new.partition_count:
+        why = f"it has {there.partition_count} partitions, not {new.partition_count}"
+    elif not _has_replicas(there, new):
+        why = f"its partitions have {counted(there.replication_factor, 'replica')}, not {new.replication_factor}"
+    if why:
+        raise GateNotMet(
+            f"topic {new.name} of {target.cluster.alias} was created by somebody else while it was rebuilt: {why}",
+            hint=f"Stop who uses it (or set auto.create.topics.enable=false), delete {new.name} there once nothing in "
+            "it is needed, and give the command again: it goes on from here.",
+        )
+    done = await alter_topic_configs(target, {new.name: wrong} if wrong else {})
+    grown = await add_partitions(target, {new.name: new.partition_count} if _lacks(there, new) else {})
+    for error in (*done.errors.values(), *grown.errors.values()):
+        raise error
+
+
+def _lacks(there: TopicDescription, new: NewTopic) -> bool:
+    return there.partition_count < new.partition_count
+
+
+def _has_replicas(there: TopicDescription, new: NewTopic) -> bool:
+    return new.replication_factor in (BROKER_DEFAULT, there.replication_factor)

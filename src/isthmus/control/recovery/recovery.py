@@ -3,6 +3,10 @@
 Each step can be done again: whoever repeats the command goes on where the one before ended. Until the topic is deleted
 everything is found anew from the logs; from then on the ledger has what is needed. What only the target has is written
 to the quarantine (acks=all) and read back before anything is deleted.
+
+The deletion is announced in the ledger, by the writer of which there is one at a time. Behind that announcement it is
+asked once more whether the link still attaches the topic and the source still has what both shared: whoever lets go of
+the link fences that writer first, so either he is seen here, or nothing can be announced any more.
 """
 
 from __future__ import annotations
@@ -10,20 +14,21 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.claiming import RecoveryClaim
 from isthmus.control.links.hearing import Beats, is_gone, is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
-from isthmus.control.recovery.claiming import RecoveryClaim
+from isthmus.control.recovery.attachment import LinkAttachment
 from isthmus.control.recovery.continuing import going_on, not_refilled
 from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, said_of_parted, told_by_map
 from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
-from isthmus.control.recovery.sides import BothTopics, both_topics
+from isthmus.control.recovery.sides import BothTopics, both_topics, is_as_compared
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
 from isthmus.ledger.link import SILENCE_S
@@ -46,6 +51,9 @@ from isthmus.model.recovery import (
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
+_TIMES: Final = 5
+"""So often a source that changes between the comparison and the deletion is compared anew."""
+
 
 class _Diverged(NamedTuple):
     """A topic that has diverged, while nobody writes to it: what the ledger knew and knows of it, and both logs."""
@@ -62,10 +70,11 @@ class TopicRecoverer:
     """Recovers one topic of a link. `quiet_s` is for how long nobody may have written to the target.
 
     `way` is how, `None` for that in which it was begun. With `sets_aside` what only the target has goes into quarantine
-    where the topic is not deleted, too.
+    where the topic is not deleted, too. With `only_own` a topic is left as it is where anybody else has written to it.
     """
 
     link: Link
+    attachment: LinkAttachment
     source: Client
     target: Client
     topic: TargetTopic
@@ -76,6 +85,7 @@ class TopicRecoverer:
     on_step: OnStep
     way: RecoveryWay | None = None
     sets_aside: bool = False
+    only_own: bool = False
 
     async def foresee(self) -> TopicRecovery:
         """What would be done. Nothing is changed.
@@ -119,6 +129,9 @@ class TopicRecoverer:
             found = await self._diverged(claim, both.target, way)
             if found is None:
                 return self._unchanged()
+            if self.only_own and await self._quarantine(found).holds_others(found.partitions):
+                await claim.write(Deletion(found.document.key), *await self._resumption())
+                return self._unchanged(found.partitions)
             if way is RecoveryWay.MAPPED:
                 return await self._go_on(claim, found)
             document = await self._set_aside(claim, found)
@@ -128,7 +141,10 @@ class TopicRecoverer:
                 await self._say_again(claim, document, before)
             return self._told(document)
         if document.stage == RecoveryStage.REBUILDING:
-            document = await self._rebuild(claim, document)
+            emptied = await self._emptied(claim, document)
+            if emptied is None:
+                return self._unchanged()
+            document = await self._rebuild(claim, emptied)
         return await self._refilled(claim, document)
 
     def _chosen(self, known: LinkMemory) -> RecoveryWay:
@@ -214,6 +230,7 @@ class TopicRecoverer:
         document = replace(
             found.document,
             stage=RecoveryStage.REBUILDING,
+            source_topic_id=found.both.source.topic_id,
             replication_factor=found.there.replication_factor,
             configs=rebuilding.configs_of(found.both, found.there),
             partitions=found.partitions,
@@ -227,7 +244,7 @@ class TopicRecoverer:
     async def _quarantined(self, found: _Diverged) -> int:
         """Bring all that only the target has into the quarantine; how many records that are."""
         self.on_step(f"{self.topic}: setting aside what only {self.target.cluster.alias} has")
-        quarantine = self._quarantine(found.known, found.there)
+        quarantine = self._quarantine(found)
         taken = 0
         for each in found.partitions:
             if each.head.begin < each.head.end or each.tail.begin < each.tail.end:
@@ -288,28 +305,70 @@ class TopicRecoverer:
             at_ms=now_ms(),
         )
 
-    def _quarantine(self, known: LinkMemory, there: TopicDescription) -> Quarantine:
-        identity = known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
+    def _quarantine(self, found: _Diverged) -> Quarantine:
+        identity = found.known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
         own = (identity.producer_id,) if isinstance(identity, LinkDocument) else ()
         return Quarantine(
             source=self.source,
             target=self.target,
             source_topic=self.source_topic,
             topic=self.topic,
-            topic_id=there.topic_id,
+            topic_id=found.there.topic_id,
             own_producers=own,
         )
 
     # From its deletion on
 
-    async def _rebuild(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument:
-        both = await self._both()
-        if both.target is not None and both.target.topic_id == document.topic_id:
+    async def _emptied(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument | None:
+        """Delete the topic that diverged, unless it is gone. What the source has lost since both were compared is set
+        aside first; `None` where both sides are alike by then.
+
+        :raises GateNotMet: Somebody writes to the target, or the source keeps changing.
+        :raises PlanRefused: Somebody else recovers the link, or it does not attach the topic any more.
+        """
+        for _ in range(_TIMES):
+            there = (await self._both()).target
+            if there is None or there.topic_id != document.topic_id or await self._is_deleted(claim, document):
+                return document
+            self.on_step(f"{self.topic}: {self.source.cluster.alias} has changed meanwhile")
+            found = await self._diverged(claim, there, document.way)
+            if found is None:
+                return None
+            document = await self._set_aside(claim, found)
+        raise GateNotMet(
+            f"{self.source_topic} of {self.source.cluster.alias} keeps losing what {self.topic} shares with it",
+            hint="See what deletes there (its retention, elections); then give the command again. Nothing was deleted.",
+        )
+
+    async def _is_deleted(self, claim: RecoveryClaim, document: RecoveryDocument) -> bool:
+        """Announce the deletion, and delete the topic if everything is still as it was found: whether it was so."""
+        while True:
+            self.on_step(f"{self.topic}: deleting")
+            await claim.write(document)
+            await self._require_attached(claim, document)
+            if not await is_as_compared(self.source, await self._both(), document):
+                return False
             await self._quiet.require_unmoved(
                 {each.partition: LogRange(0, each.target_end, each.target_end) for each in document.partitions}
             )
-            self.on_step(f"{self.topic}: deleting")
-            await rebuilding.delete(self.target, self.topic, document.topic_id)
+            if claim.is_held:
+                # Whoever stood still meanwhile looks at everything again.
+                await rebuilding.delete(self.target, self.topic, document.topic_id)
+                return True
+
+    async def _require_attached(self, claim: RecoveryClaim, document: RecoveryDocument) -> None:
+        """See that the link still attaches the topic; if not, take back what was begun.
+
+        :raises PlanRefused: It does not.
+        """
+        try:
+            await self.attachment.require(self.topic, self.source_topic)
+        except PlanRefused:
+            await claim.write(Deletion(document.key), *await self._resumption())
+            raise
+
+    async def _rebuild(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument:
+        both = await self._both()
         groups = {each.group for each in document.positions}
         await positions.await_forgotten(self.target, self.topic, groups)
         self.on_step(f"{self.topic}: creating it again")

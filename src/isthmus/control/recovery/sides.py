@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.offsets import ends_of_epochs, log_ranges
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.recovery.comparison import compared
 from isthmus.control.topics.preflight import is_compacted
 from isthmus.errors import BrokerRefused, PlanRefused
+from isthmus.ledger.documents import RecoveryDocument
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.recovery import DivergedPartition
@@ -29,12 +30,15 @@ _NOTHING = LogRange(0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothTopics:
-    """Both sides of a topic and their logs, by partition; `target` is `None` where it does not exist."""
+    """Both sides of a topic and their logs, by partition; `target` is `None` where it does not exist. `source_epochs`
+    are the leader epochs of the source's partitions, read before its logs.
+    """
 
     source: TopicDescription
     target: TopicDescription | None
     source_logs: Mapping[int, LogRange] = field(default_factory=dict)
     target_logs: Mapping[int, LogRange] = field(default_factory=dict)
+    source_epochs: Mapping[int, int] = field(default_factory=dict)
 
     async def compared(self, source: Client, target: Client) -> tuple[DivergedPartition, ...]:
         """How far each partition of the target is the same as the source's.
@@ -49,7 +53,8 @@ class BothTopics:
         async def one(partition: int) -> DivergedPartition:
             logs = self.source_logs.get(partition, _NOTHING), self.target_logs[partition]
             async with room:
-                return await compared(source, target, names, partition, logs, is_compacted=may_lack)
+                found = await compared(source, target, names, partition, logs, is_compacted=may_lack)
+            return replace(found, source_epoch=self.source_epochs.get(partition, -1))
 
         return tuple(await asyncio.gather(*map(one, sorted(self.target_logs))))
 
@@ -73,7 +78,34 @@ async def both_topics(source: Client, target: Client, source_topic: SourceTopic,
             f"the brokers of {target.cluster.alias} give topics no ids, so an interrupted recovery could not go on",
             hint="Upgrade them: Kafka has topic ids from 2.8 on, with inter.broker.protocol.version 2.8.",
         )
-    return BothTopics(source=here, target=there, source_logs=await logs_of(source, here), target_logs=target_logs)
+    partitions = (await source.metadata([source_topic])).topics[source_topic].partitions
+    return BothTopics(
+        source=here,
+        target=there,
+        source_logs=await logs_of(source, here),
+        target_logs=target_logs,
+        source_epochs={each.partition: each.leader_epoch for each in partitions},
+    )
+
+
+async def is_as_compared(source: Client, both: BothTopics, document: RecoveryDocument) -> bool:
+    """Whether the source, as it is now in `both`, still has all that the target shared with it when they were compared:
+    it is that topic, its retention has deleted nothing of it, and no leader has lost any of it.
+
+    :raises ClusterError: A leader does not tell.
+    """
+    if both.source.topic_id != document.source_topic_id:
+        return False
+    shared = [each for each in document.partitions if each.partition in both.source_logs and each.shared > 0]
+    for each in shared:
+        log = both.source_logs[each.partition]
+        if replace(each, source_begin=max(each.source_begin, log.start)).head != each.head or log.end < each.shared:
+            return False
+    if any(each.source_epoch < 0 for each in shared):
+        return False
+    name = both.source.name
+    ends = await ends_of_epochs(source, {(name, each.partition): each.source_epoch for each in shared})
+    return all(ends[name, each.partition] >= each.shared for each in shared)
 
 
 async def described(client: Client, topic: str) -> TopicDescription | None:

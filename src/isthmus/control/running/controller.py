@@ -203,7 +203,7 @@ class Controller:
         recovery = SelfRecovery()
         while True:
             await asyncio.sleep(_SOON_S)
-            await recovery.keep(self._links.at_work, self._progress, self._links.configuration.ledger)
+            await recovery.keep(lambda: self._links.at_work, self._progress, self._links.configuration.ledger)
 
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""

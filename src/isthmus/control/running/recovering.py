@@ -17,11 +17,13 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import LinkProgress
-from isthmus.model.recovery import RecoveryStage
+from isthmus.model.recovery import RecoveryStage, TopicRecovery
 from isthmus.wire.client import Client
 
 AGAIN_S: Final = 30.0
 """A topic that stays as it is, or whose recovery ended with an error, is looked at again so long after."""
+LATER_S: Final = 600.0
+"""So long after a topic is looked at again that others have written to: it is paused for that."""
 _QUIET_S: Final = 2.0
 _TIMEOUT_S: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -31,22 +33,28 @@ class SelfRecovery:
     """Does what `isthmus link recover` does for topics that are DIVERGED, of links that have `on_divergence: recover`,
     and goes on with recoveries that were interrupted.
 
-    What else stops a topic is left to operators: somebody who writes to the target would be the one to lose by it.
+    What else stops a topic is left to operators: somebody who writes to the target would be the one to lose by it. So
+    is a topic to which anybody but the link has written, whatever its state.
     """
 
     def __init__(self) -> None:
         self._looked: set[str] = set()
         self._begun: set[tuple[str, TargetTopic]] = set()
         self._tried: dict[tuple[str, TargetTopic], float] = {}
+        self._left: dict[tuple[str, TargetTopic], float] = {}
 
     async def keep(
-        self, links: Iterable[Link], progress: Callable[[], Iterable[LinkProgress]], ledger: LedgerSettings
+        self,
+        links: Callable[[], Iterable[Link]],
+        progress: Callable[[], Iterable[LinkProgress]],
+        ledger: LedgerSettings,
     ) -> None:
         """Recover what is due, one topic after the other. What fails is told, and tried again; nothing is raised.
 
-        How links do is asked only where it matters.
+        Which `links` are run is asked again for each topic, and before it is deleted: a recovery takes minutes, in
+        which operators change them. How links do is asked only where it matters.
         """
-        chosen = [link for link in links if link.on_divergence == "recover"]
+        chosen = list(_chosen(links()))
         # Somebody else may run it meanwhile.
         self._looked &= {link.name for link in chosen}
         known = {each.link: each for each in progress()} if chosen else {}
@@ -54,7 +62,7 @@ class SelfRecovery:
             if link.name in known:
                 await self._look(link)
                 for topic in self._due(link.name, known[link.name]):
-                    await self._recover(link, topic, ledger)
+                    await self._recover(link.name, topic, links, ledger)
 
     async def _look(self, link: Link) -> None:
         """Find out once what whoever ran the link before has begun: it is paused, and shows no divergence."""
@@ -72,9 +80,20 @@ class SelfRecovery:
         begun = {topic for name, topic in self._begun if name == link}
         for key in [key for key in self._tried if key[0] == link and key[1] not in diverged | begun]:
             del self._tried[key]
-        return [topic for topic in sorted(diverged | begun) if now >= self._tried.get((link, topic), now)]
+        # One that is left comes to show for a moment that it runs, as its pause ends.
+        due = {
+            topic: max(held.get((link, topic), now) for held in (self._tried, self._left)) for topic in diverged | begun
+        }
+        return sorted(topic for topic, at in due.items() if now >= at)
 
-    async def _recover(self, link: Link, topic: TargetTopic, ledger: LedgerSettings) -> None:
+    async def _recover(
+        self, name: str, topic: TargetTopic, links: Callable[[], Iterable[Link]], ledger: LedgerSettings
+    ) -> None:
+        def current() -> Link | None:
+            return next((link for link in _chosen(links()) if link.name == name), None)
+
+        if (link := current()) is None:
+            return
         recoverer = LinkRecoverer(
             configuration=Configuration(clusters=(link.source, link.target), links=(link,), ledger=ledger),
             name=link.name,
@@ -82,30 +101,55 @@ class SelfRecovery:
             quiet_s=_QUIET_S,
             timeout_s=_TIMEOUT_S,
             on_step=lambda step: _log.info("link %s: recovering %s", link.name, step),
+            current=current,
+            only_own=True,
         )
         _log.warning("link %s: topic %s has diverged from its source, and is brought back", link.name, topic)
         # Whatever keeps it from being done may leave the topic paused: then nothing shows that it has diverged.
-        self._begun.add((link.name, topic))
+        self._begun.add((name, topic))
         try:
             (found,) = (await recoverer.recover()).topics
         except (IsthmusError, TimeoutError) as error:
             if isinstance(error, ConfigError):
                 # The link does not select it any more.
-                self._begun.discard((link.name, topic))
+                self._begun.discard((name, topic))
             _log.warning("link %s: topic %s cannot be brought back now: %s", link.name, topic, error)
         else:
-            self._begun.discard((link.name, topic))
+            self._begun.discard((name, topic))
+            self._tell(name, found)
+        self._tried[name, topic] = time.monotonic() + AGAIN_S
+
+    def _tell(self, name: str, found: TopicRecovery) -> None:
+        """Report how a recovery ended."""
+        if found.stage is None and any(each.has_diverged for each in found.partitions):
             _log.warning(
-                "link %s: topic %s is as its source again, from where the two parted: %d records are in quarantine",
-                link.name,
-                topic,
-                found.quarantined,
+                "link %s: topic %s stays as it is, as somebody else has written to it: an operator decides "
+                "(isthmus link recover %s --topic %s sets that aside and has the topic filled anew)",
+                name,
+                found.topic,
+                name,
+                found.topic,
             )
-        self._tried[link.name, topic] = time.monotonic() + AGAIN_S
+            self._left[name, found.topic] = time.monotonic() + LATER_S
+            return
+        _log.warning(
+            "link %s: topic %s is as its source again, from where the two parted: %d records are in quarantine",
+            name,
+            found.topic,
+            found.quarantined,
+        )
+
+
+def _chosen(links: Iterable[Link]) -> Iterator[Link]:
+    """The links that say so."""
+    return (link for link in links if link.on_divergence == "recover")
 
 
 def diverged_topics(progress: LinkProgress) -> Iterator[TargetTopic]:
-    """The topics of a link of which a partition has ended because its source lost records."""
+    """The topics of a link of which a partition has ended because its source lost records, and none because somebody
+    wrote there.
+    """
     for topic in progress.topics:
-        if any(partition.state is LaneState.DIVERGED for partition in topic.partitions):
+        states = {partition.state for partition in topic.partitions}
+        if LaneState.DIVERGED in states and LaneState.FOREIGN_WRITE not in states:
             yield topic.topic

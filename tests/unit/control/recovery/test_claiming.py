@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from isthmus.control.recovery.claiming import RecoveryClaim
+from isthmus.control.links.claiming import RecoveryClaim
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.wire.client import Client

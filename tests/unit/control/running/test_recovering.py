@@ -66,7 +66,7 @@ def test_what_cannot_be_recovered_now_is_left_for_a_while(
 
     async def scenario() -> None:
         for _ in range(4):
-            await recovery.keep([link], lambda: [seen.pop(0)], LedgerSettings())
+            await recovery.keep(lambda: [link], lambda: [seen.pop(0)], LedgerSettings())
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())

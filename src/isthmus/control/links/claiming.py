@@ -1,4 +1,4 @@
-"""One recovery of a link at a time: whoever comes later is told who is at it."""
+"""One at a time recovers a link or lets go of it: whoever comes later is told who is at it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from isthmus.control.links.operators import recovered, require_nobody_recovers
 from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.link import BEAT_S
+from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.ledger.recovery import RECOVERS
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 
 FAREWELL_S: Final = 5.0
 """So long a ledger that may be away is waited for when a claim is given up. After that its silence says as much."""
 TERM_S: Final = 60.0
+_HELD_S: Final = SILENCE_S / 2
 _ROLE: Final = "recovery"
 
 
 class RecoveryClaim:
-    """The right to recover a link. All that its owner writes into the ledger goes through it, and fails with an error
-    that names the other one once somebody else has taken it. Writing is tried for `term_s`.
+    """The right to recover a link, or to let go of it. All that its owner writes into the ledger goes through it, and
+    fails with an error that names the other one once somebody else has taken it. Writing is tried for `term_s`. `does`
+    says what its owner does with the link.
     """
 
     def __init__(
@@ -37,14 +41,17 @@ class RecoveryClaim:
         link: str,
         ledger: LedgerSettings,
         *,
+        does: str = RECOVERS,
         term_s: float = TERM_S,
         farewell_s: float = FAREWELL_S,
     ) -> None:
         self._target, self._link, self._ledger, self._term_s = target, link, ledger, term_s
+        self._does = does
         self._writer = FencedWriter(target, link, role=_ROLE)
         self._writing = asyncio.Lock()
         self._beat = 0
         self._farewell_s = farewell_s
+        self._held_from = -_HELD_S
 
     async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none; durable when this returns.
@@ -55,9 +62,16 @@ class RecoveryClaim:
         append = partial(self._writer.append, changes, term_s=self._term_s)
         try:
             async with self._writing:
+                begun = lasting_s()
                 await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
+                self._held_from = begun
         except Fenced as error:
             raise recovered(self._link, "somebody else") from error
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else can have taken it by now: somebody else takes it after a longer silence."""
+        return lasting_s() - self._held_from < _HELD_S
 
     async def _open(self) -> None:
         silent = await require_nobody_recovers(self._link, self._target)
@@ -73,6 +87,7 @@ class RecoveryClaim:
             link=self._link,
             by=operator(),
             beat=self._beat,
+            does=self._does,
             host=here.host,
             host_id=here.host_id,
             pid=here.pid,
@@ -98,14 +113,15 @@ class RecoveryClaim:
 
 @asynccontextmanager
 async def claimed(
-    target: Client, link: str, ledger: LedgerSettings, *, term_s: float = TERM_S
+    target: Client, link: str, ledger: LedgerSettings, *, does: str = RECOVERS, term_s: float = TERM_S
 ) -> AsyncIterator[RecoveryClaim]:
-    """The right to recover a link, for as long as the block lasts; writing into the ledger is tried for `term_s`.
+    """The right to recover a link, or to let go of it, for as long as the block lasts; writing into the ledger is tried
+    for `term_s`.
 
     :raises PlanRefused: Somebody else is at it.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    claim = RecoveryClaim(target, link, ledger, term_s=term_s)
+    claim = RecoveryClaim(target, link, ledger, does=does, term_s=term_s)
     await claim._open()
     living = asyncio.create_task(claim._live())
     try:
