@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.identity.ends import pass_gap
 from isthmus.lane.mapped.outlook import kept_at_target
-from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of
+from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of, too_few_replicas
 from isthmus.lane.phase import Intake
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
@@ -45,6 +45,13 @@ _PASSING: Final = (
     }
 )
 """Answers to a write after which the log tells how to go on."""
+_REFUSED_PAUSE_MAX_S: Final = 1.0
+_SLOW_REPLICAS: Final = frozenset({codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+_PASSES_HINT: Final = "It passes when the cluster has settled; if it stays, check that broker. Isthmus asks again."
+_FENCED_HINT: Final = (
+    "Somebody else writes under a producer id or a transactional id of this link, or a coordinator has ended its "
+    "transaction: nobody but Isthmus may use transactional ids that begin with `isthmus.`. Tried again every second."
+)
 _UNEXPECTED_HINT: Final = (
     "Look the error up in the log of that broker, or in the policies of the service; tried again every few seconds."
 )
@@ -92,12 +99,14 @@ class Faults:
             _denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
             self._resolver.add(run, DENIED_RETRY_S)
         elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
+            run.hinder(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
             self._source.forget(*run.source)
             self._resolver.add(run, RETRY_S)
         else:
-            if code not in SESSION_LOST:
-                reason = f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
-                run.fail(LaneState.SOURCE_UNAVAILABLE, reason)
+            if code in SESSION_LOST:
+                run.hinder(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
+            else:
+                run.fail(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
             self._source.forget(*run.source)
             self._engine.reroute(run)
 
@@ -125,6 +134,12 @@ class Faults:
         been compacted away, or the log is another one. What it has is compared with the target, and read again.
         """
         run.intake = Intake.SPOILT
+        run.hinder(
+            LaneState.SOURCE_UNAVAILABLE,
+            f"the source says again and again that its log of {run.lane.key} has another place than offset "
+            f"{run.read_offset} to go on from",
+            "`isthmus verify` compares both logs. The lane looks at both of them, and goes on by itself.",
+        )
         run.read_epoch = -1
         if run.transit is None:
             run.doubt_tail()
@@ -242,12 +257,12 @@ class Faults:
             )
             delay_s = DENIED_RETRY_S
         elif error_code == codes.NOT_ENOUGH_REPLICAS:
-            run.fail(
-                LaneState.TARGET_UNAVAILABLE,
-                f"the target has too few in-sync replicas for {run.lane.key}",
-                "Bring its brokers back; the lane goes on by itself.",
-            )
+            problem = too_few_replicas(run.lane.key)
+            run.fail(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
             delay_s = RETRY_S
+        elif run not in self._resolver:
+            # What was sent behind it is refused too, and says nothing more.
+            delay_s = _pause_s(run.hinder(*_refused_again(run, error_code, said)))
         self._target.forget(*run.target)
         self._resolver.add(run, delay_s)
 
@@ -282,6 +297,26 @@ class Faults:
         run.fail(state, str(error), hint)
         self._target.forget(*run.target)
         self._resolver.add(run, 0.0 if state is LaneState.TARGET_UNAVAILABLE else DENIED_RETRY_S)
+
+
+def _refused_again(run: LaneRun, error_code: int, said: str) -> tuple[LaneState, str, str]:
+    """What it amounts to if answers do not pass that usually do."""
+    what = f"the target's leader of {run.lane.key} answers {said} again and again to what is written at offset "
+    what += str(run.position)
+    if error_code in codes.LEADER_MOVED | codes.COORDINATOR_MOVED | _SLOW_REPLICAS:
+        return LaneState.TARGET_UNAVAILABLE, what, "Check that broker and the replicas; the lane goes on by itself."
+    if error_code == codes.INVALID_PRODUCER_EPOCH:
+        return LaneState.BLOCKED, what, _FENCED_HINT
+    return LaneState.BLOCKED, what, _UNEXPECTED_HINT
+
+
+def _said_by_source(run: LaneRun, code: int) -> str:
+    return f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
+
+
+def _pause_s(times: int) -> float:
+    """How long to wait before the next look at a lane that was refused so often at one place."""
+    return 0.0 if times <= 1 else min(RETRY_S * 2 ** min(times - 2, 8), _REFUSED_PAUSE_MAX_S)
 
 
 def _denied(run: LaneRun, what: str, routes: Routes, missing: Right) -> None:

@@ -23,17 +23,30 @@ class Hearing:
     def __init__(self, source: Routes, held: Callable[[], Collection[LaneRun]]) -> None:
         self._source = source
         self._held = held
+        self._asked: set[int] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
-        while True:
-            await asyncio.sleep(HEAR_S)
-            runs = [run for run in self._held() if not run.is_over and run.source_end >= 0]
-            if not runs:
-                continue
+        """Ask until cancelled: each broker by itself, so that one that does not answer keeps no other from being heard."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await asyncio.sleep(HEAR_S)
+                waiting: dict[int, list[LaneRun]] = {}
+                for run in self._held():
+                    leader = self._source.leader(*run.source)
+                    if leader is not None and not run.is_over and run.source_end >= 0:
+                        waiting.setdefault(leader.node_id, []).append(run)
+                for node_id, runs in waiting.items():
+                    if node_id not in self._asked:
+                        self._asked.add(node_id)
+                        tasks.create_task(self._ask(node_id, runs))
+
+    async def _ask(self, node_id: int, runs: list[LaneRun]) -> None:
+        try:
             found = await self._source.ask((run.source for run in runs), bounds)
-            for run in runs:
-                limit = found.get(run.source)
-                # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
-                if isinstance(limit, Bounds):
-                    run.source_end = max(run.source_end, limit.stable_end)
+        finally:
+            self._asked.discard(node_id)
+        for run in runs:
+            limit = found.get(run.source)
+            # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
+            if isinstance(limit, Bounds):
+                run.source_end = max(run.source_end, limit.stable_end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -65,6 +66,8 @@ class SourceReader:
         self._is_asking = False
         self._connection: Connection | None = None
         self._response_bytes = RESPONSE_BYTES
+        self._told_since = self._told_at = -math.inf
+        self._is_limited = False
 
     def __contains__(self, run: LaneRun) -> bool:
         return self._lanes.get(run.source) is run
@@ -72,6 +75,7 @@ class SourceReader:
     def add(self, run: LaneRun, leader_epoch: int) -> None:
         """Read a lane from its `read_offset` on; also called when that offset or the epoch has changed."""
         self._lanes[run.source] = run
+        run.reading = self
         self._epochs[run.source] = leader_epoch
         if run.lane.source_topic_id == NO_TOPIC_ID:
             self._nameless.add(run)
@@ -84,6 +88,8 @@ class SourceReader:
     def remove(self, run: LaneRun) -> None:
         """Stop reading a lane."""
         self._lanes.pop(run.source, None)
+        if run.reading is self:
+            run.reading = None
         self._nameless.discard(run)
         self._full.discard(run)
         self._at_end.discard(run)
@@ -95,6 +101,23 @@ class SourceReader:
         may not go further.
         """
         return list(self._full | self._at_end if self._is_asking else self._lanes.values())
+
+    def found_end(self, run: LaneRun, now: float) -> float:
+        """When (monotonic s) the source was last found to have nothing more of the lane, of what it may read now.
+
+        A broker says nothing of what has not changed within its session: so an answer to a request that was made since
+        the lane is read from here tells as much, unless a quota emptied it (`_heard`).
+        """
+        if run in self._at_end or (self._is_limited and run.source in self._session):
+            # As far as it is told to go, or as fast.
+            return now
+        is_told = self._told_since > run.asked_at and run.source in self._session
+        return self._told_at if is_told and run.read_offset >= run.source_end >= 0 else -math.inf
+
+    def _heard(self, answer: Any, asked_at: float) -> None:
+        """An answer tells of all that is read, or of nothing: over a quota it is empty, whatever the logs hold."""
+        if answer.responses or not answer.throttle_time_ms:
+            self._told_since, self._told_at = asked_at, time.monotonic()
 
     @property
     def is_silent(self) -> bool:
@@ -125,6 +148,7 @@ class SourceReader:
                 self._wake.set()
 
     def _want(self, run: LaneRun) -> None:
+        run.asked_at = time.monotonic()
         want = Want(run.lane.source_topic_id, run.read_offset, self._epochs[run.source], run.read_epoch)
         self._session.want(run.source, want)
 
@@ -153,7 +177,9 @@ class SourceReader:
                         self._wake.clear()
                         await self._wake.wait()
                 else:
+                    self._is_limited = True
                     await self._engine.room.throttle(size)
+                    self._is_limited = False
         finally:
             if self._connection is not None:
                 self._connection.close()
@@ -189,6 +215,7 @@ class SourceReader:
                 if size >= pause_at:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
+        self._heard(answer, asked_at)
         if size >= self._response_bytes // 2:
             far_s = self._engine.source_distances.far_s(self.node_id)
             self._response_bytes = next_bytes(self._response_bytes, answered_at - asked_at, far_s)

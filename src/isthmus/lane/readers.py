@@ -34,6 +34,7 @@ class Readers:
         self._readers: dict[int, SourceReader] = {}
         self._told: dict[PartitionKey, Allowance] = {}
         self.unrouted: set[LaneRun] = set()
+        self._lost: set[LaneRun] = set()
         self._rerouting = asyncio.Event()
 
     def __contains__(self, run: LaneRun) -> bool:
@@ -51,6 +52,7 @@ class Readers:
             if run in reader:
                 reader.remove(run)
         self.unrouted.discard(run)
+        self._lost.discard(run)
 
     def route(self, run: LaneRun) -> None:
         """Read the lane where its partition is led."""
@@ -84,23 +86,32 @@ class Readers:
         while True:
             await self._rerouting.wait()
             self._rerouting.clear()
-            if any(self._routes.leader(*run.source) is None for run in self.unrouted):
-                await self._routes.refresh()
-            for run in list(self.unrouted):
-                leader = self._routes.leader(*run.source)
-                if leader is None:
-                    continue
-                self.unrouted.discard(run)
-                if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
-                    # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
-                    self._resolver.add(run)
-                else:
-                    run.allow(self._told)
-                    self._reader(leader.node_id).add(run, leader.epoch)
-            # Without a leader for now. The resolver also tells deleted from merely leaderless.
-            for run in list(self.unrouted):
-                self.unrouted.discard(run)
+            lost = [run for run in self.unrouted if not self._give(run)]
+            self.unrouted.clear()
+            if lost:
+                self._spawn(self._find(lost))
+
+    async def _find(self, runs: list[LaneRun]) -> None:
+        """Ask who leads these lanes. One without a leader is the resolver's: it tells deleted from leaderless."""
+        self._lost.update(runs)
+        await self._routes.refresh()
+        for run in runs:
+            if run in self._lost and not self._give(run):
                 self._resolver.add(run, _ROUTE_RETRY_S)
+        self._lost.difference_update(runs)
+
+    def _give(self, run: LaneRun) -> bool:
+        """Have a lane read where it is led, if that is known."""
+        leader = self._routes.leader(*run.source)
+        if leader is None:
+            return False
+        if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
+            # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
+            self._resolver.add(run)
+        else:
+            run.allow(self._told)
+            self._reader(leader.node_id).add(run, leader.epoch)
+        return True
 
     def _reader(self, node_id: int) -> SourceReader:
         reader = self._readers.get(node_id)

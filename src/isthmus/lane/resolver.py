@@ -69,7 +69,12 @@ class Resolver:
         self._ends = Ends(source, target, engine.producer, settle_s=settle_s, doubt=doubt)
         self._places = Places(source, target, engine.producer, maps, settle_s=settle_s, doubt=doubt)
         self._due: dict[LaneRun, float] = {}
+        self._looked_at: set[LaneRun] = set()
         self._wake = asyncio.Event()
+
+    def __contains__(self, run: LaneRun) -> bool:
+        """Whether the lane's place is to be looked for."""
+        return run in self._due or run in self._looked_at
 
     def add(self, run: LaneRun, delay_s: float = 0.0) -> None:
         """Look for the lane's place, not before `delay_s` from now."""
@@ -82,32 +87,50 @@ class Resolver:
         self._wake.set()
 
     async def run(self) -> None:
-        """Resolve until cancelled."""
-        while True:
-            now = time.monotonic()
-            # A lane may have ended since it was added: it is waited for no more.
-            self._due = {run: at for run, at in self._due.items() if not run.is_over}
-            due = [run for run, at in self._due.items() if at <= now]
-            if not due or not self._engine.may_write():
-                self._wake.clear()
-                next_at = min(self._due.values(), default=None)
-                # A look before writes are allowed would be out of date by then, so this waits for both.
-                timeout = None if next_at is None else max(next_at - now, RETRY_S if due else 0.0)
-                # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if it is woken at that moment.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(timeout):
-                        await self._wake.wait()
-                continue
-            for run in due:
-                del self._due[run]
-            # While an answer is awaited the log moves under us, and the lane with it.
-            waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
-            for run in waiting:
-                self.add(run, RETRY_S / 10)
-            ready = [run for run in due if run not in waiting]
-            for run in ready:
-                self._engine.inherit(run)
-            await self._resolve(ready)
+        """Resolve until cancelled. What brokers lead together is looked at together: one that does not answer keeps
+        nobody else waiting.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                now = time.monotonic()
+                # A lane may have ended since it was added: it is waited for no more.
+                self._due = {run: at for run, at in self._due.items() if not run.is_over}
+                free = {run: at for run, at in self._due.items() if run not in self._looked_at}
+                due = [run for run, at in free.items() if at <= now]
+                if not due or not self._engine.may_write():
+                    await self._rest(min(free.values(), default=None), has_due=bool(due))
+                    continue
+                for run in due:
+                    del self._due[run]
+                # While an answer is awaited the log moves under us, and the lane with it.
+                waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
+                for run in waiting:
+                    self.add(run, RETRY_S / 10)
+                ready = [run for run in due if run not in waiting]
+                for run in ready:
+                    self._engine.inherit(run)
+                for nodes, runs in self._together(ready).items():
+                    self._looked_at.update(runs)
+                    tasks.create_task(self._find_leaders(runs) if nodes is None else self._resolve(runs))
+
+    async def _rest(self, next_at: float | None, *, has_due: bool) -> None:
+        """Wait until a lane is due, or somebody wakes us."""
+        self._wake.clear()
+        # A look before writes are allowed would be out of date by then, so this waits for both.
+        timeout = None if next_at is None else max(next_at - time.monotonic(), RETRY_S if has_due else 0.0)
+        # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if it is woken at that moment.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._wake.wait()
+
+    def _together(self, runs: Iterable[LaneRun]) -> dict[tuple[int, int] | None, list[LaneRun]]:
+        """The lanes by the brokers that lead them at both sides, `None` for those of which one is not known."""
+        found: dict[tuple[int, int] | None, list[LaneRun]] = {}
+        for run in runs:
+            source, target = self._source.leader(*run.source), self._target.leader(*run.target)
+            nodes = None if source is None or target is None else (source.node_id, target.node_id)
+            found.setdefault(nodes, []).append(run)
+        return found
 
     async def warm_up(self, runs: list[LaneRun]) -> None:
         """Learn who leads what and connect, so that the first look takes one round trip."""
@@ -122,11 +145,28 @@ class Resolver:
     async def _freshen_both(self, runs: list[LaneRun]) -> None:
         await asyncio.gather(self._freshen(self._source, runs, "source"), self._freshen(self._target, runs, "target"))
 
+    async def _find_leaders(self, runs: list[LaneRun]) -> None:
+        """Ask both clusters who leads these lanes; they are due again then."""
+        try:
+            await self._freshen_both(runs)
+            for run in self.check(runs):
+                if run not in self._due:
+                    self.add(run)
+        finally:
+            self._set_free(runs)
+
     async def _resolve(self, runs: list[LaneRun]) -> None:
-        if not runs:
-            return
-        await self._freshen_both(runs)
-        runs = self.check(runs)
+        """Look at lanes that the same brokers lead, and place those whose end is believed."""
+        try:
+            await self._look_at(self.check(runs))
+        finally:
+            self._set_free(runs)
+
+    def _set_free(self, runs: list[LaneRun]) -> None:
+        self._looked_at.difference_update(runs)
+        self._wake.set()
+
+    async def _look_at(self, runs: list[LaneRun]) -> None:
         looks, limits = await asyncio.gather(
             self._target.ask((run.target for run in runs), self._look),
             self._source.ask((run.source for run in runs), bounds),
@@ -251,6 +291,8 @@ class Resolver:
                 return
             elif answer is not None:
                 run.fail(state, f"the leader of {topic}-{partition} at the {side} says {codes.name_of(answer)}")
+            else:
+                run.hinder(state, f"no leader of {topic}-{partition} is known at the {side}")
         self.add(run, RETRY_S)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import math
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from isthmus.lane.evidence import Course, Evidence, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
@@ -53,6 +56,15 @@ class TailCheck(enum.Enum):
     """The last record has to be the source's."""
 
 
+class Reading(Protocol):
+    """Whoever reads a lane."""
+
+    def found_end(self, run: LaneRun, now: float) -> float:
+        """When (monotonic s) the source was last found to have nothing more of the lane, of what is read now; `-inf`
+        if it never was.
+        """
+
+
 @dataclass(slots=True)
 class Tally:
     """What was copied of one lane, by whichever of its runs in an engine."""
@@ -83,6 +95,8 @@ class LaneRun:
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
     `milestone` is how far the lane had been when that was last written down.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
+
+    `reading` reads it, since it was `asked_at` for its `read_offset` (monotonic s). `evidence` is what it has shown.
 
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
     read.
@@ -119,6 +133,10 @@ class LaneRun:
     prefix: Prefix | None = None
     transit: Transit | None = None
     schema_id: int = -1
+    reading: Reading | None = None
+    asked_at: float = math.inf
+    failed_at: float = -math.inf
+    evidence: Evidence = field(default_factory=lambda: Evidence(time.monotonic()))
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
@@ -283,6 +301,16 @@ class LaneRun:
         if not self.is_over:
             self.state = state
             self.problem = Problem(message, hint)
+            self.failed_at = time.monotonic()
+            if not self.is_over:
+                self.hinder(state, message, hint)
+
+    def hinder(self, state: LaneState, message: str, hint: str = "") -> int:
+        """Something was in the way that may pass by itself: it is a state once it was so again and again. How often it
+        was, here.
+        """
+        place = self.writer.position, self.read_offset
+        return self.evidence.hindered(state, Problem(message, hint), place, time.monotonic())
 
     def hold(self) -> None:
         """Where the lane stands is known, and it goes on nowhere."""
@@ -295,10 +323,25 @@ class LaneRun:
             self.state = LaneState.ACTIVE
             self.problem = None
 
+    def _standing(self) -> tuple[LaneState, Problem | None]:
+        """The state that follows from what the lane has shown."""
+        now = time.monotonic()
+        at_end = -math.inf if self.reading is None else self.reading.found_end(self, now)
+        is_placed, has_pending = self.phase.is_placed, bool(self.pending)
+        self.evidence.looked(Course(is_placed, self.writer.position, self.read_offset, has_pending, at_end), now)
+        if is_placed and not has_pending and at_end > self.failed_at:
+            self.heal()
+        if self.state in (LaneState.STARTING, LaneState.ACTIVE) and (found := self.evidence.hindrance(now)) is not None:
+            return found.state, found.problem
+        if self.state is LaneState.ACTIVE and self.evidence.is_quiet(now):
+            return quiet(is_placed=is_placed, has_pending=has_pending)
+        return self.state, self.problem
+
     def report(self) -> LaneReport:
+        state, problem = self._standing()
         return LaneReport(
             key=self.lane.key,
-            state=self.state,
+            state=state,
             position=self.position,
             source_end=self.source_end,
             records=self.tally.records,
@@ -306,7 +349,7 @@ class LaneRun:
             schema_id=self.schema_id,
             hold=self.lane.hold,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
-            problem=self.problem,
+            problem=problem,
             gaps=tuple(self.gaps),
         )
 

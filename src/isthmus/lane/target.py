@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeProducersRequest
 
 from isthmus.lane.writer import LogLook, ProducerState
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
@@ -21,6 +22,8 @@ async def look(
     connection: Connection, epochs: dict[PartitionKey, int], producer_id: int
 ) -> dict[PartitionKey, LogLook | int]:
     """A look at each partition, or the error code its leader answered instead. Four requests for all of them, in order.
+
+    Brokers before 2.8 keep to themselves what they know of producers; from then on no answer about them is no look.
 
     The producer's state has to belong to the log end, or the sequence that follows from the two is one the broker takes
     at the wrong offset. So the end is asked for before and after it. What was appended in between counts as not
@@ -35,16 +38,15 @@ async def look(
     )
     looks: dict[PartitionKey, LogLook | int] = {}
     for key in epochs:
-        before, end, mark = befores.get(key), ends.get(key), marks.get(key)
-        if before is None or end is None or mark is None:
+        before, end, mark, known = befores.get(key), ends.get(key), marks.get(key), producers.get(key)
+        if before is None or end is None or mark is None or known is None:
             looks[key] = codes.UNKNOWN_TOPIC_OR_PARTITION
-        elif code := before.error_code or end.error_code or mark.error_code:
+        elif code := before.error_code or end.error_code or mark.error_code or known.error_code:
             looks[key] = code
         else:
-            known = producers.get(key, [])
-            coordinator_epoch = max((state.coordinator_epoch for state in known), default=-1)
+            coordinator_epoch = max((state.coordinator_epoch for state in known.producers), default=-1)
             looks[key] = LogLook(
-                end.offset, min(mark.offset, before.offset), _state_of(producer_id, known), coordinator_epoch
+                end.offset, min(mark.offset, before.offset), _state_of(producer_id, known.producers), coordinator_epoch
             )
     return looks
 
@@ -52,10 +54,21 @@ async def look(
 async def producer_states(
     connection: Connection, keys: Iterable[PartitionKey], producer_id: int
 ) -> dict[PartitionKey, ProducerState]:
-    """What the leader keeps of `producer_id` in each partition; nothing where it keeps none or does not tell."""
-    described = await _describe(connection, keys)
-    states = {key: _state_of(producer_id, known) for key, known in described.items()}
-    return {key: state for key, state in states.items() if state is not None}
+    """What the leader keeps of `producer_id` in each partition; nothing where it keeps none, or is older than 2.8.
+
+    :raises ClusterError: It does not tell.
+    """
+    wanted = list(keys)
+    described = await _describe(connection, wanted)
+    states: dict[PartitionKey, ProducerState] = {}
+    for key in wanted:
+        known = described.get(key, Described(codes.UNKNOWN_TOPIC_OR_PARTITION))
+        what = f"describing the producers of {key[0]}-{key[1]}"
+        codes.raise_for_code(known.error_code, what, on_topic("READ", key[0]), cluster=connection.cluster)
+        state = _state_of(producer_id, known.producers)
+        if state is not None:
+            states[key] = state
+    return states
 
 
 def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
@@ -69,10 +82,16 @@ def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
     )
 
 
-async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, list[Any]]:
-    """All producers that the leader knows, by partition."""
+class Described(NamedTuple):
+    """What a leader says of the producers of a partition: all that it knows, or why it does not tell."""
+
+    error_code: int = codes.NONE
+    producers: Sequence[Any] = ()
+
+
+async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Described]:
     if DESCRIBE_PRODUCERS not in connection.api_versions:
-        return {}
+        return dict.fromkeys(keys, Described())
     topics: dict[str, list[int]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)
@@ -84,5 +103,7 @@ async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dic
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
     return {
-        (topic.name, p.partition_index): list(p.active_producers) for topic in answer.topics for p in topic.partitions
+        (topic.name, p.partition_index): Described(p.error_code, p.active_producers)
+        for topic in answer.topics
+        for p in topic.partitions
     }

@@ -71,7 +71,6 @@ _VERDICTS: Final = {
     codes.INVALID_TIMESTAMP: AppendVerdict.REFUSED,
     codes.UNSUPPORTED_COMPRESSION_TYPE: AppendVerdict.REFUSED,
     codes.INVALID_RECORD: AppendVerdict.REFUSED,
-    codes.INVALID_PRODUCER_EPOCH: AppendVerdict.REFUSED,
     codes.UNKNOWN_TOPIC_ID: AppendVerdict.RECREATED,
     codes.INCONSISTENT_TOPIC_ID: AppendVerdict.RECREATED,
 }

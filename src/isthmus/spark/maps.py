@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import ClusterError, ConfigError
@@ -13,7 +13,7 @@ from isthmus.ledger.documents import MapDocument
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
-from isthmus.ledger.records import Deletion, LedgerChange, in_batches
+from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
@@ -48,6 +48,8 @@ class LedgerMaps:
         self._unsaved: dict[str, LedgerChange] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
         self._writing = asyncio.Lock()
+        self._reading = asyncio.Lock()
+        self._looking: asyncio.Task[Sequence[Entry]] | None = None
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         """What is known of these lanes by now, or why it is of no use; those that have not begun are missing.
@@ -56,11 +58,7 @@ class LedgerMaps:
         """
         wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
-        view = LedgerView(self._target)
-        try:
-            entries = (await view.look()).entries
-        finally:
-            view.close()
+        entries = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
         for key, document in newest(entry for entry in entries if _lane_of(entry.key) in found).items():
             if isinstance(document, MapDocument):
@@ -73,6 +71,23 @@ class LedgerMaps:
             if (known := self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0)))
             is not None
         }
+
+    async def _entries(self) -> Sequence[Entry]:
+        """All of the ledger. Lanes of several brokers are placed at once: who asks while it is read shares the next
+        look, which begins after all of them asked.
+        """
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Sequence[Entry]:
+        async with self._reading:
+            self._looking = None
+            view = LedgerView(self._target)
+            try:
+                return (await view.look()).entries
+            finally:
+                view.close()
 
     async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[PartitionKey, int]:
         """Where the target's logs begin, as far as it tells: what was deleted before needs no map."""

@@ -29,6 +29,7 @@ _COORDINATOR_RETRIES: Final = 40
 SILENCE_S: Final = 2.0
 """A broker that owes an answer for longer than this may be frozen or cut off: others are asked first."""
 _PATIENCE_S: Final = 4.0
+_HEDGE_S: Final = 1.0
 _RETRY_S: Final = 0.1
 _DIALLING_AT_ONCE: Final = 8
 
@@ -109,7 +110,7 @@ class Client:
             include_topic_authorized_operations=False,
             min_version=4,
         )
-        asked = self.any if node_id is None else partial(self.broker, node_id)
+        asked = partial(self.any, hedge_s=_HEDGE_S) if node_id is None else partial(self.broker, node_id)
         answer: Metadata = (await asked(request, read=read_metadata)).metadata
         self.recognize(answer.cluster_id)
         if answer.brokers:
@@ -128,26 +129,39 @@ class Client:
         elif cluster_id and cluster_id != known:
             raise another_cluster(self.cluster.alias, self.cluster.alias, meant=known, found=cluster_id)
 
-    async def any(self, request: Any, *, timeout_s: float = 10.0, read: Decoder | None = None) -> Any:
+    async def any(
+        self, request: Any, *, timeout_s: float = 10.0, hedge_s: float | None = None, read: Decoder | None = None
+    ) -> Any:
         """Ask any broker that answers: the known ones first, then the bootstrap servers. `read`: see `Connection.call`.
+
+        One that does not answer within `hedge_s` is waited for beside the next ones, as it may be frozen; without it
+        one is asked after the other.
 
         :raises Unreachable: None answered; the message tells the last reason.
         """
         nodes = list(self._brokers)
         random.shuffle(nodes)
         nodes.sort(key=self._reluctance)
+        bootstrap = [BOOTSTRAP_NODE - index for index in range(len(self.cluster.bootstrap_servers))]
+        waiting: set[asyncio.Task[Any]] = set()
         last: ClusterError | None = None
-        for node in nodes:
-            try:
+        try:
+            for node in [*nodes, *bootstrap]:
                 # Somebody else may answer at once, so only the last word is waited for in full.
-                return await self.broker(node, request, timeout_s=min(timeout_s, _PATIENCE_S), read=read)
-            except Unreachable as error:
-                last = _telling(last, error)
-        for index in range(len(self.cluster.bootstrap_servers)):
-            try:
-                return await self.broker(BOOTSTRAP_NODE - index, request, timeout_s=timeout_s, read=read)
-            except Unreachable as error:
-                last = _telling(last, error)
+                patience_s = timeout_s if node <= BOOTSTRAP_NODE else min(timeout_s, _PATIENCE_S)
+                waiting.add(asyncio.create_task(self.broker(node, request, timeout_s=patience_s, read=read)))
+                done, waiting = await asyncio.wait(waiting, timeout=hedge_s, return_when=asyncio.FIRST_COMPLETED)
+                answer, last = _first_of(done, last)
+                if answer is not None:
+                    return answer
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                answer, last = _first_of(done, last)
+                if answer is not None:
+                    return answer
+        finally:
+            for asking in waiting:
+                asking.cancel()
         raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
 
     def _reluctance(self, node_id: int) -> int:
@@ -323,6 +337,18 @@ class Client:
 def _telling(before: ClusterError | None, error: ClusterError) -> ClusterError:
     """That of two errors which says more: that another cluster answers explains why none does."""
     return before if isinstance(before, AnotherCluster) else error
+
+
+def _first_of(done: Collection[asyncio.Task[Any]], last: ClusterError | None) -> tuple[Any, ClusterError | None]:
+    """An answer that came, or `None`; and the last reason why none did."""
+    for asked in done:
+        error = asked.exception()
+        if error is None:
+            return asked.result(), last
+        if not isinstance(error, Unreachable):
+            raise error
+        last = _telling(last, error)
+    return None, last
 
 
 def _hang_up(dialling: Future[Dialled]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from isthmus.lane.identity.judgement import diverged, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.identity.tail import Tails, sight_of
-from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt
+from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Prefix
@@ -45,7 +45,10 @@ class Ends:
             return None
         if place is Placement.SETTLE:
             self._looked_at[run] = now
+            run.hinder(LaneState.TARGET_UNAVAILABLE, f"what was sent to {run.lane.key} before may still arrive there")
             return max(self._settle_s, held_until - now)
+        problem = unreplicated(run.lane.key, seen.log_end, seen.high_watermark)
+        run.hinder(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
         return RETRY_S / 2
 
     def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:

@@ -24,7 +24,7 @@ from isthmus.lane.mapped.recount import Arrived, Held, Recount, are_alike, compa
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.mapped.witness import last_copied
-from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of
+from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of, unreplicated
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
@@ -204,6 +204,8 @@ class Places:
         if search.awaited_end < 0 or seen.log_end < search.awaited_end:
             search.awaited_end = seen.log_end
         if seen.high_watermark < search.awaited_end:
+            problem = unreplicated(run.lane.key, search.awaited_end, seen.high_watermark)
+            run.hinder(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
             return RETRY_S / 2
         end, search.awaited_end = search.awaited_end, -1
         if not await self._is_there(run, transit, limit, end):

@@ -1,0 +1,106 @@
+"""Whether a lane shows that it works. ACTIVE follows from what happened lately, never from what was so once. Pure.
+
+A lane works if its place at the target is known, and if something was written, read or found to be at its end within
+`QUIET_S`. What was read and waits to be written is no sign of life, whatever else is read. What was refused again and
+again at one place is a state of the lane after `PATIENCE_S`, until it gets past that place: answers that pass when a
+leader moves, or that a look at the log explains, pass in less.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from isthmus.model.lane import LaneState
+from isthmus.model.problem import Problem
+
+QUIET_S: Final = 12.0
+"""Longer than what passes by itself: an election, a settling look, a long poll that a busy broker answers late."""
+PATIENCE_S: Final = 2.0
+
+
+class Course(NamedTuple):
+    """What is seen of a lane at a moment: where it writes (`position`) and reads, and whether something that was read
+    waits to be written. `at_end` is when (monotonic s) its source was last found to have nothing more, of what the lane
+    may read now; `-inf` for never.
+    """
+
+    is_placed: bool
+    position: int
+    read_offset: int
+    has_pending: bool
+    at_end: float = -math.inf
+
+
+class Hindrance(NamedTuple):
+    """What was in the way since a moment (monotonic s), at `place`, and how often."""
+
+    state: LaneState
+    problem: Problem
+    since: float
+    last: float
+    place: tuple[int, int]
+    times: int
+
+
+class Evidence:
+    """What one lane has shown. All times are monotonic seconds; the lane began at `now`."""
+
+    def __init__(self, now: float) -> None:
+        self._moved_at = now
+        self._position = self._furthest_read = -1
+        self._hindrance: Hindrance | None = None
+
+    def hindered(self, state: LaneState, problem: Problem, place: tuple[int, int], now: float) -> int:
+        """Something was in the way at this place (position, read offset); how often it was by now."""
+        known = self._hindrance
+        if known is None or _is_past(known, place):
+            known = Hindrance(state, problem, now, now, place, 0)
+        self._hindrance = known._replace(state=state, problem=problem, last=now, times=known.times + 1)
+        return self._hindrance.times
+
+    def looked(self, course: Course, now: float) -> None:
+        """Take what is seen of the lane since the look before."""
+        is_free = course.is_placed and not course.has_pending
+        if course.position != self._position or (is_free and course.read_offset > self._furthest_read):
+            self._moved_at = now
+        self._position = course.position
+        self._furthest_read = max(self._furthest_read, course.read_offset)
+        at_end = course.at_end if is_free else -math.inf
+        self._moved_at = max(self._moved_at, at_end)
+        known = self._hindrance
+        if known is not None and (at_end > known.last or _is_past(known, (course.position, course.read_offset))):
+            self._hindrance = None
+
+    def hindrance(self, now: float) -> Hindrance | None:
+        """What has been in the way again and again, and is; or but once, if nothing has happened since for too long."""
+        known = self._hindrance
+        if known is None or self.is_quiet(now):
+            return known
+        return known if known.times > 1 and now - known.since >= PATIENCE_S else None
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether nothing has happened for too long."""
+        return now - self._moved_at >= QUIET_S
+
+
+def _is_past(hindrance: Hindrance, place: tuple[int, int]) -> bool:
+    """Whether a lane is at another place than where it was hindered: to read, if the source was in the way."""
+    which = hindrance.state is LaneState.SOURCE_UNAVAILABLE
+    return hindrance.place[which] != place[which]
+
+
+def quiet(*, is_placed: bool, has_pending: bool) -> tuple[LaneState, Problem]:
+    """The state of a lane that says it works while nothing moves, and nothing says why."""
+    if not is_placed:
+        what = "where the target's log ends was not to be found out"
+    elif has_pending:
+        what = "nothing of what waits to be written was acknowledged by the target"
+    else:
+        what = "nothing was heard of the source's log"
+    state = LaneState.TARGET_UNAVAILABLE if has_pending or not is_placed else LaneState.SOURCE_UNAVAILABLE
+    hint = (
+        "Check the brokers that lead the partition, their replicas, and the quotas of the user of Isthmus. The "
+        "lane goes on by itself."
+    )
+    return state, Problem(f"{what} for more than {QUIET_S:g} s", hint)
