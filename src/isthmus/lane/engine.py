@@ -340,6 +340,7 @@ class Engine:
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """The first pieces of the lane are durable, `records` of them; without any they were left out."""
         size = run.take(pieces)
+        run.is_stuck = False
         run.tally.records += records
         run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
@@ -384,8 +385,19 @@ class Engine:
                             self.stop_reading(run)
             for run in [each for each in self._runs.values() if each.is_over]:
                 self._let_go(run)
+            self._make_room()
             await self.readers.leave()
             await leave_appenders(self._appenders.values(), self._target_routes)
+
+    def _make_room(self) -> None:
+        """Lanes that do not flow hold little, where others need it."""
+        for run in self._runs.values():
+            if not run.stood_still():
+                continue
+            run.is_stuck = True
+            is_own = not run.is_writing and not run.is_over and run.intake is Intake.WHOLE
+            if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
+                self.readers.shorten(run)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -26,7 +26,7 @@ class Hearing:
         self._asked: set[int] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled: each broker by itself, so that one that does not answer keeps no other from being heard."""
+        """Ask until cancelled. Each broker is asked by itself: one that is silent keeps no other from being heard."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(HEAR_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -30,11 +31,11 @@ LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
 PAUSE_BYTES: Final = 256 << 10
 """After so much of an answer was taken apart others get their turn: the target shall not be left with nothing to do."""
-LANE_BYTES_MAX: Final = 8 << 20
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.2
+_ROOM_S: Final = 0.1
 
 
 class Reading(Protocol):
@@ -68,6 +69,8 @@ class SourceReader:
         self._response_bytes = RESPONSE_BYTES
         self._told_since = self._told_at = -math.inf
         self._is_limited = False
+        self._short_poll_ms = SHORT_POLL_MS
+        self._has_drained = False
 
     def __contains__(self, run: LaneRun) -> bool:
         return self._lanes.get(run.source) is run
@@ -132,12 +135,33 @@ class SourceReader:
         return moved
 
     def drained(self, run: LaneRun) -> None:
-        """The lane has room again."""
-        if run in self._full and run.pending_bytes < LANE_BYTES_MAX // 2:
+        """The lane has more room than before."""
+        if run in self._full:
+            self._has_drained = True
+            self._admit(run)
+
+    def _admit(self, run: LaneRun) -> None:
+        """Ask for more of a full lane, if there is room for it."""
+        if run.pending_bytes < self._share_bytes(run) / 2:
             self._full.discard(run)
             run.is_full = False
             self._want(run)
             self._wake.set()
+
+    def shortened(self, run: LaneRun) -> None:
+        """Most of what was read of the lane was forgotten, as it does not flow: it goes on from there when it does."""
+        self._at_end.discard(run)
+        self._fill(run)
+
+    def _fill(self, run: LaneRun) -> None:
+        self._full.add(run)
+        run.is_full = True
+        self._session.forget(run.source)
+        self._short_poll_ms = SHORT_POLL_MS
+
+    def _share_bytes(self, run: LaneRun) -> int:
+        """What the lane may hold now: as long as it does not flow, what it has, or one answer."""
+        return 1 if run.is_stuck else self._engine.room.share_bytes
 
     def allow(self, told: Mapping[PartitionKey, Allowance]) -> None:
         """Let lanes go as far as they are told."""
@@ -149,7 +173,10 @@ class SourceReader:
 
     def _want(self, run: LaneRun) -> None:
         run.asked_at = time.monotonic()
-        want = Want(run.lane.source_topic_id, run.read_offset, self._epochs[run.source], run.read_epoch)
+        room = self._engine.room
+        bytes_max = max(self._share_bytes(run) - run.pending_bytes, room.floor_bytes)
+        epoch = self._epochs[run.source]
+        want = Want(run.lane.source_topic_id, run.read_offset, epoch, run.read_epoch, bytes_max)
         self._session.want(run.source, want)
 
     async def run(self) -> None:
@@ -163,11 +190,12 @@ class SourceReader:
                             connection.close()
                         self._session.reset()
                         self._connection = connection = await self._dial(self.node_id)
+                    for run in list(self._full):
+                        # Others may have made room.
+                        self._admit(run)
                     if not len(self._session):
-                        self._wake.clear()
-                        await self._wake.wait()
+                        await self._rest()
                         continue
-                    await self._engine.room.wait()
                     size = await self._poll(connection)
                 except ClusterError as error:
                     self._engine.faults.source_lost(list(self._lanes.values()), error)
@@ -184,10 +212,27 @@ class SourceReader:
             if self._connection is not None:
                 self._connection.close()
 
+    async def _rest(self) -> None:
+        """Wait until there is something to ask for."""
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ROOM_S if self._full else None):
+                await self._wake.wait()
+
+    @property
+    def _poll_ms(self) -> int:
+        """How long the broker may wait for records. A lane that gets room shall not wait behind the long poll of
+        others: as long as full ones are written polls are short. Where that stands still they get longer and longer.
+        """
+        if not self._full:
+            return LONG_POLL_MS
+        self._short_poll_ms = SHORT_POLL_MS if self._has_drained else min(self._short_poll_ms * 2, LONG_POLL_MS)
+        self._has_drained = False
+        return self._short_poll_ms
+
     async def _poll(self, connection: Connection) -> int:
         request = self._session.request(
-            # A lane that gets room, or a new one, must not wait behind the long poll of the others.
-            max_wait_ms=SHORT_POLL_MS if self._full else LONG_POLL_MS,
+            max_wait_ms=self._poll_ms,
             bytes_max=self._response_bytes,
             partition_bytes_max=self._response_bytes,
             by_topic_id=not self._nameless,
@@ -251,10 +296,8 @@ class SourceReader:
             self._at_end.add(run)
             self._session.forget(run.source)
         elif run.read_offset != fetched.offset:
-            if run.pending_bytes >= LANE_BYTES_MAX:
-                self._full.add(run)
-                run.is_full = True
-                self._session.forget(run.source)
+            if run.pending_bytes >= self._share_bytes(run):
+                self._fill(run)
             else:
                 self._want(run)
         self._engine.received(run, size)

@@ -66,6 +66,16 @@ class Readers:
             for reader in self._readers.values():
                 reader.drained(run)
 
+    def shorten(self, run: LaneRun) -> None:
+        """Forget most of what was read of the lane: it does not flow."""
+        size = run.shorten()
+        if run.transit is not None:
+            self.stop(run)
+        for reader in self._readers.values():
+            if run in reader:
+                reader.shortened(run)
+        self._engine.room.give(size)
+
     def allow(self, told: Iterable[Allowance]) -> None:
         """Let lanes that go by what they are told go as far as that, and those that are read later too."""
         self._told |= {(each.topic, each.partition): each for each in told}

@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from typing import Final
 
 from isthmus.model.link import Limits
 
+LANE_BYTES_MAX: Final = 8 << 20
+FLOOR_BYTES: Final = 256 << 10
+_FLOOR_SHARE: Final = 8
+
 
 class Room:
-    """Room for what was read and is not yet durable at the target."""
+    """Room for what was read and is not yet durable at the target.
+
+    A lane may hold as much as is free, so that none can take all of it, however many come to a standstill; and a floor
+    that is its own. What lanes hold exceeds the limit by their floors, and by what is on its way to them.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._bytes = 0
-        self._is_free = asyncio.Event()
-        self._is_free.set()
         self._budget_at = 0.0
         self._changed = asyncio.Event()
 
@@ -28,11 +35,21 @@ class Room:
         self._budget_at = 0.0
         self._changed.set()
         self._changed = asyncio.Event()
-        self._look()
 
-    async def wait(self) -> None:
-        """Wait until there is room."""
-        await self._is_free.wait()
+    @property
+    def floor_bytes(self) -> int:
+        """What a lane that flows may hold whatever others do."""
+        return max(min(FLOOR_BYTES, self._limits.bytes_in_flight // _FLOOR_SHARE), 1)
+
+    @property
+    def share_bytes(self) -> int:
+        """What a lane that flows may hold now."""
+        return max(min(LANE_BYTES_MAX, self._limits.bytes_in_flight - self._bytes), self.floor_bytes)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether lanes that do not flow have to make room for those that do."""
+        return self._bytes >= self._limits.bytes_in_flight // 2
 
     async def throttle(self, size_bytes: int) -> None:
         """Keep to `bytes_per_s` after so much was read, over all readers together."""
@@ -47,17 +64,7 @@ class Room:
     def take(self, size_bytes: int) -> None:
         """So much more is on its way."""
         self._bytes += size_bytes
-        self._look()
 
     def give(self, size_bytes: int) -> None:
         """So much is on its way no more."""
         self._bytes -= size_bytes
-        # Once per batch, and hardly ever was there none before.
-        if not self._is_free.is_set():
-            self._look()
-
-    def _look(self) -> None:
-        if self._bytes < self._limits.bytes_in_flight:
-            self._is_free.set()
-        else:
-            self._is_free.clear()

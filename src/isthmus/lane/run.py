@@ -26,6 +26,7 @@ from isthmus.wire.produce import AnswerKey, answer_keys
 if TYPE_CHECKING:
     from isthmus.lane.mapped.transit import Transit
 
+_NOWHERE = (-1, -1)
 HEALING_STATES = (
     LaneState.STARTING,
     LaneState.SOURCE_UNAVAILABLE,
@@ -59,10 +60,7 @@ class TailCheck(enum.Enum):
 class Reading(Protocol):
     """Whoever reads a lane."""
 
-    def found_end(self, run: LaneRun, now: float) -> float:
-        """When (monotonic s) the source was last found to have nothing more of the lane, of what is read now; `-inf`
-        if it never was.
-        """
+    def found_end(self, run: LaneRun, now: float) -> float: ...
 
 
 @dataclass(slots=True)
@@ -84,10 +82,11 @@ class LaneRun:
     be written or deleted before anything else, `None` without any.
 
     `phase` says who may write, `intake` what is known of `pending`. While it `is_queued` it waits for an appender's
-    turn; while it `is_full` nothing is read until some of `pending` is written. `ending` holds the producers of the
-    source whose transactions here a coordinator may still be ending: until it is done it may write one more control
-    record. `marker_epoch` is the coordinator epoch of the control records we write ourselves: a larger one whenever the
-    lane was looked at anew.
+    turn; while it `is_full` nothing is read until some of `pending` is written. It `is_stuck` since nothing of it was
+    written for a while, until something is; `was_at` is where it was when that was last looked at. `ending` holds the
+    producers of the source whose transactions here a coordinator may still be ending: until it is done it may write one
+    more control record. `marker_epoch` is the coordinator epoch of the control records we write ourselves: a larger one
+    whenever the lane was looked at anew.
 
     `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
@@ -121,6 +120,8 @@ class LaneRun:
     intake: Intake = Intake.WHOLE
     is_queued: bool = False
     is_full: bool = False
+    is_stuck: bool = False
+    was_at: tuple[int, int] = _NOWHERE
     tail_check: TailCheck = TailCheck.CONTENT
     tail_epoch: int = -1
     source_epoch: int = -1
@@ -246,6 +247,26 @@ class LaneRun:
         for _ in range(pieces):
             size += len(self.pending.popleft().batch.view)
         self.taken += pieces
+        self.pending_bytes -= size
+        return size
+
+    def stood_still(self) -> bool:
+        """Whether nothing of what waits was written since this was asked before."""
+        before, self.was_at = self.was_at, (self.taken, self.writer.position) if self.pending else _NOWHERE
+        return before == self.was_at != _NOWHERE
+
+    def shorten(self) -> int:
+        """Forget what was read, but for the first piece; it can be read again. Returns the bytes that were forgotten.
+
+        Nothing may be on its way, and what was read has to be whole. Of a mapped lane all goes: whoever places it reads
+        from there on.
+        """
+        if self.transit is not None:
+            return self.read_from(self.read_offset)
+        size = 0
+        while len(self.pending) > 1:
+            size += len(self.pending.pop().batch.view)
+        self.read_offset = self.pending[0].batch.offset_end
         self.pending_bytes -= size
         return size
 

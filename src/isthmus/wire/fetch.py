@@ -24,6 +24,7 @@ _SESSIONLESS: Final = -1
 _NO_REPLICA: Final = -1
 _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = 0x7FFFFFFF
+_ANY_SIZE: Final = 0x7FFFFFFF
 
 SESSION_LOST: Final = frozenset(
     {
@@ -39,13 +40,15 @@ SESSION_LOST: Final = frozenset(
 class Want(NamedTuple):
     """From where to read one partition. `fetched_epoch` is the leader epoch of the last batch read, or -1.
 
-    With it the broker tells when its log has diverged from what was read (KIP-320, from version 12 on).
+    With it the broker tells when its log has diverged from what was read (KIP-320, from version 12 on). No more than
+    `bytes_max` are to come in one answer, unless the first batch is larger.
     """
 
     topic_id: uuid.UUID
     offset: int
     leader_epoch: int
     fetched_epoch: int
+    bytes_max: int = _ANY_SIZE
 
 
 class Fetched(NamedTuple):
@@ -127,7 +130,7 @@ class FetchSession:
                     fetch_offset=want.offset,
                     last_fetched_epoch=want.fetched_epoch,
                     log_start_offset=-1,
-                    partition_max_bytes=partition_bytes_max,
+                    partition_max_bytes=min(partition_bytes_max, want.bytes_max),
                 )
             )
         forgotten: dict[tuple[str, uuid.UUID], list[int]] = {}

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
+from isthmus.wire.connection import Connection
 from tests.faults.witness import until_told
 from tests.integration.acls import denied
 from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, Running, caught_up
+from tests.integration.lane.mirror import Mirror, Running, all_are, caught_up
 from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
@@ -78,3 +82,48 @@ def test_an_idle_lane_is_healed_by_what_is_heard(
             await running.until(caught_up)
 
     asyncio.run(scenario())
+
+
+def test_lanes_that_are_blocked_leave_room_for_the_others(
+    east: LocalCluster, secured: LocalCluster, topic: TopicNamer, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many lanes with much to copy may not write: another goes on, and readers do not ask without a pause."""
+    blocked, other = [topic(f"blocked{n}") for n in range(5)], topic("other")
+    mirror = Mirror(east, secured, target_login=secured.cluster())
+    for name in (*blocked, other):
+        topics.create_both(east, secured, name)
+    keys, beside = [LaneKey(TargetTopic(name), 0) for name in blocked], LaneKey(TargetTopic(other), 0)
+    limits = Limits(bytes_in_flight=1 << 20)
+    asked, turns = list[str](), list[int]()
+    post = Connection.post
+
+    def counted(self: Connection, request: Any, **settings: Any) -> Any:
+        asked.append(request.name)
+        return post(self, request, **settings)
+
+    async def scenario() -> None:
+        async with mirror.running(*blocked, other, engine={"limits": limits}) as running:
+            await running.until(all_are(LaneState.ACTIVE))
+            with ExitStack() as refused:
+                for name in blocked:
+                    refused.enter_context(denied(secured, ResourceType.TOPIC, name, AclOperation.WRITE))
+                    await asyncio.to_thread(topics.produce, east, name, topics.some(2000, chance, value_bytes=1000))
+                await running.until(lambda reports: all(reports[k].state is LaneState.NOT_AUTHORIZED for k in keys))
+                for turn in range(5):
+                    turns.append(turn)
+                    await asyncio.to_thread(topics.produce, east, other, topics.some(50, chance, value_bytes=1000))
+                    await running.until(lambda reports: reports[beside].position >= 50 * len(turns))
+                    await asyncio.sleep(1.0)
+                assert running.engine.room.share_bytes >= limits.bytes_in_flight // 4, (
+                    "blocked lanes keep what they read"
+                )
+                monkeypatch.setattr(Connection, "post", counted)
+                await asyncio.sleep(4.0)
+                # Idle readers ask twice a second.
+                assert asked.count("FetchRequest") < 100
+            await running.until_copied()
+
+    asyncio.run(scenario())
+
+    for name in (*blocked, other):
+        oracle.assert_same(east, secured, name)
