@@ -107,7 +107,9 @@ def test_lanes_that_are_blocked_leave_room_for_the_others(
             with ExitStack() as refused:
                 for name in blocked:
                     refused.enter_context(denied(secured, ResourceType.TOPIC, name, AclOperation.WRITE))
-                    await asyncio.to_thread(topics.produce, east, name, topics.some(2000, chance, value_bytes=1000))
+                    await asyncio.to_thread(
+                        topics.produce, east, name, topics.some(2000, chance, value_bytes=1000), batch_num_messages=50
+                    )
                 await running.until(lambda reports: all(reports[k].state is LaneState.NOT_AUTHORIZED for k in keys))
                 for turn in range(5):
                     turns.append(turn)
