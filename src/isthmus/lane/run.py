@@ -57,7 +57,7 @@ class TailCheck(enum.Enum):
     """The last record has to be the source's."""
 
 
-class Reading(Protocol):
+class EndWitness(Protocol):
     """Whoever reads a lane."""
 
     def found_end(self, run: LaneRun, now: float) -> float: ...
@@ -134,7 +134,7 @@ class LaneRun:
     prefix: Prefix | None = None
     transit: Transit | None = None
     schema_id: int = -1
-    reading: Reading | None = None
+    reading: EndWitness | None = None
     asked_at: float = math.inf
     failed_at: float = -math.inf
     evidence: Evidence = field(default_factory=lambda: Evidence(time.monotonic()))
