@@ -19,7 +19,7 @@ QUIET_S: Final = 12.0
 PATIENCE_S: Final = 2.0
 
 
-class Course(NamedTuple):
+class Showing(NamedTuple):
     """What is seen of a lane at a moment: where it writes (`position`) and reads, and whether something that was read
     waits to be written. `at_end` is when (monotonic s) its source was last found to have nothing more, of what the lane
     may read now; `-inf` for never.
@@ -59,7 +59,7 @@ class Evidence:
         self._hindrance = known._replace(state=state, problem=problem, last=now, times=known.times + 1)
         return self._hindrance.times
 
-    def looked(self, course: Course, now: float) -> None:
+    def looked(self, course: Showing, now: float) -> None:
         """Take what is seen of the lane since the look before."""
         is_free = course.is_placed and not course.has_pending
         if course.position != self._position or (is_free and course.read_offset > self._furthest_read):

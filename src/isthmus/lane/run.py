@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from isthmus.lane.evidence import Course, Evidence, quiet
+from isthmus.lane.evidence import Showing, Evidence, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
@@ -349,7 +349,7 @@ class LaneRun:
         now = time.monotonic()
         at_end = -math.inf if self.reading is None else self.reading.found_end(self, now)
         is_placed, has_pending = self.phase.is_placed, bool(self.pending)
-        self.evidence.looked(Course(is_placed, self.writer.position, self.read_offset, has_pending, at_end), now)
+        self.evidence.looked(Showing(is_placed, self.writer.position, self.read_offset, has_pending, at_end), now)
         if is_placed and not has_pending and at_end > self.failed_at:
             self.heal()
         if self.state in (LaneState.STARTING, LaneState.ACTIVE) and (found := self.evidence.hindrance(now)) is not None:

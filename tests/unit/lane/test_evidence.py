@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.evidence import PATIENCE_S, QUIET_S, Course, Evidence
+from isthmus.lane.evidence import PATIENCE_S, QUIET_S, Showing, Evidence
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 
@@ -15,9 +15,9 @@ REFUSED = Problem("the target refuses")
 TARGET, SOURCE = LaneState.TARGET_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE
 
 
-def at(position: int, read_offset: int, *, pending: bool = False, at_end: float = -math.inf) -> Course:
+def at(position: int, read_offset: int, *, pending: bool = False, at_end: float = -math.inf) -> Showing:
     """A lane that is placed."""
-    return Course(True, position, read_offset, pending, at_end)
+    return Showing(True, position, read_offset, pending, at_end)
 
 
 def test_a_lane_at_its_end_works_as_long_as_the_source_is_heard() -> None:
@@ -48,7 +48,7 @@ def test_a_lane_without_a_place_does_not_work() -> None:
     """Whatever is heard of its source."""
     evidence = Evidence(0.0)
     for second in range(30):
-        evidence.looked(Course(False, -1, second, False, float(second)), float(second))
+        evidence.looked(Showing(False, -1, second, False, float(second)), float(second))
     assert evidence.is_quiet(30.0)
 
 
@@ -119,5 +119,5 @@ def test_never_active_while_nothing_moves(events: list[tuple[str, float]]) -> No
         is_free = is_placed and position == read
         if is_free:
             shown = max(shown, end)
-        evidence.looked(Course(is_placed, position, read, position < read, end), now)
+        evidence.looked(Showing(is_placed, position, read, position < read, end), now)
         assert evidence.is_quiet(now) == (now - shown >= QUIET_S)
