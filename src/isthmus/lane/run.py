@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from isthmus.lane.evidence import Showing, Evidence, quiet
+from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.evidence import PATIENCE_S, QUIET_S, Showing, Evidence
+from isthmus.lane.evidence import PATIENCE_S, QUIET_S, Evidence, Showing
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 
