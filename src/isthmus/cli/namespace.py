@@ -213,7 +213,7 @@ def _tell_left(found: NamespaceReport) -> None:
 
 def _tell_force(force: object) -> None:
     if isinstance(force, Mapping) and force["closed"]:
-        _tell("access rules keep everybody out who is not to write there")
+        _tell("no access rule lets anybody in who is not to write there")
     elif isinstance(force, Mapping) and "problem" in force:
         _tell(f"access rules keep nobody out: {force['problem']['message']}")
     elif isinstance(force, Mapping):
@@ -224,7 +224,7 @@ def _row(found: NamespaceReport) -> Row:
     return {
         "kind": found.namespace.kind,
         "namespace": str(found.namespace),
-        "state": found.state.value,
+        "state": found.state.value if found.kept_by is None else f"{found.state} ({found.kept_by})",
         "members": None if found.members is None else len(found.members),
         "attached": ", ".join(
             f"{'leads' if each.leads else 'follows'} {each.other} of {each.other_cluster} ({each.link})"

@@ -37,6 +37,7 @@ from isthmus.model.pauses import told_of
 from isthmus.model.problem import exit_code_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.writability import KeptBy
 
 INTERVAL_MIN_S: Final = 0.1
 app = typer.Typer(add_completion=False)
@@ -161,6 +162,12 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
     for link in links:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
+        for namespace, kept in link.reserved.items():
+            if kept is KeptBy.AGREED_ONLY:
+                told = (
+                    f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept}): no access rule of Isthmus"
+                )
+                console.print(Text(printable(f"{link.link}: {told} keeps others out")))
         for told in told_of(link.pauses):
             console.print(Text(printable(f"{link.link}: {told}")))
         controller = link.controller

@@ -10,7 +10,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
-from isthmus.model.namespace import NamespaceMap
+from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.pauses import Pause
@@ -30,6 +30,7 @@ from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.topic import Parted
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
+from isthmus.model.writability import KeptBy
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STARTING, LaneState.STOPPED)
 
@@ -257,7 +258,8 @@ class LinkProgress:
     `model.latency`) how long that took, and `leases` what its leases were.
 
     `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `namespaces` are the
-    pairs of namespaces of a declared link, `pauses` what operators have paused.
+    pairs of namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out,
+    and `pauses` what operators have paused.
     """
 
     link: str
@@ -275,6 +277,7 @@ class LinkProgress:
     aborted: AbortedPolicy | None = None
     problem: Problem | None = None
     namespaces: tuple[NamespaceMap, ...] = ()
+    reserved: Mapping[Namespace, KeptBy] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
 
     @property
@@ -341,7 +344,12 @@ class LinkProgress:
             "state": str(self.state),
             "pair_state": str(self.pair_state),
             "pairs": [
-                {"source": str(pair.source), "target": str(pair.target), "state": str(self.state_of(pair))}
+                {
+                    "source": str(pair.source),
+                    "target": str(pair.target),
+                    "state": str(self.state_of(pair)),
+                    "kept_by": None if pair.target not in self.reserved else str(self.reserved[pair.target]),
+                }
                 for pair in self.namespaces
             ],
             "controller": self.controller.as_dict(),

@@ -12,6 +12,7 @@ from isthmus.model.problem import ProblemJson
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.topic import PartedJson
 from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.writability import KeptBy
 
 
 class OffsetRangeJson(TypedDict):
@@ -90,11 +91,14 @@ class ControllerStatusJson(TypedDict):
 
 
 class NamespacePairJson(TypedDict):
-    """Two namespaces of which one follows the other."""
+    """Two namespaces of which one follows the other; `kept_by` is what keeps others out of that, null while it is not
+    known to be reserved.
+    """
 
     source: str
     target: str
     state: Annotated[str, PairState]
+    kept_by: Annotated[str, KeptBy] | None
 
 
 class LinkStatusJson(TypedDict):

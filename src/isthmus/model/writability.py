@@ -30,6 +30,15 @@ class NamespaceState(enum.StrEnum):
     """It is reserved no more, and some broker still keeps others out."""
 
 
+class KeptBy(enum.StrEnum):
+    """What keeps others out of a namespace that is reserved."""
+
+    ACCESS_RULES = "access rules"
+    """Brokers refuse whoever writes there: rules of Isthmus deny it."""
+    AGREED_ONLY = "agreed only"
+    """Nothing: who may write there goes on being able to, and all have to know that they shall not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What was said of a namespace: with `is_enforced` rules keep out all but those to `keep`, and with

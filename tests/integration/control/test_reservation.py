@@ -39,7 +39,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
 from isthmus.model.reservation import Reservation
-from isthmus.model.writability import NamespaceState
+from isthmus.model.writability import KeptBy, NamespaceState
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
@@ -121,6 +121,7 @@ def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer, mo
     closed = namespaces.enforce(space, super_user=True)
     assert isinstance(closed.in_force, Reservation)
     assert closed.in_force.open == ()
+    assert namespaces.describe(space).kept_by is KeptBy.ACCESS_RULES
     # A rule reaches the part of a broker that judges a moment after it is told.
     assert until(lambda: written(as_isthmus(guarded), inside)) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert written(as_isthmus(guarded), outside) is None
@@ -368,6 +369,8 @@ def test_what_rules_cannot_close_is_said(guarded: LocalCluster, east: LocalClust
     plain, space = Namespaces(east.cluster(), LedgerSettings()), Namespace.of(f"{prefix}-")
     plain.create(space, reserved=True)
     assert isinstance(plain.describe(space).in_force, Problem)
+    (listed,) = [each for each in plain.all() if each.namespace == space]
+    assert (listed.state, listed.kept_by) == (NamespaceState.RESERVED, KeptBy.AGREED_ONLY)
     with pytest.raises(PlanRefused, match="cannot be closed by access rules"):
         plain.enforce(space, super_user=True)
     plain.delete(space)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.clusters.enforcement import is_enforced
-from isthmus.control.links.memory import remembered
+from isthmus.control.clusters.namespace import kept_by
+from isthmus.control.links.memory import LedgerMemory, remembered
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.link import Link
 from isthmus.model.namespace import Namespace, NamespaceNaming
+from isthmus.model.writability import KeptBy
 from isthmus.wire.client import Client
 
 
@@ -17,6 +19,20 @@ def following(link: Link) -> tuple[Namespace, ...]:
     """The namespaces of topics and groups that follow by a link; none of one that is not declared."""
     namings = (link.topics.naming, link.groups.naming)
     return tuple(each.target for naming in namings if isinstance(naming, NamespaceNaming) for each in naming.maps)
+
+
+def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[Namespace, KeptBy]:
+    """Those of them that are reserved at the cluster with this id, by what its ledger says, and what keeps others out.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    """
+    wanted = following(link)
+    found = {
+        document.namespace: kept_by(document.registers)
+        for document in (ledger.unlinked().values() if wanted else ())
+        if isinstance(document, NamespaceDocument) and document.cluster == cluster_id and document.namespace in wanted
+    }
+    return {namespace: kept for namespace, kept in found.items() if kept is not None}
 
 
 async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:

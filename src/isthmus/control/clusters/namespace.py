@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
-from isthmus.control.clusters.enforcement import made_rules
+from isthmus.control.clusters.enforcement import is_enforced, made_rules
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson, problem_dict
 from isthmus.model.registers import RESERVED, Registers, StatementJson
 from isthmus.model.reservation import Reservation
 from isthmus.model.transactions import OpenTransaction
-from isthmus.model.writability import NamespaceState, namespace_state
+from isthmus.model.writability import KeptBy, NamespaceState, namespace_state
 
 ASYNC_ONLY: Final = "async_only"
+
+
+def kept_by(registers: Registers) -> KeptBy | None:
+    """What keeps others out of a namespace of which this was said, `None` where it is not reserved."""
+    if not any(register.name == RESERVED and register.said for register in registers):
+        return None
+    return KeptBy.ACCESS_RULES if is_enforced(registers) else KeptBy.AGREED_ONLY
 
 
 class AttachmentJson(TypedDict):
@@ -66,6 +73,7 @@ class NamespaceReportJson(TypedDict):
     exact: bool
     reserved: bool
     state: Annotated[str, NamespaceState]
+    kept_by: Annotated[str, KeptBy] | None
     waits_for: list[str]
     async_only: bool
     attached: list[AttachmentJson]
@@ -117,6 +125,11 @@ class NamespaceReport:
         """Whether it may be in no synchronous link."""
         return bool(self._value(ASYNC_ONLY))
 
+    @property
+    def kept_by(self) -> KeptBy | None:
+        """What keeps others out of it, `None` where it is not reserved."""
+        return kept_by(self.registers)
+
     def _value(self, name: str) -> Any:
         return next((register.said for register in self.registers if register.name == name), None)
 
@@ -130,6 +143,7 @@ class NamespaceReport:
             "exact": self.namespace.is_exact,
             "reserved": self.is_reserved,
             "state": self.state.value,
+            "kept_by": None if self.kept_by is None else self.kept_by.value,
             "waits_for": list(self.waits_for),
             "async_only": self.is_async_only,
             "attached": plain(self.attached),

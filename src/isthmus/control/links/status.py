@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
+from isthmus.control.clusters.closed import reserved
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.host import liveness_of
@@ -75,6 +76,7 @@ class _Side:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
     at: float = 0.0
+    cluster_id: str | None = None
 
     @property
     def is_away(self) -> bool:
@@ -187,9 +189,10 @@ class _Reading:
 
     async def _find(self, target: Client) -> None:
         names = list(self.sources)
-        if names and not self.target.is_away:
+        if (names or self.link.namespaces) and not self.target.is_away:
             try:
-                self.target.topics = (await target.metadata(names)).topics
+                found = await target.metadata(names)
+                self.target.topics, self.target.cluster_id = found.topics, found.cluster_id
             except ClusterError as error:
                 self.target.problem = problem_of(error)
 
@@ -275,6 +278,7 @@ class StatusReader:
             groups=reading.known.groups(moment_ms),
             loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
+            reserved={} if isinstance(ledger, Problem) else reserved(link, ledger, reading.target.cluster_id),
             pauses=reading.paused.told,
             aborted=self._aborted.get(link.name),
             problem=problem,

@@ -72,12 +72,19 @@ def warnings(
     """One sentence for each pattern that matches nothing, and what it may have been meant for; `names` are all."""
     return tuple(
         Problem(
-            f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}',
+            _nothing(link, kind, pattern),
             f"{_left_out(link, kind, pattern, names) or _suggestion(kind, pattern, names)} What matches later is taken "
             "up as soon as it is there.",
         )
         for pattern in patterns
     )
+
+
+def _nothing(link: Link, kind: PatternKind, pattern: NamePattern) -> str:
+    if link.namespaces and str(pattern) == "*":
+        # Nobody wrote that pattern: a declared link has it of its own.
+        return f"{link.source.alias} has no {kind} in a namespace of the link"
+    return f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}'
 
 
 def tell_unmatched(link: Link, problems: Sequence[Problem]) -> None:

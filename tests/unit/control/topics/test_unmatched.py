@@ -9,7 +9,7 @@ import pytest
 from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.unmatched import missing, unmatched_topic_patterns, warnings
 from isthmus.model.groupsettings import GroupPattern
-from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import (
     MirrorMakerNaming,
     NameTemplate,
@@ -44,6 +44,14 @@ def test_groups_likewise() -> None:
     (found,) = warnings(LINK, "group", [GroupPattern.parse("biling")], ["billing"])
     assert found.message == 'groups.include "biling" matches no group of east'
     assert "billing" in found.hint
+
+
+def test_a_pattern_that_nobody_wrote_is_not_named() -> None:
+    """A declared link carries all groups of its namespaces: there it is the namespaces that hold none."""
+    naming = NamespaceNaming((NamespaceMap(source=Namespace.of("shop-"), target=Namespace.of("shop-")),))
+    declared = replace(LINK, topics=replace(LINK.topics, naming=naming))
+    (found,) = warnings(declared, "group", [GroupPattern.parse("*")], [])
+    assert found.message == "east has no group in a namespace of the link"
 
 
 def test_exclusion_is_told_apart() -> None:
