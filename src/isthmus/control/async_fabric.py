@@ -81,11 +81,12 @@ class AsyncFabric:
         configuration: str | Path | Configuration | None = None,
         *,
         spark: SparkSession | None = None,
-        declared: bool = False,
+        declared: bool | None = None,
     ) -> Self:
         """The fabric a configuration file describes; without a path the file is looked for.
 
-        With `declared` its links are those of the file and those that were declared on its clusters.
+        Its links are those of the file and, as for the commands, those that were declared on its clusters: these are left
+        out with `declared=False`. A `Configuration` that is given is taken as it is, unless with `declared=True`.
 
         :raises ConfigError: There is no such file, or it cannot be used.
         :raises PlanRefused: A newer Isthmus wrote a ledger.

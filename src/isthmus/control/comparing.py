@@ -39,10 +39,15 @@ async def comparison(
     """What compares both logs of links; see `AsyncFabric.comparison`. What all topics of a link came to is kept in its
     ledger, for `status`.
 
-    :raises ConfigError: No link has a topic of that name.
+    :raises ConfigError: There is no link, or none has a topic of that name.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
     links = await in_force(links, pool)
+    if not links:
+        raise ConfigError(
+            "there is no link to be compared",
+            hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
+        )
     selected = await _selected(links, topics, pool)
     policies = await asyncio.gather(*(treated(each, pool.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}

@@ -9,8 +9,10 @@ from isthmus.control.links.declarations import with_declared
 from isthmus.model.configuration import Configuration
 
 
-async def opened(configuration: str | Path | Configuration | None, *, declared: bool) -> Configuration:
+async def opened(configuration: str | Path | Configuration | None, *, declared: bool | None) -> Configuration:
     """The configuration, read if it is not given; see `AsyncFabric.open`."""
-    if not isinstance(configuration, Configuration):
-        configuration = config.load(None if configuration is None else Path(configuration))
-    return await with_declared(configuration) if declared else configuration
+    if isinstance(configuration, Configuration):
+        # A value is what somebody has made of it: nothing comes in that is not in it, unless it is asked for.
+        return await with_declared(configuration) if declared else configuration
+    read = config.load(None if configuration is None else Path(configuration))
+    return read if declared is False else await with_declared(read)

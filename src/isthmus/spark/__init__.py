@@ -30,7 +30,7 @@ def run(
     not copied, else on SIGINT or SIGTERM. What goes wrong is in the outcome, link by link. A link that another
     controller runs is left to it, unless `take_over`: then that one ends. With `standby` its end is waited for.
 
-    :param config: The YAML file, or the configuration itself.
+    :param config: The YAML file, whose links and those declared on its clusters are run, or the configuration itself.
     :raises ConfigError: The file cannot be used, or there is no link of that name.
     :raises PlanRefused: The session would run tasks twice (`spark.speculation`).
     """

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+_STARTING: Final = threading.Lock()
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # An embedded Spark's JVM hands out tasks and passes bytes on, and Python does the work: with the quick compiler and one
@@ -60,6 +61,12 @@ def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | N
     :raises HostError: Spark does not start.
     """
     find_spark()
+    # A second one would meet half a context: it waits, and takes what the first has started.
+    with _STARTING:
+        return _session(settings, links, log)
+
+
+def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
+from isthmus.model.writability import KeptBy
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
 from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
@@ -189,12 +191,21 @@ def test_what_a_newer_release_declared_is_refused_at_every_look(
         said(None)
 
 
+def file_of(east: LocalCluster, west: LocalCluster, folder: Path) -> Path:
+    """A file with both clusters and no link."""
+    file = folder / "isthmus.json"
+    clusters = {each.name: {"bootstrap_servers": each.bootstrap_servers} for each in (east, west)}
+    file.write_text(json.dumps({"clusters": clusters}))
+    return file
+
+
 def test_a_declared_link_is_run_and_followed(
     both: Configuration,
     east: LocalCluster,
     west: LocalCluster,
     name: str,
     spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes. What
     is attached or detached disturbs nothing else: other leases go on, and their pairs follow all the time. A link ends
@@ -212,6 +223,12 @@ def test_a_declared_link_is_run_and_followed(
     opened = open_fabric(both, declared=True)
     (link,) = [link for link in opened.links() if link.name == name]
     assert link.limits.bytes_per_s == 1 << 30
+    as_commands_do = open_fabric(file_of(east, west, tmp_path))
+    assert [each.name for each in as_commands_do.links()] == [name]
+    (found,) = as_commands_do.status()
+    assert found.as_dict()["pairs"][0]["kept_by"] == KeptBy.AGREED_ONLY
+    with pytest.raises(ConfigError, match="no link to be compared"):
+        open_fabric(file_of(east, west, tmp_path), declared=False).verify()
     assert opened.configuration.declared is not None
     assert name in opened.configuration.declared
     only = replace(opened.configuration, links=(link,))

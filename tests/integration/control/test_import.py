@@ -98,7 +98,7 @@ def test_an_imported_file_runs(
     given.write_text(text)
 
     import_(given, to=made)
-    with isthmus.open(made, spark=spark) as fabric:
+    with isthmus.open(made, spark=spark, declared=False) as fabric:
         outcome = fabric.run(until="caught-up")
 
     assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
@@ -140,7 +140,7 @@ replication.factor = 1
 """)
 
     import_(given, to=made)
-    with isthmus.open(made, spark=spark) as fabric:
+    with isthmus.open(made, spark=spark, declared=False) as fabric:
         outcome = fabric.run(until="caught-up")
 
     assert (outcome.exit_code, outcome.is_caught_up) == (0, True)

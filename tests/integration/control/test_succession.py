@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,6 +30,8 @@ from tests.faults.proxy import Proxy
 from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.patience import TERM_S
+from tests.repeating import repeating
 
 pytestmark = pytest.mark.integration
 
@@ -255,6 +262,45 @@ def test_a_beat_ends_the_wait(east: LocalCluster, west: LocalCluster, spark: Spa
         assert await ends(west, name) == [-1]
 
     asyncio.run(scenario())
+
+
+PROGRAM = """
+import sys
+import isthmus
+
+with isthmus.open(sys.argv[1], declared=False) as fabric:
+    print(fabric.run(until="caught-up").exit_code)
+    print({link: verdict.equal for link, verdict in fabric.verify().items()})
+"""
+
+
+def test_a_program_goes_on_with_the_spark_that_an_occupied_run_began_to_start(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: Path
+) -> None:
+    """A run that finds its link occupied ends while Spark is starting. What verifies after it waits for that Spark: here
+    it finds that nothing was copied.
+    """
+    name = topic("occupied")
+    topics.create(east, name)
+    some(east, name)
+    former = asyncio.run(left_behind(west, name))
+    file = tmp_path / "isthmus.json"
+    ends_of = {each.name: {"bootstrap_servers": each.bootstrap_servers} for each in (east, west)}
+    link = {"name": name, "source": east.name, "target": west.name, "topics": {"include": [name]}}
+    file.write_text(json.dumps({"clusters": ends_of, "links": [link]}))
+    beats = itertools.count(former.beat + 1)
+
+    async def beat() -> None:
+        async with Client(west.cluster()) as client:
+            writer = LedgerWriter(client)
+            await writer.append([replace(former, beat=next(beats))])
+            writer.close()
+
+    with repeating(lambda: asyncio.run(beat()), pause_s=0.3):
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(file)], capture_output=True, text=True, timeout=TERM_S, check=False
+        )
+    assert ran.stdout.splitlines() == [str(Occupied.exit_code), str({name: False})], ran.stderr
 
 
 def test_a_run_that_waits_can_be_ended(

@@ -52,4 +52,4 @@ async def run_links(
     try:
         return await controller.run()
     finally:
-        application.keep(workers.spark)
+        application.keep(workers.starting)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from isthmus.errors import InvariantError
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """A new Spark session for these links, or the one given. Whoever has it started also stops it."""
+    """A new Spark session for these links, or the one given. Whoever has it started also stops it: `starting` is what
+    becomes of the new one, which may go on beyond a run that ended early.
+    """
 
     def __init__(self, settings: SparkSettings, *, links: Sequence[str], spark: SparkSession | None = None) -> None:
         self._settings = settings
@@ -28,6 +31,7 @@ class Workers:
         self._given = spark
         self._ready: asyncio.Future[SparkSession] | None = None
         self._slots: TaskSlots | None = None
+        self.starting: Future[SparkSession] | None = None
 
     def start(self) -> None:
         """Begin to start Spark, which takes seconds; `ready` waits for it."""
@@ -37,24 +41,27 @@ class Workers:
             ready.set_result(adopted(self._given))
             return
 
-        def settle(spark: SparkSession | None, error: Exception | None) -> None:
+        self.starting = starting = Future()
+
+        def settle() -> None:
             if ready.done():
                 return
-            if spark is not None:
-                ready.set_result(spark)
-            elif error is not None:
+            error = starting.exception()
+            if error is None:
+                ready.set_result(starting.result())
+            else:
                 ready.set_exception(error)
                 # Nobody may be waiting for it any more.
                 ready.exception()
 
         def run() -> None:
-            spark, error = None, None
             try:
-                spark = session(self._settings, links=self._links)
+                starting.set_result(session(self._settings, links=self._links))
             except Exception as failure:  # noqa: BLE001 - it is raised where Spark is waited for
-                error = failure
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, spark, error)
+                starting.set_exception(failure)
+            # The loop may be at its end by now.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle)
 
         # A daemon: whoever is in a hurry does not wait for a Spark that is just starting.
         threading.Thread(target=run, name="spark-start", daemon=True).start()
