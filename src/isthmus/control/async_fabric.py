@@ -85,7 +85,7 @@ class AsyncFabric:
     ) -> Self:
         """The fabric a configuration file describes; without a path the file is looked for.
 
-        Its links are those of the file and, as for the commands, those that were declared on its clusters: these are left
+        Its links are those of the file and, as for commands, those that were declared on its clusters: these are left
         out with `declared=False`. A `Configuration` that is given is taken as it is, unless with `declared=True`.
 
         :raises ConfigError: There is no such file, or it cannot be used.

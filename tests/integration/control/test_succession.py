@@ -277,7 +277,7 @@ with isthmus.open(sys.argv[1], declared=False) as fabric:
 def test_a_program_goes_on_with_the_spark_that_an_occupied_run_began_to_start(
     east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: Path
 ) -> None:
-    """A run that finds its link occupied ends while Spark is starting. What verifies after it waits for that Spark: here
+    """A run that finds its link occupied ends while Spark starts. What verifies after it waits for that Spark: here
     it finds that nothing was copied.
     """
     name = topic("occupied")
