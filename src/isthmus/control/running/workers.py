@@ -41,7 +41,8 @@ class Workers:
             ready.set_result(adopted(self._given))
             return
 
-        self.starting = starting = Future()
+        starting: Future[SparkSession] = Future()
+        self.starting = starting
 
         def settle() -> None:
             if ready.done():
