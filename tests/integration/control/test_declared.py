@@ -199,6 +199,16 @@ def file_of(east: LocalCluster, west: LocalCluster, folder: Path) -> Path:
     return file
 
 
+def assert_opened_as_by_commands(file: Path, name: str) -> None:
+    """A program that opens a file has what is declared, unless it says otherwise; comparing nothing is refused."""
+    opened = open_fabric(file)
+    assert [each.name for each in opened.links()] == [name]
+    (found,) = opened.status()
+    assert found.as_dict()["pairs"][0]["kept_by"] == KeptBy.AGREED_ONLY
+    with pytest.raises(ConfigError, match="no link to be compared"):
+        open_fabric(file, declared=False).verify()
+
+
 def test_a_declared_link_is_run_and_followed(
     both: Configuration,
     east: LocalCluster,
@@ -223,12 +233,7 @@ def test_a_declared_link_is_run_and_followed(
     opened = open_fabric(both, declared=True)
     (link,) = [link for link in opened.links() if link.name == name]
     assert link.limits.bytes_per_s == 1 << 30
-    as_commands_do = open_fabric(file_of(east, west, tmp_path))
-    assert [each.name for each in as_commands_do.links()] == [name]
-    (found,) = as_commands_do.status()
-    assert found.as_dict()["pairs"][0]["kept_by"] == KeptBy.AGREED_ONLY
-    with pytest.raises(ConfigError, match="no link to be compared"):
-        open_fabric(file_of(east, west, tmp_path), declared=False).verify()
+    assert_opened_as_by_commands(file_of(east, west, tmp_path), name)
     assert opened.configuration.declared is not None
     assert name in opened.configuration.declared
     only = replace(opened.configuration, links=(link,))
