@@ -61,11 +61,18 @@ def _holes_of(batch: Batch, position: int) -> int:
 
 
 async def _fetch(connection: Connection, partition: PartitionKey, want: Want) -> bytes:
-    answers = await fetch_once(
+    """What is stored from the offset on; nothing where the log goes on without anything in it.
+
+    :raises ClusterError: The partition cannot be read, or is not known to go on.
+    """
+    (fetched,) = await fetch_once(
         connection, {partition: want}, isolation=READ_UNCOMMITTED, bytes_max=_FETCH_BYTES, timeout_s=_TIMEOUT_S
     )
-    for fetched in answers:
-        what, right = f"reading batch headers of topic {partition[0]}", on_topic("READ", partition[0])
-        codes.raise_for_code(fetched.error_code, what, right, cluster=connection.cluster)
-        return fetched.records
-    raise Unreachable(f"{connection.where} left a partition out", cluster=connection.cluster)
+    what, right = f"reading batch headers of topic {partition[0]}", on_topic("READ", partition[0])
+    codes.raise_for_code(fetched.error_code, what, right, cluster=connection.cluster)
+    if not fetched.records and fetched.high_watermark <= want.offset:
+        raise Unreachable(
+            f"{connection.where} does not know yet how far {partition[0]}-{partition[1]} is replicated",
+            cluster=connection.cluster,
+        )
+    return fetched.records

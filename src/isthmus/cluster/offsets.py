@@ -30,7 +30,6 @@ from isthmus.wire.offsets import (
 
 _RETRY_S: Final = 0.2
 _PASSING: Final = codes.LEADER_MOVED | {codes.REQUEST_TIMED_OUT}
-_NO_ANSWER: Final = Offset(codes.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 async def log_ranges(
@@ -132,7 +131,7 @@ async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) 
     values: dict[PartitionKey, LogRange] = {}
     errors: dict[PartitionKey, ClusterError] = {}
     for key in epochs:
-        start, end, stable_end = (answer.get(key, _NO_ANSWER) for answer in (starts, ends, stable_ends))
+        start, end, stable_end = starts[key], ends[key], stable_ends[key]
         code = start.error_code or end.error_code or stable_end.error_code
         if code:
             errors[key] = _refusal(client, key, code)

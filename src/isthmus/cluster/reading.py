@@ -186,7 +186,11 @@ class LogReader:
         return [each.batch for each in found if each.batch.base_offset < span.offset_end]
 
     async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
-        """The batches of one answer, at least one; none when the log ends before the range does."""
+        """The batches of one answer, at least one; none where the log begins behind the range.
+
+        :raises ClusterError: As `read`; also where the log ends before the offset, which is no proof of anything: its
+            leader may be a new one that lacks records.
+        """
         deadline = time.monotonic() + self._stall_s
         while True:
             try:
@@ -197,8 +201,15 @@ class LogReader:
                     raise
             if code == codes.OFFSET_OUT_OF_RANGE:
                 start, end = await self._log_range(span)
-                if start >= span.offset_end or offset > end:
+                if start >= span.offset_end:
                     return []
+                if offset > end:
+                    raise Unreachable(
+                        f"{self._alias} ends at {end} where {span} is read from {offset} on: it lost records, or its "
+                        "leader does not know yet how far they are replicated",
+                        cluster=self._alias,
+                        hint="Did a replica lead that was not in sync? Check the brokers of this partition.",
+                    )
                 offset = max(offset, start)
             self._leaders.pop(span.key, None)
             await asyncio.sleep(_RETRY_S)
@@ -221,7 +232,7 @@ class LogReader:
 
     async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched:
         leader = self._leaders.get(span.key) or await self._leader(span)
-        answers = await fetch_once(
+        (answer,) = await fetch_once(
             await self._client.connection(leader.node_id),
             {span.key: Want(leader.topic_id, offset, leader.epoch, -1)},
             isolation=self._isolation,
@@ -229,9 +240,7 @@ class LogReader:
             max_wait_ms=_WAIT_MS,
             timeout_s=_ANSWER_S,
         )
-        if not answers:
-            raise Unreachable(f"{self._alias} left {span} out of its answer", cluster=self._alias)
-        return answers[0]
+        return answer
 
     async def _leader(self, span: OffsetRange) -> _Leader:
         metadata = await self._client.metadata([span.topic])

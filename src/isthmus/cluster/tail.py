@@ -69,8 +69,7 @@ async def batches_at(
         # While others got theirs there may have been no room for a batch: it comes with the next answer.
         is_room_left = not any(isinstance(each, Batch) for each in told.values())
         for key in chunk:
-            error_code = answers[key].error_code if key in answers else codes.UNKNOWN_TOPIC_OR_PARTITION
-            each = told.get(key)
+            error_code, each = answers[key].error_code, told[key]
             if not isinstance(each, Batch) and error_code == codes.NONE and not is_room_left:
                 continue
             del waiting[key]

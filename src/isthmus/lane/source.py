@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_COMMITTED, PartitionKey, list_offsets
 
@@ -25,11 +24,6 @@ async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dic
     )
     found: dict[PartitionKey, Bounds | int] = {}
     for key in epochs:
-        start, end = starts.get(key), ends.get(key)
-        if start is None or end is None:
-            found[key] = codes.UNKNOWN_TOPIC_OR_PARTITION
-        elif start.error_code or end.error_code:
-            found[key] = start.error_code or end.error_code
-        else:
-            found[key] = Bounds(start.offset, end.offset)
+        start, end = starts[key], ends[key]
+        found[key] = start.error_code or end.error_code or Bounds(start.offset, end.offset)
     return found

@@ -21,6 +21,7 @@ from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import Holding
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 
@@ -178,7 +179,8 @@ class Poll(NamedTuple):
     """What one look at the ledger showed.
 
     `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
-    among `entries` if `at_end` says so. `is_other_log` tells that the ledger was lost and begins anew with these
+    among `entries` if `at_end` says so. It says so only where the leader showed the end of the log: an answer that a
+    quota holds back has nothing in it, whatever there is. `is_other_log` tells that the ledger was lost and begins anew with these
     entries: what was read before is not in it. What operators want is among them when it was committed: see
     `OpenTransactions`.
     """
@@ -212,6 +214,9 @@ class LedgerTail:
         self._is_other_log = False
         self._transactions = OpenTransactions()
         self._held_until: dict[int, float] = {}
+        self._holding = Holding(_FETCH_BYTES)
+        self._confirmed: Connection | None = None
+        self._end = 0
 
     @property
     def node_id(self) -> int:
@@ -248,13 +253,11 @@ class LedgerTail:
 
     async def _read_on(self) -> News:
         connection = await self._connect()
-        key = (LEDGER_TOPIC, PARTITION)
-        end = (await list_offsets(connection, {key: -1}, LATEST, timeout_s=_ANSWER_S))[key]
-        self._leader.check(end.error_code, "DESCRIBE")
+        end = await self._confirm(connection)
         entries: list[Entry] = []
         # Without a record in it, another log is not read from.
         is_other_log, self._is_other_log = self._is_other_log, False
-        while self.position < end.offset or self._is_awaited:
+        while self.position < end or self._is_awaited:
             poll = await self.poll()
             if poll.is_other_log:
                 is_other_log, entries = True, []
@@ -264,23 +267,28 @@ class LedgerTail:
         return News(entries, is_other_log)
 
     async def poll(self) -> Poll:
-        """Wait for something new, at most `poll_ms`.
+        """Wait for something new, at most `poll_ms`, or for as long as a quota forbids to ask again.
 
         :raises Unreachable: The ledger cannot be read now; another call looks for its leader anew.
         :raises ClusterError: It is gone, or reading is not allowed.
         """
         connection = await self._connect()
-        asked_at = lasting_s()
         try:
+            if connection is not self._confirmed:
+                await self._confirm(connection)
+            asked_at = lasting_s()
             answer = await connection.call(self._request(), timeout_s=_ANSWER_S)
-            code = answer.error_code
+            self._leader.check(answer.error_code, "READ")
             fetched = answer.responses[0].partitions[0] if answer.responses else None
-            if fetched is not None:
-                code = code or fetched.error_code
-            if code == codes.OFFSET_OUT_OF_RANGE:
+            if fetched is None:
+                if not answer.throttle_time_ms:
+                    raise Unreachable(f"{connection.where} left the ledger out of its answer", cluster=connection.cluster)
+                await asyncio.sleep(self._holding.pause_s(answer.throttle_time_ms))
+                return Poll([], asked_at, at_end=False, is_other_log=False)
+            if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
                 await self._begin_again(connection)
                 return Poll([], asked_at, at_end=False, is_other_log=False)
-            self._leader.check(code, "READ")
+            self._leader.check(fetched.error_code, "READ")
         except ClusterError:
             self._leader.close()
             raise
@@ -288,14 +296,14 @@ class LedgerTail:
 
     def _taken(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
-        if fetched is not None:
-            for batch, found in unpacked(bytes(fetched.records or b"")):
-                new = [entry for entry in found if entry.offset >= self.position]
-                entries += self._transactions.take(batch, new)
-                self.position = max(self.position, batch.offset_end)
+        self._holding.is_over()
+        for batch, found in unpacked(bytes(fetched.records or b"")):
+            new = [entry for entry in found if entry.offset >= self.position]
+            entries += self._transactions.take(batch, new)
+            self.position = max(self.position, batch.offset_end)
         held_until = lasting_s() + _COMMIT_S
         self._held_until = {each: self._held_until.get(each, held_until) for each in self._transactions.held}
-        at_end = fetched is None or self.position >= fetched.high_watermark
+        at_end = self.position >= max(fetched.high_watermark, self._end)
         is_other_log, self._is_other_log = self._is_other_log, False
         return Poll(entries, asked_at, at_end, is_other_log)
 
@@ -312,6 +320,17 @@ class LedgerTail:
         self.topic_id = topic_id
         return connection
 
+    async def _confirm(self, connection: Connection) -> int:
+        """Where the log ends, by a leader that knows how far all before it was replicated. A new one does not at first,
+        and shows in its answers to Fetch an end that lies before what others wrote (KIP-207).
+        """
+        key = (LEDGER_TOPIC, PARTITION)
+        epochs = {key: self._leader.place.leader_epoch}
+        end = (await list_offsets(connection, epochs, LATEST, timeout_s=_ANSWER_S))[key]
+        self._leader.check(end.error_code, "DESCRIBE")
+        self._confirmed, self._end = connection, end.offset
+        return end.offset
+
     async def _begin_again(self, connection: Connection) -> None:
         """The offset is gone: the log was truncated or deleted and created again."""
         key = (LEDGER_TOPIC, PARTITION)
@@ -322,6 +341,7 @@ class LedgerTail:
 
     def _begin_at(self, position: int) -> None:
         self.position = position
+        self._confirmed, self._end = None, 0
         self._transactions = OpenTransactions()
         self._held_until = {}
 
@@ -329,18 +349,19 @@ class LedgerTail:
         topic = FetchRequest.FetchTopic
         partition = topic.FetchPartition(
             partition=PARTITION,
-            current_leader_epoch=-1,
+            # As long as it leads in this epoch it has not forgotten how far all was replicated.
+            current_leader_epoch=self._leader.place.leader_epoch,
             fetch_offset=self.position,
             last_fetched_epoch=-1,
             log_start_offset=-1,
-            partition_max_bytes=_FETCH_BYTES,
+            partition_max_bytes=self._holding.bytes_max,
         )
         by_id = self.topic_id != NO_TOPIC_ID
         return FetchRequest(
             replica_id=-1,
             max_wait_ms=self._poll_ms,
             min_bytes=1,
-            max_bytes=_FETCH_BYTES,
+            max_bytes=self._holding.bytes_max,
             isolation_level=READ_UNCOMMITTED,
             session_id=0,
             session_epoch=-1,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
@@ -36,10 +35,11 @@ _T = TypeVar("_T")
 
 
 class LedgerPlace(NamedTuple):
-    """Where the ledger is: the topic's id (nil before KIP-516) and the node that leads its partition."""
+    """Where the ledger is: the topic's id (nil before KIP-516), and the node that leads its partition in this epoch."""
 
     topic_id: uuid.UUID
     node_id: int
+    leader_epoch: int = -1
 
 
 async def ensure_topic(client: Client, *, replication_factor: int | None = None) -> None:
@@ -101,23 +101,30 @@ async def _create(client: Client, replication_factor: int | None, configs: dict[
 async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPlace:
     """Find the leader, waiting for one at most `term_s`.
 
-    :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker that answers knows a ledger.
-    :raises Unreachable: It has no leader.
+    :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker knows a ledger.
+    :raises Unreachable: It has no leader, or a broker that may know a ledger does not answer.
     :raises NotAuthorized: We may not see it.
     """
     deadline = time.monotonic() + term_s
     while True:
+        silent: list[int] = []
         metadata = await client.metadata([LEDGER_TOPIC])
         topic = metadata.topics[LEDGER_TOPIC]
         if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-            metadata = await _second_opinion(client, metadata)
+            metadata, silent = await _second_opinion(client, metadata)
             topic = metadata.topics[LEDGER_TOPIC]
+        if silent:
+            # A cluster leaves a broker out that is gone, some ten seconds later.
+            if time.monotonic() > deadline:
+                raise _doubtful(client, silent)
+            await asyncio.sleep(_RETRY_S)
+            continue
         if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
             right = rights.on_topic("DESCRIBE", LEDGER_TOPIC)
             raise codes.error_for(topic.error_code, "finding the ledger", right, cluster=client.cluster.alias)
-        leader = topic.partitions[PARTITION].leader if topic.partitions else -1
-        if leader in metadata.brokers:
-            return LedgerPlace(topic.topic_id, leader)
+        partition = topic.partitions[PARTITION] if topic.partitions else None
+        if partition is not None and partition.leader in metadata.brokers:
+            return LedgerPlace(topic.topic_id, partition.leader, partition.leader_epoch)
         if time.monotonic() > deadline:
             raise Unreachable(
                 f"topic {LEDGER_TOPIC} of {client.cluster.alias} has no leader",
@@ -127,16 +134,29 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _second_opinion(client: Client, metadata: Metadata) -> Metadata:
-    """What a broker says that knows the ledger, if there is one. A broker that has just started may not, and whoever
-    believes it takes a link over that another controller runs.
+async def _second_opinion(client: Client, metadata: Metadata) -> tuple[Metadata, list[int]]:
+    """What a broker says that knows the ledger; if there is none, those that did not answer. A broker that has just
+    started may know none that there is, and whoever believes it takes a link over that another controller runs.
     """
+    silent: list[int] = []
     for node_id in sorted(metadata.brokers):
-        with contextlib.suppress(Unreachable):
+        try:
             other = await client.metadata([LEDGER_TOPIC], node_id=node_id)
-            if other.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
-                return other
-    return metadata
+        except Unreachable:
+            silent.append(node_id)
+            continue
+        if other.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+            return other, []
+    return metadata, silent
+
+
+def _doubtful(client: Client, silent: Sequence[int]) -> Unreachable:
+    alias, nodes = client.cluster.alias, ", ".join(map(str, silent))
+    return Unreachable(
+        f"whether {alias} has a ledger is not known: broker {nodes} does not answer, and the others know of none",
+        cluster=alias,
+        hint=f"Bring broker {nodes} back, or make it reachable from here: Isthmus tries again.",
+    )
 
 
 def is_missing(error: ClusterError) -> bool:

@@ -201,7 +201,7 @@ class LeaseTask:
                 poll = await self._tail.poll()
             except ClusterError:
                 # The ledger may be on its way to another broker or being created again; tenure keeps the time.
-                self._tenure.unreadable()
+                self._tenure.unreadable(lasting_s())
                 await asyncio.sleep(RETRY_S)
                 continue
             if poll.is_other_log:

@@ -50,7 +50,7 @@ class Tenure:
         self._position = spec.ledger_position
         self.beat = -1
         self._beat_at = now
-        self._is_readable = False
+        self._deaf_since: float | None = now
 
     def announced(self, offset: int) -> None:
         """The task's announcement stands at `offset` of the ledger."""
@@ -59,16 +59,19 @@ class Tenure:
     def looked(self, asked_at: float, position: int, *, at_end: bool) -> None:
         """The ledger was read up to `position`; `at_end` if that was all there was at `asked_at`."""
         self._position = position
-        if not self._is_readable:
-            # Silence counts only while one could have heard something.
-            self._is_readable = True
-            self._beat_at = asked_at
-        if at_end:
-            self._known_at = asked_at
+        if not at_end:
+            self.unreadable(asked_at)
+            return
+        self._known_at = asked_at
+        if self._deaf_since is not None:
+            # Silence counts only while one could have heard something; what there was of it before still counts.
+            self._beat_at += max(asked_at - max(self._deaf_since, self._beat_at), 0.0)
+            self._deaf_since = None
 
-    def unreadable(self) -> None:
-        """The ledger could not be read."""
-        self._is_readable = False
+    def unreadable(self, now: float) -> None:
+        """The ledger, or the end of it, could not be read."""
+        if self._deaf_since is None:
+            self._deaf_since = now
 
     def lost(self) -> None:
         """The ledger begins anew: nothing that was announced is in it."""
@@ -124,7 +127,7 @@ class Tenure:
         if self._ending is None:
             if now >= self._deadline - DRAIN_S:
                 self._ending = Ending.TERM
-            elif self._is_readable and now - self._beat_at > SILENCE_S:
+            elif self._deaf_since is None and now - self._beat_at > SILENCE_S:
                 self._ending = Ending.ORPHANED
         return self._ending
 

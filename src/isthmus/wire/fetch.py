@@ -5,12 +5,15 @@ A thousand idle partitions then cost no more than one.
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
+from isthmus.errors import Unreachable
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
@@ -25,6 +28,10 @@ _NO_REPLICA: Final = -1
 _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = 0x7FFFFFFF
 _ANY_SIZE: Final = 0x7FFFFFFF
+_BYTES_MIN: Final = 16 << 10
+_PAUSE_MAX_S: Final = 12.0
+_PATIENCE_S: Final = 45.0
+"""Longer than the pauses before the longest one."""
 
 SESSION_LOST: Final = frozenset(
     {
@@ -209,19 +216,69 @@ async def fetch_once(
 ) -> list[Fetched]:
     """One fetch outside any session: what the broker has of these partitions, each with an error code of its own.
 
-    :raises ClusterError: It did not answer, or refused the request as a whole.
+    A broker over a quota answers without a partition and without an error (KIP-219): it is asked again, for less and
+    less. So an answer that comes from here has every partition that is wanted.
+
+    :raises ClusterError: It did not answer, goes on holding its answer back, left a partition out, or refused the
+        request as a whole.
     """
     session = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
         session.want(key, want)
-    request = session.request(
-        max_wait_ms=max_wait_ms,
-        bytes_max=bytes_max,
-        partition_bytes_max=partition_bytes_max or bytes_max,
-        by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
-    )
-    answer = await connection.call(request, timeout_s=timeout_s)
     topic = next(iter(wants))[0]
-    code = answer.error_code or codes.NONE
-    codes.raise_for_code(code, f"a fetch at {connection.where}", on_topic("READ", topic), cluster=connection.cluster)
-    return list(session.partitions(answer))
+    holding = Holding(bytes_max)
+    while True:
+        request = session.request(
+            max_wait_ms=max_wait_ms,
+            bytes_max=holding.bytes_max,
+            partition_bytes_max=min(partition_bytes_max or bytes_max, holding.bytes_max),
+            by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
+        )
+        answer = await connection.call(request, timeout_s=timeout_s)
+        code = answer.error_code or codes.NONE
+        right = on_topic("READ", topic)
+        codes.raise_for_code(code, f"a fetch at {connection.where}", right, cluster=connection.cluster)
+        found = list(session.partitions(answer))
+        if {fetched.key for fetched in found} >= wants.keys():
+            return found
+        if not answer.throttle_time_ms:
+            raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
+        if holding.since_s > _PATIENCE_S:
+            raise Unreachable(
+                f"{connection.where} holds back what it answers: a client quota is used up",
+                cluster=connection.cluster,
+                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows those that count.",
+            )
+        await asyncio.sleep(holding.pause_s(answer.throttle_time_ms))
+
+
+class Holding:
+    """How to ask a broker that holds its answers back, one time after the other, as a client quota is used up.
+
+    `bytes_max` is what to ask for: what is small fits into a quota sooner.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = self._bytes_usual = bytes_max
+        self._times = 0
+        self._since = 0.0
+
+    @property
+    def since_s(self) -> float:
+        """For how long (s) nothing but empty answers has come; 0 before the first."""
+        return time.monotonic() - self._since if self._times else 0.0
+
+    def pause_s(self, throttle_ms: int) -> float:
+        """How long to ask nothing after an answer that was held back. Each time it is longer than what the broker
+        announces: to ask uses a quota up as well, and brokers count together what was used in some ten seconds.
+        """
+        if not self._times:
+            self._since = time.monotonic()
+        self._times += 1
+        self.bytes_max = min(self.bytes_max, max(self.bytes_max // 2, _BYTES_MIN))
+        return float(min(max(_PAUSE_MAX_S, throttle_ms / 1000), throttle_ms / 1000 * 2 ** (self._times - 1)))
+
+    def is_over(self) -> None:
+        """An answer came that shows something."""
+        self._times = 0
+        self.bytes_max = min(2 * self.bytes_max, self._bytes_usual)

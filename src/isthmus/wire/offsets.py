@@ -11,6 +11,7 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
 )
 
+from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
 LATEST: Final = -1
@@ -35,6 +36,10 @@ class Offset(NamedTuple):
     offset: int
 
 
+UNTOLD: Final = Offset(codes.LEADER_NOT_AVAILABLE, -1)
+"""What an answer says that leaves a partition out: nothing, and least of all that there is no such partition."""
+
+
 async def list_offsets(
     connection: Connection,
     epochs: Mapping[PartitionKey, int],
@@ -45,7 +50,8 @@ async def list_offsets(
     timeout_s: float = 3.0,
     min_version: int = 4,
 ) -> dict[PartitionKey, Offset]:
-    """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start).
+    """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start), of all
+    that is asked for (`UNTOLD` where the answer leaves it out).
 
     One for all partitions or one for each. By timestamp it is the first offset that has it or a later one, -1 for none.
     `epochs` maps partitions to the leader epoch they are believed to be in (-1 for unknown); a leader of another epoch
@@ -69,7 +75,7 @@ async def list_offsets(
     ]
     request = ListOffsetsRequest(replica_id=asker, isolation_level=isolation, topics=topics, min_version=min_version)
     answer = await connection.call(request, timeout_s=timeout_s)
-    return {
+    return dict.fromkeys(epochs, UNTOLD) | {
         (topic.name, p.partition_index): Offset(p.error_code, p.offset)
         for topic in answer.topics
         for p in topic.partitions
@@ -112,7 +118,7 @@ async def epoch_ends(
     ]
     request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics, min_version=3)
     answer: Any = await connection.call(request, timeout_s=timeout_s)
-    return {
+    return dict.fromkeys(epochs, UNTOLD) | {
         (topic.topic, p.partition): Offset(p.error_code, p.end_offset)
         for topic in answer.topics
         for p in topic.partitions

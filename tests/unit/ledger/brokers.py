@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar, cast
+
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.model.cluster import Cluster
@@ -21,13 +24,16 @@ ResultT = TypeVar("ResultT")
 
 
 class Answering(Client):
-    """A client whose every request gets the next of `answers`, or raises it; `asked` are the requests."""
+    """A client whose every request gets the next of `answers`, or raises it; `asked` are the requests.
+
+    Where a log ends is told without an answer for it, as long as none comes next: at its beginning.
+    """
 
     def __init__(self, answers: Iterable[Any]) -> None:
         super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
         self.asked: list[Any] = []
         self.topic_id = LEDGER_ID
-        self._answers = iter(answers)
+        self._answers = deque(answers)
 
     async def metadata(self, topics: Iterable[str] | None = None, *, node_id: int | None = None) -> Metadata:
         partition = PartitionMetadata(PARTITION, NODE, 0, (NODE,), (NODE,), 0)
@@ -44,11 +50,14 @@ class Answering(Client):
         async def call(request: Any, **_: Any) -> Any:
             return self._answer(request)
 
-        return SimpleNamespace(call=call, close=lambda: None, closed=False, due_for_renewal=False)
+        return SimpleNamespace(call=call, where="nowhere", cluster="nowhere", close=lambda: None, closed=False, due_for_renewal=False)
 
     def _answer(self, request: Any) -> Any:
         self.asked.append(request)
-        answer = next(self._answers)
+        if isinstance(request, ListOffsetsRequest) and hasattr(self._answers[0], "responses"):
+            self.asked.pop()
+            return listed(0)
+        answer = self._answers.popleft()
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -60,9 +69,14 @@ def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE)
     return SimpleNamespace(error_code=codes.NONE, responses=[SimpleNamespace(partitions=[partition])])
 
 
-def listed(offset: int) -> Any:
+def held_back(throttle_ms: int) -> Any:
+    """The answer to a fetch of a broker over a quota."""
+    return SimpleNamespace(error_code=codes.NONE, responses=[], throttle_time_ms=throttle_ms)
+
+
+def listed(offset: int, *, error_code: int = codes.NONE) -> Any:
     """The answer to ListOffsets."""
-    partition = SimpleNamespace(partition_index=0, error_code=codes.NONE, offset=offset)
+    partition = SimpleNamespace(partition_index=0, error_code=error_code, offset=offset)
     return SimpleNamespace(topics=[SimpleNamespace(name="__isthmus.ledger", partitions=[partition])])
 
 

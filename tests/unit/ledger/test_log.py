@@ -13,7 +13,7 @@ from isthmus.ledger.records import Deletion, packed
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.offsets import READ_UNCOMMITTED
-from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
+from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
 from tests.unit.wire.stored import PLAIN, marker, patched, stored
 
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
@@ -44,6 +44,37 @@ def test_a_look_tells_whether_it_saw_everything() -> None:
             fetched(records(3), high_watermark=6),
             fetched(b"", high_watermark=6),
         ],
+        follow,
+    )
+
+
+def test_an_answer_that_a_quota_holds_back_is_no_end() -> None:
+    """It has no error and no records, whatever the ledger has (KIP-219): the next looks show it."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client)
+        first = await tail.poll()
+        assert (first.entries, first.at_end, tail.position) == ([], False, 0)
+        assert [entry.key for entry in await tail.read_to_end()] == [*KEYS]
+        with pytest.raises(Unreachable):
+            await tail.poll()
+
+    asking([held_back(1), listed(3), held_back(1), fetched(records(0), high_watermark=3), held_back(0)], follow)
+
+
+def test_an_end_is_what_a_leader_knows_that_knows_all_that_was_replicated() -> None:
+    """A new leader shows an earlier end at first (KIP-207). Whoever believed it would not know that it was revoked."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client)
+        with pytest.raises(Unreachable):
+            await tail.poll()
+        assert [(await tail.poll()).at_end for _ in range(2)] == [False, True]
+        assert {request.topics[0].partitions[0].current_leader_epoch for request in client.asked} == {0}
+
+    unknown = listed(-1, error_code=codes.OFFSET_NOT_AVAILABLE)
+    asking(
+        [unknown, listed(6), fetched(records(0), high_watermark=3), fetched(records(3), high_watermark=6)],
         follow,
     )
 

@@ -166,7 +166,7 @@ def test_nothing_is_written_after_ten_seconds_without_the_ledger() -> None:
     assert lease.write_until < BEGUN
     announce(lease, BEGUN + 20)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
-    lease.unreadable()
+    lease.unreadable(BEGUN + 21)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
     assert lease.ending(BEGUN + 45) is None
     lease.looked(BEGUN + 45, 200, at_end=False)
@@ -219,11 +219,41 @@ def test_silence_does_not_count_while_nothing_could_be_heard() -> None:
     """The controller may have been as cut off as the lease was: it gets its ten seconds again."""
     lease = tenure(ended_through=1)
     announce(lease)
-    lease.unreadable()
+    lease.unreadable(BEGUN)
     assert lease.ending(BEGUN + 30) is None
     lease.looked(BEGUN + 31, 106, at_end=True)
     assert lease.ending(BEGUN + 40) is None
     assert lease.ending(BEGUN + 41.5) is Ending.ORPHANED
+
+
+def test_a_ledger_that_cannot_be_read_now_and_then_hides_no_silence() -> None:
+    """Nor does one of which a broker over a quota shows only a part: what there was of silence before still counts."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    for at in range(0, 18, 2):
+        assert lease.ending(BEGUN + at) is None
+        if at % 4:
+            lease.unreadable(BEGUN + at + 1)
+        else:
+            lease.looked(BEGUN + at + 1, 104, at_end=False)
+        assert lease.ending(BEGUN + at + 1) is None
+        lease.looked(BEGUN + at + 2, 104, at_end=True)
+    # It could be heard in every other second.
+    assert lease.ending(BEGUN + 18.9) is None
+    assert lease.ending(BEGUN + 19.1) is Ending.ORPHANED
+
+
+def test_a_beat_that_is_read_late_is_a_sign_of_life() -> None:
+    """Whoever reads a long ledger piece by piece hears what is in it, and counts silence from its end on."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    lease.looked(BEGUN + 8, 110, at_end=False)
+    lease.hear(beat(1), BEGUN + 12)
+    lease.looked(BEGUN + 11, 120, at_end=False)
+    assert lease.ending(BEGUN + 30) is None
+    lease.looked(BEGUN + 30, 130, at_end=True)
+    assert lease.ending(BEGUN + 40) is None
+    assert lease.ending(BEGUN + 40.1) is Ending.ORPHANED
 
 
 def test_lanes_change_with_the_revision() -> None:

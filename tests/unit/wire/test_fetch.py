@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from isthmus.errors import UnsupportedByBroker
+from isthmus.errors import Unreachable, UnsupportedByBroker
 from isthmus.wire import codes
-from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Want
+from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Holding, Want, fetch_once
 from isthmus.wire.frames import pick_version
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
@@ -325,3 +327,63 @@ def test_what_is_wanted_again_is_not_forgotten() -> None:
     session.want(("a", 0), want(("a", 0), 12))
     request = request_of(session)
     assert (asked(request), forgotten(request)) == ({("a", 0): 12}, set())
+
+
+def answering(*answers: Any) -> tuple[Connection, list[Any]]:
+    """A connection to a broker that answers so, and what it was asked."""
+    rest, asked_of_it = list(answers), list[Any]()
+
+    async def call(request: Any, **_: Any) -> Any:
+        asked_of_it.append(request)
+        return rest.pop(0)
+
+    return cast(Connection, SimpleNamespace(call=call, where="there", cluster="nowhere")), asked_of_it
+
+
+def held_back(throttle_ms: int) -> Any:
+    """What a broker over a quota answers: no error, no partition (KIP-219)."""
+    return SimpleNamespace(error_code=0, throttle_time_ms=throttle_ms, responses=[], API_VERSION=13)
+
+
+def shown(*keys: PartitionKey) -> Any:
+    """An answer that has these partitions, without a record in them."""
+    part = {"error_code": 0, "last_stable_offset": 9, "log_start_offset": 0, "high_watermark": 9, "records": b""}
+    topics = [
+        SimpleNamespace(
+            topic_id=IDS[topic], partitions=[SimpleNamespace(partition_index=partition, aborted_transactions=(), **part)]
+        )
+        for topic, partition in keys
+    ]
+    return SimpleNamespace(error_code=0, throttle_time_ms=0, responses=topics, API_VERSION=13)
+
+
+def fetched_from(connection: Connection, *keys: PartitionKey) -> list[Fetched]:
+    wants = {key: want(key, 7) for key in keys}
+    return asyncio.run(fetch_once(connection, wants, isolation=READ_COMMITTED, bytes_max=1 << 20, timeout_s=1.0))
+
+
+def test_an_answer_that_is_held_back_says_nothing() -> None:
+    """The broker is asked again, for less, until it shows every partition."""
+    connection, requests = answering(held_back(1), held_back(1), shown(*KEYS[:2]))
+    assert [each.key for each in fetched_from(connection, *KEYS[:2])] == KEYS[:2]
+    assert [request.max_bytes for request in requests] == [1 << 20, 1 << 19, 1 << 18]
+
+
+def test_a_partition_that_an_answer_leaves_out_is_not_concluded_from() -> None:
+    """Without a quota no answer lacks a partition that was asked for: it is as if none had come."""
+    connection, _ = answering(shown(KEYS[0]))
+    with pytest.raises(Unreachable):
+        fetched_from(connection, *KEYS[:2])
+
+
+def test_who_is_held_back_again_and_again_waits_longer() -> None:
+    """To ask uses the quota up as well. What brokers count together is over after some ten seconds without a request,
+    and a longer time that the broker announces counts.
+    """
+    holding = Holding(1 << 20)
+    assert holding.since_s == 0
+    assert [holding.pause_s(1000) for _ in range(6)] == [1, 2, 4, 8, 12, 12]
+    assert holding.pause_s(70_000) == 70
+    assert holding.bytes_max == 16 << 10
+    holding.is_over()
+    assert (holding.bytes_max, holding.since_s, holding.pause_s(500)) == (32 << 10, 0, 0.5)

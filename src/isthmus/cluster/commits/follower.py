@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from isthmus.cluster.commits.poller import GroupSurvey
 from isthmus.cluster.commits.table import CommitTable, Transacted
@@ -26,8 +26,7 @@ from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Fetched, FetchSession, Want
+from isthmus.wire.fetch import Fetched, FetchSession, Holding, Want
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
@@ -250,9 +249,20 @@ class CommitFollower:
         try:
             for key, epoch in leader_epochs.items():
                 session.want(key, Want(topic_id, self._offsets[key[1]], epoch, self._epochs[key[1]]))
-            wait_ms = 0
+            wait_ms, holding = 0, Holding(_BYTES)
             while not connection.due_for_renewal:
-                for key in await self._poll(connection, session, wait_ms, by_topic_id=topic_id != NO_TOPIC_ID):
+                by_topic_id = topic_id != NO_TOPIC_ID
+                request = session.request(
+                    max_wait_ms=wait_ms, bytes_max=_BYTES, partition_bytes_max=_BYTES, by_topic_id=by_topic_id
+                )
+                answer = await connection.call(request, timeout_s=_ANSWER_S)
+                found = self._taken(session, answer)
+                if answer.throttle_time_ms:
+                    # It says nothing of the log, nor whether reading is allowed.
+                    await asyncio.sleep(holding.pause_s(answer.throttle_time_ms))
+                    continue
+                holding.is_over()
+                for key in found:
                     want = Want(topic_id, self._offsets[key[1]], leader_epochs[key], self._epochs[key[1]])
                     session.want(key, want)
                 if wait_ms == 0:
@@ -264,14 +274,8 @@ class CommitFollower:
             connection.close()
         await _expire()
 
-    async def _poll(
-        self, connection: Connection, session: FetchSession, wait_ms: int, *, by_topic_id: bool
-    ) -> list[PartitionKey]:
+    def _taken(self, session: FetchSession, answer: Any) -> list[PartitionKey]:
         """Take one answer; the partitions that had something."""
-        request = session.request(
-            max_wait_ms=wait_ms, bytes_max=_BYTES, partition_bytes_max=_BYTES, by_topic_id=by_topic_id
-        )
-        answer = await connection.call(request, timeout_s=_ANSWER_S)
         code = session.answered(answer)
         if code != codes.NONE:
             raise self._elsewhere(code)

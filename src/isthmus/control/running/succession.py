@@ -75,6 +75,7 @@ class Vigil:
         self._stands_by = stands_by
         self._turn = Turn.WAIT
         self._quiet_since: float | None = None
+        self._deaf_since: float | None = None
 
     def hear(self, document: ControllerDocument | None) -> None:
         """What the ledger says of the controller now; `None` where it has said farewell."""
@@ -88,11 +89,17 @@ class Vigil:
             self._quiet_since = None
 
     def looked(self, asked_at: float, *, at_end: bool) -> None:
-        """Nothing else was in the ledger; `at_end` if that was all there was at `asked_at`."""
+        """Nothing else was in the ledger; `at_end` if that was all there was at `asked_at`. Silence does not count from
+        a look that was not, as of brokers over a quota, to the next one that was: who beats may be held back as well.
+        """
         if not at_end:
+            self._deaf_since = asked_at if self._deaf_since is None else self._deaf_since
             return
         if self._quiet_since is None:
             self._quiet_since = asked_at
+        elif self._deaf_since is not None:
+            self._quiet_since += max(asked_at - max(self._deaf_since, self._quiet_since), 0.0)
+        self._deaf_since = None
         if self._turn is Turn.WAIT and asked_at - self._quiet_since >= self._silence_s:
             self._turn = Turn.FREE
 

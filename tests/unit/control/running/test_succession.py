@@ -77,6 +77,18 @@ def test_silence_counts_only_while_something_could_be_heard() -> None:
     assert deaf.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
+def test_silence_does_not_count_while_brokers_hold_their_answers_back() -> None:
+    """The controller may be held back too; between such looks it still counts, or a dead one would be waited for."""
+    muted = vigil()
+    muted.looked(AT_S, at_end=True)
+    for at in range(0, 18, 2):
+        muted.looked(AT_S + at + 1, at_end=False)
+        muted.looked(AT_S + at + 2, at_end=True)
+        assert muted.turn(Liveness.UNKNOWN) is Turn.WAIT
+    muted.looked(AT_S + 19, at_end=True)
+    assert muted.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
 def test_a_controller_is_in_doubt_once_beats_fail_to_come() -> None:
     """Two of them, and only while they could be heard."""
     found = Vigil(FOUND, stands_by=True)

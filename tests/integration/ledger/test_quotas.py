@@ -1,0 +1,82 @@
+"""Logs of brokers that hold back what they answer, because a client quota is used up (KIP-219)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.tail import Read, batches_at
+from isthmus.ledger.documents import LoopDocument
+from isthmus.ledger.log import LedgerTail, LedgerWriter
+from isthmus.ledger.topic import ensure_topic
+from isthmus.local import LocalCluster
+from isthmus.wire.client import Client
+from isthmus.wire.fetch import Want
+from tests.integration.lane import topics
+from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.integration.quotas import bounded
+from tests.patience import TERM_S
+
+pytestmark = pytest.mark.integration
+
+COUNT = 120
+LOOKS = 3
+BYTES_PER_S = 8_000.0
+"""Brokers grant ten seconds of it at once: what is read here is more."""
+
+
+@pytest.mark.parametrize("limits", [{"consumer_byte_rate": BYTES_PER_S}, {"request_percentage": 0.02}])
+def test_a_ledger_is_read_whole_whatever_the_brokers_hold_back(
+    west: LocalCluster, topic: Callable[[str], str], limits: dict[str, float]
+) -> None:
+    """An answer without anything in it is not the end of the ledger."""
+    link, client_id = topic("link"), topic("client")
+    wanted = [LoopDocument(link=link, loop=f"loop{n}", state="x" * 200) for n in range(COUNT)]
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as free:
+            await ensure_topic(free)
+            writer, before = LedgerWriter(free), LedgerTail(free)
+            await before.read_to_end()
+            for document in wanted:
+                await writer.append([document])
+            for each in (writer, before):
+                each.close()
+        with bounded(west, client_id, **limits):
+            for _ in range(LOOKS):
+                async with Client(west.cluster(), client_id=client_id) as client:
+                    tail = LedgerTail(client, position=before.position)
+                    told = [entry.key for entry in await tail.read_to_end()]
+                    tail.close()
+                    assert told == [document.key for document in wanted]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_log_holds_is_told_whatever_the_brokers_hold_back(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """Whoever looks at one offset, or reads a stretch, waits for an answer that has something in it."""
+    name, client_id = topic("orders"), topic("client")
+    keys = [(name, partition) for partition in range(2)]
+    topics.create(west, name, partitions=len(keys))
+    for _, partition in keys:
+        topics.produce(west, name, [Given(None, bytes(10_000), [], SEPTEMBER)] * 2, partition=partition)
+
+    async def scenario() -> None:
+        with bounded(west, client_id, consumer_byte_rate=BYTES_PER_S):
+            async with Client(west.cluster(), client_id=client_id) as client:
+                described = (await client.metadata([name])).topics[name]
+                connection = await client.connection(described.partitions[0].leader)
+                wants = {key: Want(described.topic_id, 1, -1, -1) for key in keys}
+                for _ in range(LOOKS):
+                    found = await batches_at(connection, wants)
+                    assert all(isinstance(each, Read) for each in found.values()), found
+                reader = LogReader(client, stall_s=TERM_S)
+                first = await reader.first_batch(OffsetRange(name, 0, 1, 2))
+                assert first is not None and first.offset_end == 2
+
+    asyncio.run(scenario())
