@@ -37,6 +37,7 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused, SparkMissing
 from isthmus.lane.producer import allocate_producer
+from isthmus.ledger.keeping import look_at_keeping
 from isthmus.local.java import find_java
 from isthmus.local.spark import find_spark
 from isthmus.model.cluster import Cluster
@@ -185,6 +186,9 @@ async def _link(
     clusters: Collection[Cluster],
 ) -> list[Finding]:
     source, target = pool.client(link.source), pool.client(link.target)
+    kept = await _kept(link, source, target)
+    if any(finding.level is Level.ERROR for finding in kept):
+        return kept
     try:
         foreseen = await foresee(link, pool, claims, own, clusters)
         observed, plan = foreseen.observed, foreseen.plan
@@ -222,10 +226,28 @@ async def _link(
         *rights.cluster_findings(link, _TARGET, cluster.operations),
         *beside,
         *access,
+        *kept,
         *ledger,
         *await group_findings(link, pool),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
     ]
+
+
+async def _kept(link: Link, source: Client, target: Client) -> list[Finding]:
+    """Whether the ledgers of a link keep what is written into them."""
+    writes_at_source = bool(link.namespaces) or (link.distributor is not None and link.distributor.has_allowance)
+    findings: list[Finding] = []
+    for client in (source, target) if writes_at_source else (target,):
+        try:
+            problem = await look_at_keeping(client)
+        except ClusterError as error:
+            message = (
+                f"not examined whether the ledger of {client.cluster.alias} keeps what is written: {error.message}"
+            )
+            findings.append(_of_problem(Level.WARN, link.name, "ledger", Problem(message, error.hint)))
+        else:
+            findings += [] if problem is None else [_of_problem(Level.ERROR, link.name, "ledger", problem)]
+    return findings
 
 
 async def _ledger(link: Link, target: Client) -> list[Finding]:

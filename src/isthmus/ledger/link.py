@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from isthmus import __version__
-from isthmus.errors import ClusterError, Fenced, IsthmusError
+from isthmus.errors import ClusterError, Fenced, IsthmusError, PlanRefused
 from isthmus.ledger.documents import (
     OTHERS,
     ControllerDocument,
@@ -23,6 +23,7 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.fencing import FencedWriter, fenced
+from isthmus.ledger.keeping import require_kept
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
@@ -33,6 +34,8 @@ from isthmus.wire.client import Client
 BEAT_S: Final = 2.0
 SILENCE_S: Final = 5 * BEAT_S
 """A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
+KEEPING_S: Final = 30.0
+"""So often a controller looks whether its ledger keeps what is written."""
 _INTRODUCTION_S: Final = 10.0
 OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
@@ -80,7 +83,8 @@ class LinkLedger:
     """What a link's controller knows and says. `open` it, keep `run()` running beside, `close` it.
 
     `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
-    `problem` is why the ledger could not be read or written when that was last tried. `was_lost` says after `open` that
+    `problem` is why the ledger could not be read or written when that was last tried, or does not keep what is written.
+    `was_lost` says after `open` that
     there were controllers before of which the ledger knows nothing. From `opened_at` (monotonic) on everybody who reads
     the ledger knows of this one: which process it is (`whereabouts`), and since when (`started_ms`, of the wall clock).
     """
@@ -93,6 +97,7 @@ class LinkLedger:
         replication_factor: int | None = None,
         whereabouts: Whereabouts | None = None,
         started_ms: int | None = None,
+        keeping_s: float = KEEPING_S,
     ) -> None:
         self.link = link
         self.documents: dict[str, Document] = {}
@@ -106,8 +111,10 @@ class LinkLedger:
         self._is_lost = False
         self._doubtful: set[str] = set()
         self._fenced: Fenced | None = None
-        self.problem: ClusterError | None = None
+        self._error: ClusterError | None = None
+        self._unkept: PlanRefused | None = None
         self._whereabouts = whereabouts or Whereabouts()
+        self._keeping_s = keeping_s
         self._started_ms = int(time.time() * 1000) if started_ms is None else started_ms
         self.was_lost = False
         self.opened_at = 0.0
@@ -115,6 +122,10 @@ class LinkLedger:
     @property
     def generation(self) -> int:
         return self._writer.generation
+
+    @property
+    def problem(self) -> ClusterError | PlanRefused | None:
+        return self._error or self._unkept
 
     @property
     def beat(self) -> int:
@@ -129,11 +140,12 @@ class LinkLedger:
     async def open(self) -> None:
         """Fence the controller before, read what there is, and say that we are there; create the topic if need be.
 
-        :raises PlanRefused: A newer Isthmus wrote the ledger.
+        :raises PlanRefused: A newer Isthmus wrote the ledger, or its topic does not keep what is written.
         :raises ClusterError: The ledger cannot be read or written.
         """
         await self._writer.take_over()
         self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
+        await require_kept(self._client)
         self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
         # What a controller said whose transaction was aborted holds, and is to be there when brokers have dropped that.
@@ -223,6 +235,7 @@ class LinkLedger:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow())
                 group.create_task(self._live())
+                group.create_task(self._watch_topic())
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
@@ -235,7 +248,17 @@ class LinkLedger:
                 await self._write_again(self._doubtful)
             except ClusterError as error:
                 # An outage of the ledger is no reason to end: tasks go on as long as they may.
-                self.problem = error
+                self._error = error
+
+    async def _watch_topic(self) -> None:
+        """Look now and then whether the ledger's topic still keeps what is written."""
+        while True:
+            await asyncio.sleep(self._keeping_s)
+            try:
+                await require_kept(self._client)
+                self._unkept = None
+            except PlanRefused as refused:
+                self._unkept = refused
 
     def _beaten(self) -> ControllerDocument:
         self._beat += 1
@@ -256,11 +279,11 @@ class LinkLedger:
         while True:
             try:
                 is_of_others = await self._look()
-                self.problem = None
+                self._error = None
                 if is_of_others:
                     await asyncio.sleep(GATHER_S)
             except ClusterError as error:
-                self.problem = error
+                self._error = error
                 await asyncio.sleep(RETRY_S)
                 if is_missing(error):
                     await self._recreate()

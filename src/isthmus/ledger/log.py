@@ -180,8 +180,8 @@ class Poll(NamedTuple):
 
     `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
     among `entries` if `at_end` says so. It says so only where the leader showed the end of the log: an answer that a
-    quota holds back has nothing in it, whatever there is. `is_other_log` tells that the ledger was lost and begins anew with these
-    entries: what was read before is not in it. What operators want is among them when it was committed: see
+    quota holds back has nothing in it, whatever there is. `is_other_log` tells that the ledger was lost and begins anew
+    with these entries: what was read before is not in it. What operators want is among them when it was committed: see
     `OpenTransactions`.
     """
 
@@ -282,7 +282,9 @@ class LedgerTail:
             fetched = answer.responses[0].partitions[0] if answer.responses else None
             if fetched is None:
                 if not answer.throttle_time_ms:
-                    raise Unreachable(f"{connection.where} left the ledger out of its answer", cluster=connection.cluster)
+                    raise Unreachable(
+                        f"{connection.where} left the ledger out of its answer", cluster=connection.cluster
+                    )
                 await asyncio.sleep(self._holding.pause_s(answer.throttle_time_ms))
                 return Poll([], asked_at, at_end=False, is_other_log=False)
             if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:

@@ -116,7 +116,11 @@ _ALL: Final = (
         "Raise those that are not meant: `isthmus_throttle_seconds_total` reports what they cost.",
     ),
     Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
-    Check("ledger", "The ledger's transactional id cannot be used.", "Grant WRITE on it: `isthmus acls generate`."),
+    Check(
+        "ledger",
+        "The ledger's transactional id cannot be used, or its topic does not keep what is written there.",
+        "Grant WRITE on the id (`isthmus acls generate`), or give the topic the configuration that the hint names.",
+    ),
     Check("groups", "Consumer groups cannot be carried as configured.", "See its hint: groups.md."),
     Check("recommendation", "The link would be safer or faster otherwise.", "Decide; nothing has to be done."),
 )

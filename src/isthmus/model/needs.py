@@ -138,6 +138,7 @@ class Need:
 
 
 _S, _T, _ERROR, _WARN = Side.SOURCE, Side.TARGET, Level.ERROR, Level.WARN
+_KEPT: Final = "see that its topic keeps what is written"
 _KEEP: Final = "see whether it is kept as tools of MirrorMaker 2 need it"
 _MAKE: Final = "create it where it is missing"
 _GO_ON: Final = "go on where it ends after a restart"
@@ -180,11 +181,13 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_T, About.LEDGER, "CREATE", _ERROR, "create it where no link was before"),
     Need(_T, About.LEDGER, "WRITE", _ERROR, "remember what the link does"),
     Need(_T, About.LEDGER, "READ", _ERROR, "know what it did before"),
+    Need(_T, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT),
     Need(_T, About.TRANSACTIONS, "WRITE", _ERROR, "be the only controller of the link"),
     # Written and kept the same on both clusters (docs/links.md).
     Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where nothing was declared before", _declared),
     Need(_S, About.LEDGER, "READ", _ERROR, "know what is declared", _declared),
     Need(_S, About.LEDGER, "WRITE", _ERROR, "keep what is declared the same on both clusters", _declared),
+    Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _declared),
     Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _declared),
     Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _declared),
     Need(_T, About.NAMESPACES, "WRITE", _ERROR, "declare and release namespaces by one at a time", _declared),
@@ -192,6 +195,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where no link was before", _choosing),
     Need(_S, About.LEDGER, "READ", _ERROR, "know which leaf is chosen, and how far to go", _choosing),
     Need(_S, About.LEDGER, "WRITE", _ERROR, "state how far it goes, before it goes there", _choosing),
+    Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _choosing),
     Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "be the only one who states that", _choosing),
     Need(_T, About.CLUSTER, "DESCRIBE_CONFIGS", _WARN, "see producer.id.expiration.ms"),
     Need(

@@ -247,7 +247,7 @@ async def fetch_once(
             raise Unreachable(
                 f"{connection.where} holds back what it answers: a client quota is used up",
                 cluster=connection.cluster,
-                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows those that count.",
+                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
             )
         await asyncio.sleep(holding.pause_s(answer.throttle_time_ms))
 

@@ -13,12 +13,14 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from isthmus.control.doctor import examine
-from isthmus.control.fabric import Administration
+from isthmus.control.fabric import Administration, Fabric
+from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
+from isthmus.wire.client import Client
 from tests.integration.acls import CLUSTER, denied, deny
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import configuration_of, link_of
@@ -56,6 +58,35 @@ def test_all_is_well(east: LocalCluster, secured: LocalCluster, topic: TopicName
     assert {"java", "spark", "clock", "version", "reachability", "topics"} <= told.keys()
     assert told["version"] == "the brokers offer what Kafka 4.4 offers"
     assert "controller's clock" in told["clock"]
+
+
+def test_a_ledger_that_forgets_is_told(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Doctor and plan refuse it, and name the command that mends it."""
+    name = topic("forgotten")
+    topics.create(east, name)
+    configuration = configuration_of(link_of(east.cluster(), west.cluster(), name))
+
+    async def ensure() -> None:
+        async with Client(west.cluster()) as client:
+            await ensure_topic(client)
+
+    asyncio.run(ensure())
+    topics.configure(west, LEDGER_TOPIC, cleanup_policy="delete")
+    try:
+        deadline = time.monotonic() + TERM_S
+        # The broker hears of it a moment later.
+        while not (
+            found := [each for each in examined(east.cluster(), west.cluster(), name) if each.check == "ledger"]
+        ):
+            assert time.monotonic() < deadline
+        with Fabric(configuration) as fabric:
+            (plan,) = fabric.plan().links
+    finally:
+        topics.configure(west, LEDGER_TOPIC, cleanup_policy="compact")
+    assert [each.level for each in found] == [Level.ERROR]
+    assert "--add-config cleanup.policy=compact" in found[0].hint
+    assert plan.problem is not None
+    assert plan.problem.hint == found[0].hint
 
 
 def test_quotas_that_count_are_told(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:

@@ -17,7 +17,7 @@ from isthmus import __version__
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.links.memory import remembered
 from isthmus.control.links.pausing import Named, pause
-from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable
+from isthmus.errors import BrokerRefused, ClusterError, Fenced, PlanRefused, Unreachable
 from isthmus.ledger.declared import FiltersDocument
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -42,7 +42,7 @@ from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.lane.topics import SEPTEMBER, Given, produce
+from tests.integration.lane.topics import SEPTEMBER, Given, configure, produce
 from tests.integration.ledger.committed import committed, killed, until_committed
 from tests.patience import TERM_S
 
@@ -551,5 +551,33 @@ def test_what_a_killed_controller_said_stays(
         finally:
             for each in (former, successor, third):
                 each.close()
+
+    run(work, west)
+
+
+@pytest.mark.parametrize("forgetting", [{"cleanup_policy": "delete"}, {"max_message_bytes": 100_000}])
+def test_a_ledger_that_forgets_is_refused(
+    west: LocalCluster, topic: Callable[[str], str], forgetting: dict[str, object]
+) -> None:
+    """When a link is to be run; while it runs it is told, until it is mended."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link, keeping_s=0.1)
+        await ledger.open()
+        running = asyncio.create_task(ledger.run())
+        kept = {"cleanup_policy": "compact", "max_message_bytes": 8 << 20}
+        try:
+            await asyncio.to_thread(configure, west, LEDGER_TOPIC, **forgetting)
+            await eventually(lambda: isinstance(ledger.problem, PlanRefused))
+            with pytest.raises(PlanRefused, match=LEDGER_TOPIC) as refused:
+                await LinkLedger(client, topic("other")).open()
+            assert "kafka-configs.sh" in refused.value.hint
+        finally:
+            await asyncio.to_thread(configure, west, LEDGER_TOPIC, **kept)
+        await eventually(lambda: ledger.problem is None)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        ledger.close()
 
     run(work, west)

@@ -50,7 +50,9 @@ class Answering(Client):
         async def call(request: Any, **_: Any) -> Any:
             return self._answer(request)
 
-        return SimpleNamespace(call=call, where="nowhere", cluster="nowhere", close=lambda: None, closed=False, due_for_renewal=False)
+        return SimpleNamespace(
+            call=call, where="nowhere", cluster="nowhere", close=lambda: None, closed=False, due_for_renewal=False
+        )
 
     def _answer(self, request: Any) -> Any:
         self.asked.append(request)

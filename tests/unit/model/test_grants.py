@@ -56,7 +56,7 @@ def test_a_plain_link() -> None:
     assert rules(LINK, Side.SOURCE) == {(topic, "orders", "READ"), (topic, "orders", "DESCRIBE_CONFIGS")}
     assert rules(LINK, Side.TARGET) == {
         *((topic, "orders", each) for each in ("CREATE", "WRITE", "READ", "DELETE", "ALTER", "ALTER_CONFIGS")),
-        *((topic, "__isthmus.ledger", each) for each in ("CREATE", "WRITE", "READ")),
+        *((topic, "__isthmus.ledger", each) for each in ("CREATE", "WRITE", "READ", "DESCRIBE_CONFIGS")),
         (Resource.TRANSACTIONAL_ID, "isthmus.east-west.*", "WRITE"),
         (cluster, "kafka-cluster", "ALTER"),
         (cluster, "kafka-cluster", "DESCRIBE_CONFIGS"),
@@ -82,7 +82,8 @@ def test_a_declared_link() -> None:
         assert {(name, each) for kind, name, each in found if kind is Resource.TRANSACTIONAL_ID} == {
             *(("isthmus.east-west.*", "WRITE"), ("isthmus.namespace.*", "WRITE"))
         }
-        assert {each for _, name, each in found if name == "__isthmus.ledger"} == {"CREATE", "READ", "WRITE"}
+        of_ledger = {each for _, name, each in found if name == "__isthmus.ledger"}
+        assert of_ledger == {"CREATE", "READ", "WRITE", "DESCRIBE_CONFIGS"}
 
 
 def test_quotas_of_attached_principals() -> None:

@@ -350,7 +350,8 @@ def shown(*keys: PartitionKey) -> Any:
     part = {"error_code": 0, "last_stable_offset": 9, "log_start_offset": 0, "high_watermark": 9, "records": b""}
     topics = [
         SimpleNamespace(
-            topic_id=IDS[topic], partitions=[SimpleNamespace(partition_index=partition, aborted_transactions=(), **part)]
+            topic_id=IDS[topic],
+            partitions=[SimpleNamespace(partition_index=partition, aborted_transactions=(), **part)],
         )
         for topic, partition in keys
     ]

@@ -48,6 +48,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left, milestones_left
+from isthmus.ledger.keeping import require_kept
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
@@ -85,13 +86,14 @@ async def foresee(
     `own` are the links that are planned together; what the links of others write is claimed before, there and at all
     `clusters` from which topics may come.
 
-    :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, or a
-        newer Isthmus wrote its ledger.
+    :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, a
+        newer Isthmus wrote its ledger, or the ledger's topic does not keep what is written.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
     for told in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
         claims.hear(told)
+    await require_kept(target)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)

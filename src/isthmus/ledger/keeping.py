@@ -1,0 +1,67 @@
+"""Whether the ledger's topic keeps what is written into it. What is written once and deleted for its age is forgotten:
+which links there are, what was paused, and where mapped records went.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.cluster.configs import describe_topic_configs
+from isthmus.errors import ClusterError, PlanRefused
+from isthmus.ledger.topic import LEDGER_TOPIC, is_missing
+from isthmus.model.problem import Problem
+from isthmus.model.topic import Configs
+from isthmus.wire.client import Client
+
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_BYTES: Final = "max.message.bytes"
+_BYTES_LEAST: Final = 1_000_000
+"""What one batch of documents may take."""
+
+
+def unkept(configs: Configs, alias: str) -> Problem | None:
+    """Why a ledger with these configurations does not keep what is written, None if it does or that is not told."""
+    wanted: dict[str, str] = {}
+    found: list[str] = []
+    policy, bytes_max = (configs[name].value if name in configs else None for name in (_POLICY, _BYTES))
+    if policy is not None and policy.strip() != _COMPACT:
+        wanted[_POLICY] = _COMPACT
+        found.append(f"{_POLICY}={policy}: what is written there once is deleted")
+    if bytes_max is not None and int(bytes_max) < _BYTES_LEAST:
+        wanted[_BYTES] = str(8 << 20)
+        found.append(f"{_BYTES}={bytes_max}: some of what is written there is refused")
+    if not found:
+        return None
+    changed = ",".join(f"{name}={value}" for name, value in wanted.items())
+    return Problem(
+        f"topic {LEDGER_TOPIC} of {alias} has {', and '.join(found)}",
+        "Mend it: kafka-configs.sh --bootstrap-server ... --alter --entity-type topics "
+        f"--entity-name {LEDGER_TOPIC} --add-config {changed}. What was deleted before does not come back.",
+    )
+
+
+async def look_at_keeping(client: Client) -> Problem | None:
+    """Why a cluster's ledger does not keep what is written, None if it does, or there is none.
+
+    :raises ClusterError: Its configuration cannot be read.
+    """
+    outcome = await describe_topic_configs(client, [LEDGER_TOPIC], only=[_POLICY, _BYTES])
+    for error in outcome.errors.values():
+        if is_missing(error):
+            return None
+        raise error
+    return unkept(outcome.values[LEDGER_TOPIC], client.cluster.alias)
+
+
+async def require_kept(client: Client) -> None:
+    """Refuse a ledger that is known not to keep what is written; what cannot be looked at is for `doctor` to tell.
+
+    :raises PlanRefused: It does not.
+    """
+    try:
+        problem = await look_at_keeping(client)
+    except ClusterError:
+        return
+    if problem is not None:
+        raise PlanRefused(problem.message, hint=problem.hint)
