@@ -23,7 +23,7 @@ from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
 from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Fetched, FetchSession, Holding, Want
+from isthmus.wire.fetch import Fetched, FetchSession, Throttle, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
 
@@ -71,7 +71,7 @@ class SourceReader:
         self._is_limited = False
         self._short_poll_ms = SHORT_POLL_MS
         self._has_drained = False
-        self._holding = Holding(RESPONSE_BYTES)
+        self._throttle = Throttle(RESPONSE_BYTES)
 
     def __contains__(self, run: LaneRun) -> bool:
         return self._lanes.get(run.source) is run
@@ -247,9 +247,9 @@ class SourceReader:
         answered_at = time.monotonic()
         if answer.throttle_time_ms:
             self._engine.throttled_source_s += answer.throttle_time_ms / 1000
-            await asyncio.sleep(self._holding.pause_s(answer.throttle_time_ms))
+            await asyncio.sleep(self._throttle.pause_s(answer.throttle_time_ms))
         else:
-            self._holding.is_over()
+            self._throttle.end()
         if self._session.answered(answer) != codes.NONE:
             for run in list(self._lanes.values()):
                 self._engine.faults.misread(run, _no_data(run, answer.error_code))

@@ -21,7 +21,7 @@ from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Holding
+from isthmus.wire.fetch import Throttle
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 
@@ -214,7 +214,7 @@ class LedgerTail:
         self._is_other_log = False
         self._transactions = OpenTransactions()
         self._held_until: dict[int, float] = {}
-        self._holding = Holding(_FETCH_BYTES)
+        self._throttle = Throttle(_FETCH_BYTES)
         self._confirmed: Connection | None = None
         self._end = 0
 
@@ -285,7 +285,7 @@ class LedgerTail:
                     raise Unreachable(
                         f"{connection.where} left the ledger out of its answer", cluster=connection.cluster
                     )
-                await asyncio.sleep(self._holding.pause_s(answer.throttle_time_ms))
+                await asyncio.sleep(self._throttle.pause_s(answer.throttle_time_ms))
                 return Poll([], asked_at, at_end=False, is_other_log=False)
             if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
                 await self._begin_again(connection)
@@ -298,7 +298,7 @@ class LedgerTail:
 
     def _taken(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
-        self._holding.is_over()
+        self._throttle.end()
         for batch, found in unpacked(bytes(fetched.records or b"")):
             new = [entry for entry in found if entry.offset >= self.position]
             entries += self._transactions.take(batch, new)
@@ -356,14 +356,14 @@ class LedgerTail:
             fetch_offset=self.position,
             last_fetched_epoch=-1,
             log_start_offset=-1,
-            partition_max_bytes=self._holding.bytes_max,
+            partition_max_bytes=self._throttle.bytes_max,
         )
         by_id = self.topic_id != NO_TOPIC_ID
         return FetchRequest(
             replica_id=-1,
             max_wait_ms=self._poll_ms,
             min_bytes=1,
-            max_bytes=self._holding.bytes_max,
+            max_bytes=self._throttle.bytes_max,
             isolation_level=READ_UNCOMMITTED,
             session_id=0,
             session_epoch=-1,

@@ -226,12 +226,12 @@ async def fetch_once(
     for key, want in wants.items():
         session.want(key, want)
     topic = next(iter(wants))[0]
-    holding = Holding(bytes_max)
+    throttle = Throttle(bytes_max)
     while True:
         request = session.request(
             max_wait_ms=max_wait_ms,
-            bytes_max=holding.bytes_max,
-            partition_bytes_max=min(partition_bytes_max or bytes_max, holding.bytes_max),
+            bytes_max=throttle.bytes_max,
+            partition_bytes_max=min(partition_bytes_max or bytes_max, throttle.bytes_max),
             by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
         )
         answer = await connection.call(request, timeout_s=timeout_s)
@@ -243,16 +243,16 @@ async def fetch_once(
             return found
         if not answer.throttle_time_ms:
             raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
-        if holding.since_s > _PATIENCE_S:
+        if throttle.since_s > _PATIENCE_S:
             raise Unreachable(
                 f"{connection.where} holds back what it answers: a client quota is used up",
                 cluster=connection.cluster,
                 hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
             )
-        await asyncio.sleep(holding.pause_s(answer.throttle_time_ms))
+        await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
 
 
-class Holding:
+class Throttle:
     """How to ask a broker that holds its answers back, one time after the other, as a client quota is used up.
 
     `bytes_max` is what to ask for: what is small fits into a quota sooner.
@@ -278,7 +278,7 @@ class Holding:
         self.bytes_max = min(self.bytes_max, max(self.bytes_max // 2, _BYTES_MIN))
         return float(min(max(_PAUSE_MAX_S, throttle_ms / 1000), throttle_ms / 1000 * 2 ** (self._times - 1)))
 
-    def is_over(self) -> None:
+    def end(self) -> None:
         """An answer came that shows something."""
         self._times = 0
         self.bytes_max = min(2 * self.bytes_max, self._bytes_usual)

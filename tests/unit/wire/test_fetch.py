@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from isthmus.errors import Unreachable, UnsupportedByBroker
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Holding, Want, fetch_once
+from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Throttle, Want, fetch_once
 from isthmus.wire.frames import pick_version
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
@@ -381,10 +381,10 @@ def test_who_is_held_back_again_and_again_waits_longer() -> None:
     """To ask uses the quota up as well. What brokers count together is over after some ten seconds without a request,
     and a longer time that the broker announces counts.
     """
-    holding = Holding(1 << 20)
-    assert holding.since_s == 0
-    assert [holding.pause_s(1000) for _ in range(6)] == [1, 2, 4, 8, 12, 12]
-    assert holding.pause_s(70_000) == 70
-    assert holding.bytes_max == 16 << 10
-    holding.is_over()
-    assert (holding.bytes_max, holding.since_s, holding.pause_s(500)) == (32 << 10, 0, 0.5)
+    throttle = Throttle(1 << 20)
+    assert throttle.since_s == 0
+    assert [throttle.pause_s(1000) for _ in range(6)] == [1, 2, 4, 8, 12, 12]
+    assert throttle.pause_s(70_000) == 70
+    assert throttle.bytes_max == 16 << 10
+    throttle.end()
+    assert (throttle.bytes_max, throttle.since_s, throttle.pause_s(500)) == (32 << 10, 0, 0.5)

@@ -26,7 +26,7 @@ from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.client import Client
-from isthmus.wire.fetch import Fetched, FetchSession, Holding, Want
+from isthmus.wire.fetch import Fetched, FetchSession, Throttle, Want
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
@@ -249,7 +249,7 @@ class CommitFollower:
         try:
             for key, epoch in leader_epochs.items():
                 session.want(key, Want(topic_id, self._offsets[key[1]], epoch, self._epochs[key[1]]))
-            wait_ms, holding = 0, Holding(_BYTES)
+            wait_ms, throttle = 0, Throttle(_BYTES)
             while not connection.due_for_renewal:
                 by_topic_id = topic_id != NO_TOPIC_ID
                 request = session.request(
@@ -259,9 +259,9 @@ class CommitFollower:
                 found = self._taken(session, answer)
                 if answer.throttle_time_ms:
                     # It says nothing of the log, nor whether reading is allowed.
-                    await asyncio.sleep(holding.pause_s(answer.throttle_time_ms))
+                    await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
                     continue
-                holding.is_over()
+                throttle.end()
                 for key in found:
                     want = Want(topic_id, self._offsets[key[1]], leader_epochs[key], self._epochs[key[1]])
                     session.want(key, want)
