@@ -92,7 +92,7 @@ async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> 
     for leader, led in leaders.items():
         answers = await epoch_ends(await client.connection(leader), led, {key: epochs[key] for key in led})
         for key in led:
-            answer = answers.get(key, _NO_ANSWER)
+            answer = answers[key]
             if answer.error_code:
                 raise _refusal(client, key, answer.error_code)
             found[key] = answer.offset
