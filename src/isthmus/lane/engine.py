@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_SETTLE_S: Final = 2.0
 _HOUSEKEEPING_S: Final = 1.0
+_LOOK_ON_S: Final = 5.0
 _DRAIN_PAUSE_S: Final = 0.005
 
 
@@ -106,7 +107,7 @@ class Engine:
         self.add(lanes)
         hearing = Hearing(self._source_routes, self.readers.held)
         parts = (self._resolver, self.readers, hearing, self.source_distances, self.target_distances)
-        for work in (*(part.run() for part in parts), self._keep_house()):
+        for work in (*(part.run() for part in parts), self._keep_house(), self._look_on()):
             self._spawn(work)
         if not self._granted.is_given:
             self._spawn(self._warm_up())
@@ -398,6 +399,12 @@ class Engine:
             is_own = not run.is_writing and not run.is_over and run.intake is Intake.WHOLE
             if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
                 self.readers.shorten(run)
+
+    async def _look_on(self) -> None:
+        """Have mapped lanes that rest know how far their targets are."""
+        while True:
+            await asyncio.sleep(_LOOK_ON_S)
+            await self._resolver.look_on(self._runs.values())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -132,6 +132,10 @@ class Resolver:
             found.setdefault(nodes, []).append(run)
         return found
 
+    async def look_on(self, runs: Iterable[LaneRun]) -> None:
+        """Note how far the target's logs are where mapped lanes rest."""
+        await self._places.look_on(runs)
+
     async def warm_up(self, runs: list[LaneRun]) -> None:
         """Learn who leads what and connect, so that the first look takes one round trip."""
         await self._freshen_both(runs)

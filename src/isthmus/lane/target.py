@@ -46,7 +46,11 @@ async def look(
         else:
             coordinator_epoch = max((state.coordinator_epoch for state in known.producers), default=-1)
             looks[key] = LogLook(
-                end.offset, min(mark.offset, before.offset), _state_of(producer_id, known.producers), coordinator_epoch
+                end.offset,
+                min(mark.offset, before.offset),
+                _state_of(producer_id, known.producers),
+                coordinator_epoch,
+                epochs[key],
             )
     return looks
 

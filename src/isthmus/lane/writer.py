@@ -94,13 +94,15 @@ class ProducerState:
 class LogLook:
     """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state.
 
-    `coordinator_epoch` is the largest of all control records that it knows of.
+    `coordinator_epoch` is the largest of all control records that it knows of. `leader_epoch` is that of the leader, -1
+    where it has none.
     """
 
     log_end: int
     high_watermark: int
     producer: ProducerState | None
     coordinator_epoch: int = -1
+    leader_epoch: int = -1
 
 
 class Sent(NamedTuple):

@@ -112,3 +112,11 @@ class FlagsHeader:
     def written(self, headers: Sequence[tuple[str, bytes | None]], flags: int) -> list[tuple[str, bytes | None]]:
         """The headers of a copy: all others as they were, in their order, and one with the flags at the end."""
         return [each for each in headers if each[0] != self.name] + [(self.name, flags.to_bytes(self.width_bytes))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records a distributor copies: its level, and the header that holds their flags, if there is one."""
+
+    level: int
+    flags: FlagsHeader | None = None

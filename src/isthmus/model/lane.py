@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from isthmus.model.copyflags import FlagsHeader
+from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST
 from isthmus.model.problem import Problem
@@ -205,6 +205,11 @@ class Lane:
     @property
     def key(self) -> LaneKey:
         return LaneKey(self.target_topic, self.partition)
+
+    @property
+    def selection(self) -> Selection | None:
+        """Which records a distributor copies; `None` for a lane that copies all."""
+        return Selection(level=self.level, flags=self.flags) if self.level else None
 
     def with_batch_bytes_max(self, batch_bytes_max: int) -> Lane:
         """The same lane with smaller batches."""

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.model.copyflags import Selection
+
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Where copying begins, as ListOffsets has it; any other number is a timestamp in ms."""
@@ -52,7 +54,9 @@ class Cursor:
     (`isthmus import --take-over`), or a lane with the same offsets (`isthmus link recover --way mapped`). `rewound` is
     how often the lane has gone back, because the target had lost what it had acknowledged, or the source what had been
     left out. Of a distributor that keeps copy flags in a header, `flags_replaced` counts the records whose header said
-    nothing, or that had several.
+    nothing, or that had several. In the target's leader epoch `looked_epoch` nothing of the lane lay from
+    `target_offset` up to `looked_to` (-1: nobody has looked). What comes behind is copied by its `selection`: by what
+    the lane is told itself where that is `None`.
     """
 
     source_offset: int
@@ -64,6 +68,9 @@ class Cursor:
     flags_replaced: int = 0
     rewound: int = 0
     left_out: int = 0
+    looked_to: int = -1
+    looked_epoch: int = -1
+    selection: Selection | None = None
 
     @property
     def copied_to(self) -> int:

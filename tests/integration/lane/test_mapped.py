@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from isthmus.model.lane import LaneState
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import LATEST
 from isthmus.model.translation import MappedRange
 from tests.integration.lane import oracle, topics
@@ -276,6 +277,43 @@ def test_a_target_that_deleted_what_arrived(mirror: Mirror, topic: TopicNamer) -
 
     assert report.records == 10
     assert maps.of(name).ranges == (MappedRange(200, 200, 10),)
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["found when it began", "noted while it rested"])
+def test_what_others_wrote_is_read_once(mirror: Mirror, topic: TopicNamer, is_running: bool) -> None:
+    """Of a lane that rests it is written down how far somebody has looked, however much others have written since its
+    last own record: the next lease begins there, and misses nothing of the lane that came since.
+    """
+    name, maps, chance = topic("quiet"), Maps(), random.Random(4)
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.produce(mirror.source, name, topics.some(20, chance))
+    others = 3_000
+    key = LaneKey(TargetTopic(name), 0)
+
+    async def scenario() -> None:
+        async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
+            await running.until_copied()
+            if is_running:
+                await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))
+                await running.until(lambda _: running.engine.transits()[key].cursor.looked_to >= 20 + others)
+            maps.save(running.engine)
+        if not is_running:
+            await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))
+            async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
+                await running.until_copied()
+                maps.save(running.engine)
+        assert maps.cursors[key].looked_to == 20 + others
+        # Nobody writes down what this one copies.
+        await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(5, chance))
+        async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
+            await running.until_copied()
+        async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
+            await running.until_copied()
+            maps.save(running.engine)
+
+    asyncio.run(scenario())
+
+    assert len(assert_mapped(mirror.source, mirror.target, name, name, maps.of(name))) == others
 
 
 def test_a_target_that_lost_what_was_copied(mirror: Mirror, topic: TopicNamer) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from isthmus.lane.rebatch import Record
-from isthmus.model.copyflags import FlagsHeader, copied, is_to_copy
+from isthmus.model.copyflags import FlagsHeader, Selection, copied, is_to_copy
+from isthmus.model.lane import Lane
+from isthmus.model.offsets import Cursor
 
 
 class Flagged(NamedTuple):
@@ -26,3 +28,9 @@ def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> Flagg
                 found.replaced.append(len(found.records))
             found.records.append(record._replace(headers=header.written(record.headers, copied(flags, level))))
     return found
+
+
+def selection_of(lane: Lane, cursor: Cursor) -> tuple[int, FlagsHeader | None]:
+    """By which level and which header of flags was selected what came behind a place: they may be others by now."""
+    chosen = cursor.selection or Selection(level=lane.level, flags=lane.flags)
+    return chosen.level, chosen.flags

@@ -10,24 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.errors import ClusterError
-from isthmus.lane.mapped.flagging import flagged
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.mapped.flagging import flagged, selection_of
 from isthmus.lane.mapped.outlook import deleted, lost, missed, way_out
-from isthmus.lane.mapped.recount import Arrived, Held, Recount, are_alike, compared_anew, counted_anew, ordinal_of, ours
+from isthmus.lane.mapped.recount import Arrived, Recount, Sourced, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.rewinding import last_held
+from isthmus.lane.mapped.scanning import Searched, scan
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.mapped.witness import last_copied
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of, unreplicated
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.rebatch import Record, records_of
+from isthmus.lane.rebatch import records_of
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
@@ -37,11 +38,22 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import SEQUENCE_MASK, Batch
-from isthmus.wire.offsets import EARLIEST_LOCAL_FROM, READ_UNCOMMITTED, PartitionKey, list_offsets
+from isthmus.wire.batch import SEQUENCE_MASK
+from isthmus.wire.connection import Connection
+from isthmus.wire.offsets import (
+    EARLIEST_LOCAL_FROM,
+    READ_UNCOMMITTED,
+    Offset,
+    PartitionKey,
+    epoch_ends,
+    list_offsets,
+)
 
 _AT_ONCE: Final = 16
 _LEAP_S: Final = 10.0
+_SEARCH_S: Final = 1.0
+_LOOK_ON_OFFSETS: Final = 1_000
+_SOURCE_BYTES: Final = 64 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -78,26 +90,6 @@ class _Search:
     doubts: int = 0
 
 
-@dataclass(slots=True)
-class _Found:
-    """What the target's log holds of ours from the cursor on."""
-
-    ordinal_end: int
-    arrived: list[Arrived] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
-    is_lost: bool = False
-
-    @property
-    def held(self) -> list[Held]:
-        """The records themselves."""
-        return [
-            Held(arrived.ordinal + record.offset - arrived.target_begin, record)
-            for arrived, batch in zip(self.arrived, self.batches, strict=True)
-            for record in records_of(batch)
-            if record.offset >= arrived.target_begin
-        ]
-
-
 class Places:
     """Finds the places of mapped lanes."""
 
@@ -110,6 +102,7 @@ class Places:
         *,
         settle_s: float,
         doubt: Doubt = USUAL_DOUBT,
+        search_s: float = _SEARCH_S,
     ) -> None:
         self._source, self._target = source, target
         self._source_log = LogReader(source.client)
@@ -119,11 +112,14 @@ class Places:
         self._store = store
         self._settle_s = settle_s
         self._doubt = doubt
+        self._search_s = search_s
         self._searches: dict[LaneRun, _Search] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def find(self, looks: Sequence[Look]) -> dict[LaneRun, float | None]:
-        """The seconds after which to look again for each lane, `None` for those that are placed or have ended."""
+        """The seconds after which to look again for each lane, `None` for those that are placed or have ended. Where
+        there is much to search, that is done bit by bit, so that no lane waits for another.
+        """
         if not looks:
             return {}
         try:
@@ -132,8 +128,30 @@ class Places:
             for look in looks:
                 look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
             return {look.run: RETRY_S for look in looks}
-        delays = await asyncio.gather(*(self._guarded(look) for look in looks))
+        until = time.monotonic() + self._search_s
+        delays = await asyncio.gather(*(self._guarded(look, until) for look in looks))
         return {look.run: delay for look, delay in zip(looks, delays, strict=True)}
+
+    async def look_on(self, runs: Iterable[LaneRun]) -> None:
+        """Note for lanes with nothing on its way how far the target's log is: what comes of them lies behind that, and
+        whoever looks for their places next needs not read what others wrote before.
+        """
+        before = {run: run.transit.cursor for run in runs if _is_quiet(run) and run.transit is not None}
+        epochs: dict[PartitionKey, int] = {}
+
+        async def ends(connection: Connection, led: dict[PartitionKey, int]) -> dict[PartitionKey, Offset]:
+            epochs.update(led)
+            return await list_offsets(connection, led, LATEST)
+
+        told = await self._target.ask((run.target for run in before), ends)
+        for run, cursor in before.items():
+            end, epoch = told.get(run.target), epochs.get(run.target, -1)
+            if not isinstance(end, Offset) or end.error_code or epoch < 0 or run.transit is None:
+                continue
+            is_far = end.offset - max(cursor.target_offset, cursor.looked_to) >= _LOOK_ON_OFFSETS
+            # What was sent meanwhile and not answered may lie before the end that was told.
+            if is_far and _is_quiet(run) and run.transit.cursor == cursor:
+                run.transit.cursor = replace(cursor, looked_to=end.offset, looked_epoch=epoch)
 
     async def _begin(self, looks: Sequence[Look]) -> None:
         """Learn how far lanes are, or say where they begin."""
@@ -179,16 +197,16 @@ class Places:
                 offset = answer.offset if answer.offset >= 0 else source.stable_end
             # A link that comes back to a topic has its producer still, and the leader may remember it: it counts on.
             first = 0 if target.producer is None else target.producer.last_sequence + 1
-            origins[run] = Cursor(offset, first, target.log_end, first_ordinal=first)
+            origins[run] = Cursor(offset, first, target.log_end, first_ordinal=first, selection=run.lane.selection)
         return origins
 
-    async def _guarded(self, look: Look) -> float | None:
+    async def _guarded(self, look: Look, until: float) -> float | None:
         run = look.run
         if run.transit is None:
             return RETRY_S
         try:
             async with self._room:
-                return await self._find(look, run.transit)
+                return await self._find(look, run.transit, until)
         except ClusterError as error:
             side = LaneState.SOURCE_UNAVAILABLE
             if error.cluster == self._target.client.cluster.alias:
@@ -198,7 +216,7 @@ class Places:
             run.fail(LaneState.BLOCKED, f"what lies behind the lane's place cannot be decoded: {error}")
         return self._doubt.pause_s
 
-    async def _find(self, look: Look, transit: Transit) -> float | None:
+    async def _find(self, look: Look, transit: Transit, until: float) -> float | None:
         run, seen, limit = look
         search = self._searches.setdefault(run, _Search())
         if search.awaited_end < 0 or seen.log_end < search.awaited_end:
@@ -210,27 +228,33 @@ class Places:
         end, search.awaited_end = search.awaited_end, -1
         if not await self._is_there(run, transit, limit, end):
             return self._beyond(run, search, limit, transit.cursor)
-        cursor = transit.cursor
-        found = await self._scan(run, cursor, end, seen.producer)
+        found = await self._scan(look, transit, end, until)
         if found.is_lost and await self._rewinds(run, transit, end):
-            cursor = transit.cursor
-            found = await self._scan(run, cursor, end, seen.producer)
+            found = await self._scan(look, transit, end, until)
         if found.is_lost:
-            problem = _lost_at_target(run, cursor)
+            problem = _lost_at_target(run, transit.cursor)
             run.fail(LaneState.DIVERGED, problem.message, problem.hint)
             self._searches.pop(run, None)
             return None
+        # What arrived stays true, however much comes later: it is noted at once, and need not be read again.
+        if not await self._counts(run, transit, found, limit, seen.leader_epoch):
+            return self._beyond(run, search, limit, transit.cursor)
+        return await self._settled(look, transit, search, end) if found.is_whole else 0.0
+
+    async def _settled(self, look: Look, transit: Transit, search: _Search, end: int) -> float | None:
+        """Go on from where the lane was found, once nothing of it comes any more."""
+        run, seen, limit = look
+        reached = Searched(max(transit.cursor.ordinal, _remembered(seen.producer, transit.cursor)), end)
         now, held_until = time.monotonic(), run.writer.held_until
         # What a broker over its quota holds back comes in when it reads on.
         is_settled = now - search.looked_at >= self._settle_s and search.looked_at >= held_until
-        if run.writer.abandoned and (found.ordinal_end != search.ordinal_end or not is_settled):
-            search.ordinal_end, search.looked_at = found.ordinal_end, now
+        if run.writer.abandoned and (reached.ordinal_end != search.ordinal_end or not is_settled):
+            search.ordinal_end, search.looked_at = reached.ordinal_end, now
             return max(self._settle_s, held_until - now)
-        recount = await self._recount(run, cursor, found, limit)
-        if recount is None:
-            return self._beyond(run, search, limit, cursor)
+        # The target may have deleted by now what arrived last.
+        if not await self._counts(run, transit, reached, limit, seen.leader_epoch):
+            return self._beyond(run, search, limit, transit.cursor)
         self._searches.pop(run, None)
-        transit.resume(recount.cursor, recount.ranges)
         await self._leap(run, transit)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
@@ -238,6 +262,18 @@ class Places:
             if leader is not None:
                 run.believe_tail(leader.epoch)
         return None
+
+    async def _counts(self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int) -> bool:
+        """Take over what was found to have arrived, and how far was looked; whether the source has it."""
+        recount = await self._recount(run, transit.cursor, found, limit)
+        if recount is None:
+            return False
+        cursor = recount.cursor
+        if leader_epoch >= 0 and found.scanned_to > cursor.target_offset:
+            cursor = replace(cursor, looked_to=found.scanned_to, looked_epoch=leader_epoch)
+        if cursor != transit.cursor:
+            transit.resume(cursor, recount.ranges)
+        return True
 
     async def _is_there(self, run: LaneRun, transit: Transit, limit: Bounds, end: int) -> bool:
         """Whether the source has what was copied before the lane's place, as far as that can be known. What it does not
@@ -266,13 +302,20 @@ class Places:
         return None
 
     async def _leap(self, run: LaneRun, transit: Transit) -> None:
-        """Go past what another leaf got since the lane was here last. It is written down before anything is appended
-        behind it: whoever counts what arrived has to know from where.
+        """Go past what another leaf got since the lane was here last, and select by what the lane is told now. Both are
+        written down before anything is appended behind it: whoever counts what arrived has to know from where, and
+        what was selected.
         """
-        before = transit.cursor
-        if before.source_offset >= run.lane.begin_offset or self._store is None:
+        before, selection = transit.cursor, run.lane.selection
+        after = replace(before, selection=selection)
+        if before.source_offset < run.lane.begin_offset:
+            after = replace(after, source_offset=run.lane.begin_offset, left_out=0)
+        if after == before:
             return
-        transit.resume(replace(before, source_offset=run.lane.begin_offset, left_out=0))
+        transit.resume(after)
+        if self._store is None or (before.selection is None and after.source_offset == before.source_offset):
+            # So it was selected before, as far as anybody knows.
+            return
         try:
             await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
         except ClusterError:
@@ -296,34 +339,35 @@ class Places:
 
     # The target's log
 
-    async def _scan(self, run: LaneRun, cursor: Cursor, end: int, state: ProducerState | None) -> _Found:
-        """What of ours lies at or behind the cursor's target offset, before `end`."""
-        if (
-            state is not None
-            and state.last_sequence >= 0
-            and state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK
-        ):
-            return _Found(cursor.ordinal)
-        # From the last record that is known to be ours: without it the log is another one than before.
-        begin = cursor.target_offset - (1 if cursor.has_appended else 0)
-        found = _Found(cursor.ordinal, is_lost=begin >= end and cursor.has_appended)
-        is_first = True
-        span = OffsetRange(*run.target, begin, end)
-        async with aclosing(self._target_log.read(span)) as answers:
-            async for stored in answers:
-                for batch, _ in stored:
-                    arrived = ours(batch, self._producer_id, cursor)
-                    if is_first and cursor.has_appended and batch.base_offset <= begin:
-                        found.is_lost = arrived is None or not arrived.is_aligned(cursor)
-                    is_first = False
-                    if arrived is not None and arrived.ordinal_end > found.ordinal_end:
-                        found.arrived.append(arrived.since(found.ordinal_end))
-                        found.batches.append(batch)
-                        found.ordinal_end = arrived.ordinal_end
-        if state is not None and state.last_sequence >= 0:
-            # The target may have deleted by now what arrived last.
-            found.ordinal_end = max(found.ordinal_end, ordinal_of(state.last_sequence, cursor.ordinal) + 1)
+    async def _scan(self, look: Look, transit: Transit, end: int, until: float) -> Searched:
+        """What of ours lies behind the lane's place, before `end`: the first stretch that was not searched before."""
+        run, seen, _ = look
+        cursor, state = transit.cursor, seen.producer
+        if state is not None and 0 <= state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
+            return Searched(cursor.ordinal, end, is_whole=True)
+        begin = await self._searched_to(run, cursor, seen.leader_epoch)
+        found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, until=until)
+        if found.is_short:
+            starts = await self._target.ask([run.target], partial(list_offsets, timestamp=EARLIEST))
+            start = starts.get(run.target)
+            if not isinstance(start, Offset) or start.error_code or start.offset < end:
+                raise _unread(self._target, run.target, found.scanned_to, end)
+            found.scanned_to, found.is_whole = end, True
         return found
+
+    async def _searched_to(self, run: LaneRun, cursor: Cursor, leader_epoch: int) -> int:
+        """Where nobody has looked for records of ours yet. A log that was cut off since may have taken some of ours
+        before that: the leader epoch of the look ends there.
+        """
+        if cursor.looked_to <= cursor.target_offset or cursor.looked_epoch < 0:
+            return cursor.target_offset
+        if cursor.looked_epoch != leader_epoch:
+            asked = {run.target: cursor.looked_epoch}
+            told = await self._target.ask(asked, lambda connection, led: epoch_ends(connection, led, asked))
+            end = told.get(run.target)
+            if not isinstance(end, Offset) or end.error_code or end.offset < cursor.looked_to:
+                return cursor.target_offset
+        return cursor.looked_to
 
     async def _rewinds(self, run: LaneRun, transit: Transit, end: int) -> bool:
         """Whether the lane went back to its last record that the target holds, by what its map tells of them."""
@@ -343,55 +387,94 @@ class Places:
 
     # The source's log
 
-    async def _recount(self, run: LaneRun, cursor: Cursor, found: _Found, limit: Bounds) -> Recount | None:
+    async def _recount(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> Recount | None:
         """How far the lane is; `None` if the source has fewer records than were copied of it, or others."""
         if found.ordinal_end == cursor.ordinal:
             return Recount(cursor, [])
         deleted = max(limit.start - cursor.source_offset, 0)
         if deleted or run.lane.is_compacted:
-            source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
-            recount = compared_anew(cursor, found.held, source, deleted=deleted)
+            held = found.held
+            source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal) if held else []
+            recount = compared_anew(cursor, held, source, deleted=deleted)
             return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
-        read, epochs = Transit(cursor), set[int]()
+        read, epochs, reached = Transit(cursor), set[int](), cursor.source_offset
+        level, flags = selection_of(run.lane, cursor)
         span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
                 for batch, is_aborted in stored:
                     piece = Piece(batch, False, is_aborted)
-                    lane = run.lane
                     if read.read_ordinal < found.ordinal_end:
                         epochs.add(batch.leader_epoch)
-                    read.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
+                    read.take(piece, bytes_max=run.lane.batch_bytes_max, level=level, flags=flags)
+                    reached = batch.offset_end
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
+            if reached < limit.stable_end:
+                raise _unread(self._source, run.source, reached, limit.stable_end)
             return None
         recount = counted_anew(read, _without_gaps(found, cursor.ordinal))
-        if epochs == {cursor.source_epoch}:
-            return recount
-        # The source has had another leader since, which may have lost what was copied and have others in its place.
-        source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal)
-        if not are_alike(found.held, source, cursor.ordinal):
+        # The source may have had another leader since, which lost what was copied and has others in its place.
+        if epochs != {cursor.source_epoch} and not await self._has_all(run, cursor, found, limit):
             return None
         return recount
 
-    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Record]:
-        """The first `count` committed records of the source from the cursor on, or as many as there are."""
-        records: list[Record] = []
+    async def _has_all(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> bool:
+        """Whether the target holds what the source has now; a target may give times of its own."""
+        held = {one.ordinal: one.record for one in found.held}
+        ordinal = cursor.ordinal
+        async with aclosing(self._copyable(run, cursor, limit)) as answers:
+            async for records in answers:
+                for record, _ in records:
+                    there = held.pop(ordinal, None)
+                    if there is not None and there[2:] != record[2:]:
+                        return False
+                    ordinal += 1
+                if not held:
+                    break
+        return not held
+
+    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Sourced]:
+        """The first `count` records of the source that are copied from the cursor on, or as many as there are, or as
+        memory may hold: what is not found of what was copied is rather copied twice than never.
+        """
+        found: list[Sourced] = []
+        size = 0
+        async with aclosing(self._copyable(run, cursor, limit)) as answers:
+            async for records in answers:
+                found += records
+                size += sum(len(record.key or b"") + len(record.value or b"") for record, _ in records)
+                if len(found) >= count or size >= _SOURCE_BYTES:
+                    break
+        return found[:count]
+
+    async def _copyable(self, run: LaneRun, cursor: Cursor, limit: Bounds) -> AsyncGenerator[list[Sourced], None]:
+        """The records of the source that are copied from the cursor on, as they are copied, answer by answer."""
+        level, flags = selection_of(run.lane, cursor)
         span = OffsetRange(*run.source, max(cursor.source_offset, limit.start), limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
+                found: list[Sourced] = []
                 for batch, is_aborted in stored:
-                    if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, run.lane.level):
-                        found = [r for r in records_of(batch) if r.offset >= span.offset_begin]
-                        flags = run.lane.flags
-                        records += found if flags is None else flagged(found, run.lane.level, flags).records
-                if len(records) >= count:
-                    break
-        return records[:count]
+                    if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, level):
+                        records = [one for one in records_of(batch) if one.offset >= span.offset_begin]
+                        records = records if flags is None else flagged(records, level, flags).records
+                        found += [Sourced(record, batch.leader_epoch) for record in records]
+                yield found
 
 
-def _without_gaps(found: _Found, ordinal: int) -> list[Arrived]:
+def _unread(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreachable:
+    """A log gives less than it has: that says nothing of what it holds."""
+    alias = routes.client.cluster.alias
+    return Unreachable(
+        f"{alias} gives nothing of {key[0]}-{key[1]} from offset {offset} on, although it ends at {end}",
+        cluster=alias,
+        hint="Isthmus reads again within seconds; if this stays, look at the log of the broker that leads it.",
+    )
+
+
+def _without_gaps(found: Searched, ordinal: int) -> list[Arrived]:
     """What arrived, with what the target has deleted since in between: that lies nowhere any more."""
     whole: list[Arrived] = []
     for one in found.arrived:
@@ -402,6 +485,16 @@ def _without_gaps(found: _Found, ordinal: int) -> list[Arrived]:
     if found.ordinal_end > ordinal:
         whole.append(Arrived(ordinal, -1, found.ordinal_end - ordinal))
     return whole
+
+
+def _is_quiet(run: LaneRun) -> bool:
+    """Whether nothing of a lane may be on its way."""
+    return run.phase.is_placed and not (run.is_over or run.is_writing or run.writer.abandoned)
+
+
+def _remembered(state: ProducerState | None, cursor: Cursor) -> int:
+    """How many records of ours arrived, as the leader remembers."""
+    return 0 if state is None or state.last_sequence < 0 else ordinal_of(state.last_sequence, cursor.ordinal) + 1
 
 
 def _lost_at_target(run: LaneRun, cursor: Cursor) -> Problem:

@@ -6,6 +6,7 @@ that tells the rest: how many records were appended since, by their sequences, a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -46,6 +47,13 @@ class Held(NamedTuple):
     record: Record
 
 
+class Sourced(NamedTuple):
+    """A record of the source as it is copied, and the leader epoch in which the source got it."""
+
+    record: Record
+    epoch: int
+
+
 class Recount(NamedTuple):
     """How far a lane was found to be, and where went what nobody had written down."""
 
@@ -78,7 +86,7 @@ def counted_anew(read: Transit, arrived: Iterable[Arrived]) -> Recount:
     return Recount(read.cursor, read.ranges)
 
 
-def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Record], *, deleted: int) -> Recount:
+def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Sourced], *, deleted: int) -> Recount:
     """What the target holds of ours, by comparing: for sources that may have lost what was copied.
 
     `source` is what there is from the cursor's offset on, at least as many as were copied where there are so many. Up
@@ -86,21 +94,23 @@ def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Record]
     too: that shows in its ordinals. What the source lost is passed over; a record that stands there twice alike, next
     to its like, is taken for the same.
     """
+    places: dict[_Content, deque[int]] = {}
+    for place, (record, _) in enumerate(source):
+        places.setdefault(_content(record), deque()).append(place)
     skipped = _deleted_of(held, source, deleted)
     ranges: list[MappedRange] = []
-    source_offset, position = cursor.source_offset + skipped, 0
+    source_offset, position, epoch = cursor.source_offset + skipped, 0, -1
     unseen, ordinal = 0, held[skipped].ordinal if skipped else cursor.ordinal
     for one in held[skipped:]:
         # So many that the target lost the source may have still, before this one.
         unseen += one.ordinal - ordinal
         ordinal = one.ordinal + 1
-        within = range(position, min(position + unseen + 1, len(source)))
-        same = next((place for place in within if source[place][1:] == one.record[1:]), None)
-        if same is None:
+        same = _next_of(places.get(_content(one.record)), position)
+        if same is None or same > position + unseen:
             # It had an offset of its own, at or behind this one.
-            source_offset += 1
+            source_offset, epoch = source_offset + 1, -1
             continue
-        found = source[same]
+        found, epoch = source[same]
         ranges.append(MappedRange(found.offset, one.record.offset, 1))
         source_offset = found.offset + 1
         unseen -= same - position
@@ -109,27 +119,66 @@ def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Record]
         return Recount(cursor, ranges)
     last = held[-1]
     return Recount(
-        replace(cursor, source_offset=source_offset, ordinal=last.ordinal + 1, target_offset=last.record.offset + 1),
+        replace(
+            cursor,
+            source_offset=source_offset,
+            ordinal=last.ordinal + 1,
+            target_offset=last.record.offset + 1,
+            source_epoch=epoch,
+            left_out=0,
+            looked_to=-1,
+            looked_epoch=-1,
+        ),
         ranges,
     )
 
 
-def are_alike(held: Iterable[Held], source: Sequence[Record], ordinal: int) -> bool:
-    """Whether the target holds what the source has now from `ordinal` on; a target may give times of its own."""
-    return all(
-        one.record[2:] == source[one.ordinal - ordinal][2:] for one in held if one.ordinal < ordinal + len(source)
-    )
+_Content = tuple[object, ...]
 
 
-def _deleted_of(held: Sequence[Held], source: Sequence[Record], deleted: int) -> int:
+def _content(record: Record) -> _Content:
+    """A record without its offset, to be found by."""
+    return (*record[1:4], tuple(record.headers))
+
+
+def _next_of(places: deque[int] | None, begin: int) -> int | None:
+    """The first of ascending places that is not before `begin`; those before it are dropped."""
+    while places and places[0] < begin:
+        places.popleft()
+    return places[0] if places else None
+
+
+def _deleted_of(held: Sequence[Held], source: Sequence[Sourced], deleted: int) -> int:
     """How many of the first held records the source has deleted, if what is left follows there without a gap.
 
-    Where records are alike it is as many as can be: what may have been copied twice is better than what was not.
+    Where records are alike it is as many as can be: what may have been copied twice is better than what was not. So
+    the shortest end of what is held is looked for that the source begins with, by the borders of both (Knuth, Morris
+    and Pratt): in one pass, however many are alike.
     """
-    there = [record[1:] for record in source[: len(held)]]
-    for skipped in range(min(len(held) - 1, deleted), 0, -1):
-        if there and held[skipped].record[1:] == there[0]:
-            rest = [one.record[1:] for one in held[skipped:]]
-            if rest == there[: len(rest)]:
-                return skipped
-    return 0
+    there = [_content(record) for record, _ in source[: len(held)]]
+    if not there or not deleted:
+        return 0
+    borders = _borders(there)
+    length, lengths = 0, list[int]()
+    for one in held:
+        content = _content(one.record)
+        while length and (length == len(there) or there[length] != content):
+            length = borders[length - 1]
+        length += there[length] == content
+    while length:
+        lengths.append(length)
+        length = borders[length - 1]
+    fitting = [len(held) - length for length in lengths if 0 < len(held) - length <= deleted]
+    return max(fitting, default=0)
+
+
+def _borders(there: Sequence[_Content]) -> list[int]:
+    """Of each beginning, how long the longest shorter beginning is that it ends with."""
+    borders = [0] * len(there)
+    length = 0
+    for place in range(1, len(there)):
+        while length and there[place] != there[length]:
+            length = borders[length - 1]
+        length += there[place] == there[length]
+        borders[place] = length
+    return borders

@@ -115,6 +115,8 @@ class Transit:
                 ordinal=ordinal,
                 target_offset=one.target_end,
                 left_out=0,
+                looked_to=-1,
+                looked_epoch=-1,
                 rewound=self.cursor.rewound + 1,
             )
         )
@@ -221,6 +223,8 @@ class Transit:
             flags_replaced=cursor.flags_replaced + waiting - len(self._replaced),
             source_epoch=epoch,
             left_out=0,
+            looked_to=-1,
+            looked_epoch=-1,
         )
 
     def passed(self, source_epoch: int) -> None:

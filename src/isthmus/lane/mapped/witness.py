@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.recount import ours
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.rebatch import Record, records_of
@@ -52,16 +51,17 @@ async def last_copied(
                     return Witness(is_lost=is_exact)
                 found = [one for one in records_of(batch) if one.offset == offset]
                 if found:
-                    return Witness(is_lost=not _are_alike(run, found, held), epoch=batch.leader_epoch)
+                    return Witness(is_lost=not _is_alike(run, found[0], held), epoch=batch.leader_epoch)
                 return Witness(is_lost=is_exact and not run.lane.is_compacted)
     return Witness(is_lost=False)
 
 
-def _are_alike(run: LaneRun, found: list[Record], held: Record) -> bool:
-    """Whether a record is the one that is held; a target may give times of its own."""
-    if run.lane.flags is not None:
-        found = flagged(found, run.lane.level, run.lane.flags).records
-    return [one[2:] for one in found] == [held[2:]]
+def _is_alike(run: LaneRun, found: Record, held: Record) -> bool:
+    """Whether a record is the one that is held. A target may give times of its own, and distributors headers, by what
+    they were told when they copied it.
+    """
+    is_same = (found.key, found.value) == (held.key, held.value)
+    return is_same and (run.lane.level > 0 or found.headers == held.headers)
 
 
 async def _held(log: LogReader, producer_id: int, run: LaneRun, transit: Transit, end: int) -> Record | None:

@@ -21,6 +21,7 @@ from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, ProducerState, Writer
+from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
@@ -50,12 +51,14 @@ def batch(
 
 
 class Log:
-    """A log of which stretches can be read."""
+    """A log of which stretches can be read, a batch with each answer. It knows from where it was read."""
 
     def __init__(self, *batches: Batch) -> None:
         self.batches = list(batches)
+        self.read_from: list[int] = []
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
+        self.read_from.append(span.offset_begin)
         for each in self.batches:
             if each.offset_end > span.offset_begin and each.base_offset < span.offset_end:
                 yield [StoredBatch(each, is_aborted=False)]
@@ -90,22 +93,36 @@ class Store:
 class Scene:
     """One lane whose place is looked for."""
 
-    def __init__(self, client: Client, cursor: Cursor | None, *, abandoned: bool = False, lane: Lane = LANE) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cursor: Cursor | None,
+        *,
+        abandoned: bool = False,
+        lane: Lane = LANE,
+        search_s: float = 1000.0,
+    ) -> None:
         routes = Routes(client)
         routes._leaders[LANE.source_topic, 0] = Leader(1, 4)
         producer = ProducerIdentity(producer_id=OURS, marker_producer_id=9)
         self.store = Store(cursor)
-        self.places = Places(routes, routes, producer, self.store, settle_s=0.0)
+        self.places = Places(routes, routes, producer, self.store, settle_s=0.0, search_s=search_s)
         self.source, self.target = Log(batch(0, 50)), Log()
         fakes: Any = self.places
         fakes._source_log, fakes._target_log = self.source, self.target
         self.run = LaneRun(lane, Writer(abandoned=abandoned, is_mapped=True))
 
     async def look(
-        self, log_end: int, *, high: int = -1, last_sequence: int | None = None, source: Bounds = WHOLE
+        self,
+        log_end: int,
+        *,
+        high: int = -1,
+        last_sequence: int | None = None,
+        source: Bounds = WHOLE,
+        epoch: int = -1,
     ) -> float | None:
         state = None if last_sequence is None else ProducerState(0, last_sequence)
-        seen = LogLook(log_end, log_end if high < 0 else high, state)
+        seen = LogLook(log_end, log_end if high < 0 else high, state, leader_epoch=epoch)
         return (await self.places.find([Look(self.run, seen, source)]))[self.run]
 
     @property
@@ -457,3 +474,112 @@ def test_records_of_an_older_epoch_than_that_of_the_place_are_compared() -> None
             assert scene.run.state is state
 
     with_scene(work, Cursor(5, 5, 15, 3))
+
+
+def theirs(begin: int, end: int) -> Batch:
+    return batch(begin, end - begin, producer_id=THEIRS, sequence=0)
+
+
+def test_a_log_that_gives_less_than_it_has_says_nothing() -> None:
+    """Neither that nothing of ours arrived at the target, nor that the source lost what did: both are read again."""
+
+    async def target(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1), theirs(15, 18)]
+        for _ in range(5):
+            assert await scene.look(30) is not None
+            assert (scene.run.state, scene.run.writer.position) == (LaneState.TARGET_UNAVAILABLE, -1)
+
+    with_scene(target, Cursor(5, 5, 15))
+
+    async def source(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 9, producer_id=OURS, sequence=1)]
+        scene.source.batches = [batch(0, 7)]
+        for _ in range(5):
+            assert await scene.look(20) is not None
+            assert scene.run.problem is not None
+            assert "gives nothing of orders-0 from offset 7 on" in scene.run.problem.message
+            assert (scene.run.state.is_terminal, scene.run.writer.position) == (False, -1)
+
+    with_scene(source, Cursor(5, 5, 15))
+
+
+def test_what_was_searched_is_not_searched_again() -> None:
+    """Nor by another lease, as long as the log was not cut off: it is known how far was looked, and in which epoch."""
+    held = [batch(11, 4, producer_id=OURS, sequence=1), theirs(15, 500)]
+
+    async def first(scene: Scene) -> None:
+        scene.target.batches = held
+        assert await scene.look(500, epoch=3) is None
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor == Cursor(5, 5, 15, looked_to=500, looked_epoch=3)
+        assert scene.target.read_from == [14, 15]
+
+    with_scene(first, Cursor(5, 5, 15))
+
+    async def next_one(scene: Scene) -> None:
+        scene.target.batches = [*held, theirs(500, 900), batch(900, 2, producer_id=OURS, sequence=5)]
+        assert await scene.look(902, epoch=3) is None
+        assert scene.target.read_from == [14, 500], "its last record, and what nobody has looked at"
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor == Cursor(7, 7, 902)
+
+    with_scene(next_one, Cursor(5, 5, 15, looked_to=500, looked_epoch=3))
+
+    async def elsewhere(scene: Scene) -> None:
+        # The new leader does not say whether the former epoch ended before that.
+        scene.target.batches = held
+        assert await scene.look(500, epoch=4) is None
+        assert scene.target.read_from == [14, 15]
+        assert scene.run.transit is not None
+        assert (scene.run.transit.cursor.looked_to, scene.run.transit.cursor.looked_epoch) == (500, 4)
+
+    with_scene(elsewhere, Cursor(5, 5, 15, looked_to=500, looked_epoch=3))
+
+
+def test_a_long_search_is_done_bit_by_bit() -> None:
+    """Each look goes on where the one before was, and notes what it found: others are placed meanwhile, and a lease
+    that ends in between leaves what it has done.
+    """
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [
+            batch(11, 4, producer_id=OURS, sequence=1),
+            theirs(15, 100),
+            batch(100, 2, producer_id=OURS, sequence=5),
+            theirs(102, 200),
+            batch(200, 3, producer_id=OURS, sequence=7),
+        ]
+        places = []
+        while await scene.look(203, epoch=3) is not None:
+            assert scene.run.writer.position == -1
+            assert scene.run.transit is not None
+            cursor = scene.run.transit.cursor
+            places.append((cursor.ordinal, cursor.target_offset, cursor.looked_to))
+        assert places == [(5, 15, 100), (7, 102, -1), (7, 102, 200)]
+        assert scene.place == (10, 10)
+        assert scene.run.transit is not None
+        assert [tuple(one) for one in scene.run.transit.ranges] == [(5, 100, 2), (7, 200, 3)]
+
+    with_scene(work, Cursor(5, 5, 15), search_s=0.0)
+
+
+def test_what_arrived_is_counted_by_what_was_selected_then() -> None:
+    """A distributor that is told another way to keep flags counts what arrived before by the former one, and writes the
+    new one down before it appends anything.
+    """
+    former, header = Selection(level=1), FlagsHeader()
+    lane = replace(LANE, level=1, flags=header)
+
+    async def work(scene: Scene) -> None:
+        flagged = [Record(n, 1000, None, b"%d" % n, [("copy-flags", b"\x01")]) for n in range(50)]
+        scene.source.batches = [encode(flagged, 0)]
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1), batch(15, 2, producer_id=OURS, sequence=5)]
+        scene.store.is_away = True
+        assert await scene.look(17) is not None
+        assert scene.run.writer.position == -1
+        scene.store.is_away = False
+        assert await scene.look(17) is None
+        assert scene.place == (7, 7)
+        assert scene.store.cursor == Cursor(7, 7, 17, selection=lane.selection)
+
+    with_scene(work, Cursor(5, 5, 15, selection=former), lane=lane)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.mapped.recount import Arrived, Held, compared_anew, counted_anew, ordinal_of
+from isthmus.lane.mapped.recount import Arrived, Held, Sourced, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode, records_of
@@ -34,6 +34,10 @@ def read(transit: Transit, *pieces: Batch | Piece) -> list[Piece]:
     given = (piece if isinstance(piece, Piece) else Piece(piece, True, False) for piece in pieces)
     taken = (transit.take(piece, bytes_max=BYTES_MAX) for piece in given)
     return [piece for piece in taken if piece is not None]
+
+
+def sourced(records: Iterable[Record]) -> list[Sourced]:
+    return [Sourced(record, -1) for record in records]
 
 
 def test_pieces_follow_one_another_whatever_is_left_out() -> None:
@@ -196,7 +200,7 @@ def test_a_lane_is_found_where_it_was_by_counting_and_by_comparing(chance: rando
     read(again, *batches)
     counted = counted_anew(again, [Arrived(one.ordinal, one.record.offset, 1) for one in held[known:end]])
     there = [r for b in batches if not b.is_control for r in records_of(b) if r.offset >= cursor.source_offset]
-    compared = compared_anew(cursor, held[known:end], there, deleted=0)
+    compared = compared_anew(cursor, held[known:end], sourced(there), deleted=0)
 
     wanted = OffsetMap.of(whole.ranges)
     assert OffsetMap.of([*before.ranges, *counted.ranges]) == wanted
@@ -217,7 +221,7 @@ def test_a_source_that_lost_what_was_copied(chance: random.Random) -> None:
     deleted = chance.choice([0, chance.randint(0, len(records))])
     there = [r for r in records[deleted:] if chance.random() < chance.choice([0.5, 1.0])]
 
-    recount = compared_anew(Cursor(0, 0, 100), held, there, deleted=deleted)
+    recount = compared_anew(Cursor(0, 0, 100), held, sourced(there), deleted=deleted)
 
     left = [record.offset for record in there if record.offset >= recount.cursor.source_offset]
     assert left == [record.offset for record in there if record.offset >= copied]
@@ -235,7 +239,7 @@ def test_a_target_that_lost_of_what_was_copied_too(chance: random.Random) -> Non
     held = [one for one in held if chance.random() < chances[0]]
     there = [record for record in records if chance.random() < chances[1]]
 
-    recount = compared_anew(Cursor(0, 0, 100), held, there, deleted=0)
+    recount = compared_anew(Cursor(0, 0, 100), held, sourced(there), deleted=0)
 
     left = {record.offset for record in there if record.offset >= recount.cursor.source_offset}
     assert {record.offset for record in there if record.offset >= copied} <= left
@@ -249,7 +253,27 @@ def test_records_that_are_alike_are_rather_copied_twice_than_never() -> None:
     """Where the source deleted some of many that are the same, no more of what is left is passed over than must be."""
     there = [Record(n, 0, None, b"same", []) for n in range(3, 10)]
     held = [Held(n, Record(n, 0, None, b"same", [])) for n in range(5)]
-    assert compared_anew(Cursor(0, 0, 0), held, there, deleted=3).cursor.source_offset == 5
+    assert compared_anew(Cursor(0, 0, 0), held, sourced(there), deleted=3).cursor.source_offset == 5
+
+
+def test_many_records_that_are_alike_are_compared_in_one_pass() -> None:
+    """As many as a stretch holds: a loop for each would keep the leases of a whole task from what they have to do."""
+    records = [Record(n, 0, None, b"same", []) for n in range(60_000)]
+    held = [Held(n, record) for n, record in enumerate(records[:50_000])]
+    assert (
+        compared_anew(Cursor(0, 0, 0), held, sourced(records[30_000:]), deleted=30_000).cursor.source_offset == 50_000
+    )
+    apart = [one for one in held if one.ordinal % 2]
+    assert compared_anew(Cursor(0, 0, 0), apart, sourced(records), deleted=0).cursor.source_offset == 25_000
+
+
+def test_the_epoch_of_what_was_compared_is_that_of_the_source() -> None:
+    """Where the last record is gone there nothing is known of it."""
+    records = [Record(n, n, None, b"%d" % n, []) for n in range(5)]
+    held = [Held(n, record._replace(offset=100 + n)) for n, record in enumerate(records)]
+    there = [Sourced(record, 4) for record in records]
+    assert compared_anew(Cursor(0, 0, 100, 1), held, there, deleted=0).cursor == Cursor(5, 5, 105, 4)
+    assert compared_anew(Cursor(0, 0, 100, 1), held, there[:4], deleted=0).cursor == Cursor(5, 5, 105, -1)
 
 
 def test_what_was_distributed_below_is_left_out() -> None:

@@ -1,0 +1,97 @@
+"""What a target's log holds of a mapped lane behind its place, a stretch at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.lane.mapped.recount import Arrived, Held, ours
+from isthmus.lane.rebatch import records_of
+from isthmus.model.offsets import Cursor
+from isthmus.wire.batch import Batch
+from isthmus.wire.offsets import PartitionKey
+
+OURS_BYTES: Final = 4 << 20
+"""After so much of ours a stretch ends, with the answer that it came in: it is held in memory and decoded."""
+
+
+@dataclass(slots=True)
+class Searched:
+    """What a stretch of the target's log up to `scanned_to` holds of ours, from the cursor on. `is_whole` says that it
+    reaches to the end that was asked for, and `is_short` that the log gave nothing up to there. The lane's last record
+    `is_lost` where something else lies in its place.
+    """
+
+    ordinal_end: int
+    scanned_to: int
+    is_whole: bool = False
+    is_short: bool = False
+    is_lost: bool = False
+    arrived: list[Arrived] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def held(self) -> list[Held]:
+        """The records themselves."""
+        return [
+            Held(arrived.ordinal + record.offset - arrived.target_begin, record)
+            for arrived, batch in zip(self.arrived, self.batches, strict=True)
+            for record in records_of(batch)
+            if record.offset >= arrived.target_begin
+        ]
+
+    def take(self, stored: Iterable[StoredBatch], producer_id: int, cursor: Cursor, end: int) -> int:
+        """Note what is ours of an answer; returns its size in bytes."""
+        size = 0
+        for batch, _ in stored:
+            arrived = ours(batch, producer_id, cursor)
+            if arrived is not None and arrived.ordinal_end > self.ordinal_end:
+                self.arrived.append(arrived.since(self.ordinal_end))
+                self.batches.append(batch)
+                self.ordinal_end = arrived.ordinal_end
+                size += len(batch.view)
+            self.scanned_to = min(max(batch.offset_end, self.scanned_to), end)
+        return size
+
+
+async def scan(
+    log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, begin: int, end: int, *, until: float
+) -> Searched:
+    """What of ours lies in `[begin, end)`, of which the first stretch: it ends after `OURS_BYTES` of ours, or with the
+    first answer that comes after `until` (monotonic).
+
+    :raises ClusterError: The target does not answer.
+    """
+    found = Searched(cursor.ordinal, begin)
+    if cursor.has_appended and not await _holds_last(log, target, producer_id, cursor, end):
+        found.is_lost = True
+        return found
+    size = 0
+    if begin < end:
+        async with aclosing(log.read(OffsetRange(*target, begin, end))) as answers:
+            async for stored in answers:
+                size += found.take(stored, producer_id, cursor, end)
+                if size >= OURS_BYTES or time.monotonic() >= until:
+                    break
+            else:
+                found.is_short = found.scanned_to < end
+    found.is_whole = found.scanned_to >= end
+    return found
+
+
+async def _holds_last(log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, end: int) -> bool:
+    """Whether the lane's last record lies where it was put, or was deleted there: else the log is another one."""
+    place = cursor.target_offset - 1
+    if place >= end:
+        return False
+    async with aclosing(log.read(OffsetRange(*target, place, place + 1))) as answers:
+        async for stored in answers:
+            for batch, _ in stored:
+                arrived = ours(batch, producer_id, cursor)
+                if batch.base_offset <= place:
+                    return arrived is not None and arrived.is_aligned(cursor)
+    return True
