@@ -34,11 +34,14 @@ REBALANCE_IN_PROGRESS: Final = 27
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 GROUP_AUTHORIZATION_FAILED: Final = 30
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
+INVALID_COMMIT_OFFSET_SIZE: Final = 28
 INVALID_TIMESTAMP: Final = 32
 ILLEGAL_SASL_STATE: Final = 34
 UNSUPPORTED_VERSION: Final = 35
 TOPIC_ALREADY_EXISTS: Final = 36
 INVALID_PARTITIONS: Final = 37
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_REPLICA_ASSIGNMENT: Final = 39
 INVALID_CONFIG: Final = 40
 NOT_CONTROLLER: Final = 41
 INVALID_REQUEST: Final = 42
@@ -53,18 +56,22 @@ CONCURRENT_TRANSACTIONS: Final = 51
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 SECURITY_DISABLED: Final = 54
 KAFKA_STORAGE_ERROR: Final = 56
+REASSIGNMENT_IN_PROGRESS: Final = 60
 NON_EMPTY_GROUP: Final = 68
 GROUP_ID_NOT_FOUND: Final = 69
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
+TOPIC_DELETION_DISABLED: Final = 73
 FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 UNSUPPORTED_COMPRESSION_TYPE: Final = 76
 OFFSET_NOT_AVAILABLE: Final = 78
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 ELECTION_NOT_NEEDED: Final = 84
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 INVALID_RECORD: Final = 87
 UNSTABLE_OFFSET_COMMIT: Final = 88
+THROTTLING_QUOTA_EXCEEDED: Final = 89
 PRODUCER_FENCED: Final = 90
 UNKNOWN_TOPIC_ID: Final = 100
 INCONSISTENT_TOPIC_ID: Final = 103
@@ -96,6 +103,60 @@ LEADER_MOVED: Final = frozenset(
 )
 """Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
 
+_PASSING: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT})
+_HAS_MEMBERS: Final = "Somebody is in the group: stop its members first."
+_FENCED: Final = "Somebody else uses the same transactional id, or a newer process of ours does."
+_TOO_FEW: Final = "Bring the brokers of {cluster} back: fewer replicas are in sync than min.insync.replicas asks."
+_HINTS: Final = {
+    OFFSET_METADATA_TOO_LARGE: "Raise offset.metadata.max.bytes of the brokers of {cluster}, or commit less metadata.",
+    INVALID_COMMIT_OFFSET_SIZE: "Commit less metadata, or raise offset.metadata.max.bytes of the brokers of {cluster}.",
+    INVALID_TOPIC: "Names have at most 249 letters, digits, '.', '_' and '-', and two that differ only in '.' and '_' "
+    "cannot both be there, as their metrics have one name. Give the topic another name at the target "
+    "(topics.naming), or exclude it (topics.exclude).",
+    INVALID_PARTITIONS: "The brokers of {cluster} do not allow so many partitions, or fewer than there are.",
+    INVALID_REPLICATION_FACTOR: "Fewer brokers of {cluster} can take replicas now. Bring them back, or set "
+    "topics.replication_factor of the link to what there is.",
+    INVALID_REPLICA_ASSIGNMENT: "See that all brokers that are named are in {cluster}, and each once per partition.",
+    INVALID_CONFIG: "The brokers of {cluster} do not take one of these values; the message names it. Leave it out by "
+    "configs.exclude of the link, or change it at the source.",
+    INVALID_REQUEST: "The brokers of {cluster} do not take the request as it is; the message says what they miss. What "
+    "is about a setting of a topic can be left out by configs.exclude of the link.",
+    POLICY_VIOLATION: "A policy of {cluster} (create.topic.policy.class.name, alter.config.policy.class.name) does not "
+    "allow it; the message is the policy's own. Have it allow what the link needs, or meet it: "
+    "topics.replication_factor sets the replicas, configs.exclude leaves settings out.",
+    RECORD_LIST_TOO_LARGE: "Raise max.message.bytes of the topic, or segment.bytes if that is smaller.",
+    MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic.",
+    INVALID_TIMESTAMP: "Raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic.",
+    INVALID_RECORD: "A compacted topic takes no record without a key, and others none whose timestamp is beyond their "
+    "message.timestamp settings: compare the configurations of both topics (`isthmus plan` does).",
+    UNSUPPORTED_COMPRESSION_TYPE: "The brokers of {cluster} are too old for this codec: upgrade them.",
+    UNSUPPORTED_VERSION: "The brokers of {cluster} are too old for this, or a feature level is: see `isthmus cluster "
+    "describe`.",
+    REASSIGNMENT_IN_PROGRESS: "Partitions of the topic move to other brokers (`isthmus cluster describe`). It passes "
+    "when they are there.",
+    NO_REASSIGNMENT_IN_PROGRESS: "Nothing moves there any more.",
+    TOPIC_ALREADY_EXISTS: "Somebody else created it: look at it before anything is done again.",
+    TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true on the brokers of {cluster}.",
+    THROTTLING_QUOTA_EXCEEDED: "A quota of {cluster} (controller_mutation_rate) bounds how many topics and partitions "
+    "may be created; it passes. Raise the quota of the link's user if it is to go faster.",
+    NON_EMPTY_GROUP: _HAS_MEMBERS,
+    GROUP_SUBSCRIBED_TO_TOPIC: _HAS_MEMBERS,
+    GROUP_ID_NOT_FOUND: "The group is gone.",
+    INVALID_GROUP_ID: "Brokers take no such name for a group.",
+    UNKNOWN_MEMBER_ID: _HAS_MEMBERS,
+    ILLEGAL_GENERATION: _HAS_MEMBERS,
+    REBALANCE_IN_PROGRESS: "The members of the group are being given partitions: try again in some seconds.",
+    STALE_MEMBER_EPOCH: _HAS_MEMBERS,
+    NOT_ENOUGH_REPLICAS: _TOO_FEW,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND: _TOO_FEW,
+    SECURITY_DISABLED: "The brokers of {cluster} have no authorizer (authorizer.class.name), so they keep no rules.",
+    ELECTION_NOT_NEEDED: "The leader is the one that it is to be.",
+    INVALID_TRANSACTION_TIMEOUT: "Raise transaction.max.timeout.ms of the brokers of {cluster}.",
+    INVALID_PRODUCER_EPOCH: _FENCED,
+    PRODUCER_FENCED: _FENCED,
+    UNKNOWN_SERVER_ERROR: "The broker of {cluster} failed at it, and wrote why into its log.",
+}
+
 COORDINATOR_MOVED: Final = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 """Answers of a coordinator that moves or has just begun to be one."""
 
@@ -124,15 +185,24 @@ def error_for(
             hint=grant(missing, cluster),
         )
     told = f" ({detail})" if detail else ""
-    passes = code in LEADER_MOVED | COORDINATOR_MOVED
     return BrokerRefused(
         f"{cluster or 'the cluster'} refused {what}: {name}{told}",
         code=code,
         name=name,
         cluster=cluster,
-        hint="It passes when the cluster has settled: try again in some seconds."
-        if passes
-        else "Look the error up in the broker's log; `isthmus doctor` checks the usual causes.",
+        hint=_hint(code, name, cluster or "the cluster"),
+    )
+
+
+def _hint(code: int, name: str, cluster: str) -> str:
+    """What to do about a refusal that no right mends."""
+    if code in LEADER_MOVED | COORDINATOR_MOVED | _PASSING:
+        return "It passes when the cluster has settled: try again in some seconds."
+    if code in _HINTS:
+        return _HINTS[code].format(cluster=cluster)
+    return (
+        f"{name} is Kafka's own name for the reason: its documentation has all of them (org.apache.kafka.common.errors)"
+        f", and the log of the broker of {cluster} that answered may have more. `isthmus doctor` checks usual causes."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -23,7 +24,7 @@ from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import Carrying, between, carrying
 from tests.integration.lane.topics import SEPTEMBER, Given, create, create_both, delete_records, produce
-from tests.patience import TERM_S
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -67,6 +68,41 @@ def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, to
             assert await link.position(group) == {(name, 0): Committed(7, metadata=noted_at_source.metadata)}
 
     asyncio.run(scenario())
+
+
+def test_what_stands_beside_a_position_keeps_none_of_them(east: LocalCluster, topic: TopicNamer) -> None:
+    """A target that takes less metadata than the source has the positions of all partitions, and the group says that
+    one came without; it is not written again and again.
+    """
+    name, group = topic("beside"), topic("group")
+
+    async def scenario(short: LocalCluster) -> None:
+        async with carrying(between(east, short, [name], [group]), timings=Timings(groups_s=0.2)) as link:
+            await link.until_at(group, {0: 7, 1: 5})
+            found_there = await link.position(group)
+            assert found_there[name, 0].metadata == ""
+            # librdkafka counts a zero behind it.
+            assert found_there[name, 1].metadata.startswith("short")
+            for _ in range(2):
+                number = link.loop.begin_pass()
+                await link.until(partial(link.loop.has_ended, number))
+                found = link.group(group)
+                assert found is not None
+                assert found.standing is Standing.IN_STEP
+                assert found.problem is not None
+                assert "OFFSET_METADATA_TOO_LARGE" in found.problem.message
+
+    with LocalCluster.start(
+        "short", brokers=1, heap_mb=256, properties={**UNFENCED, "offset.metadata.max.bytes": "20"}
+    ) as short:
+        filled(east, short, name, 10, partitions=2)
+        with consumers.joined(east, group, name) as member:
+            noted = [
+                TopicPartition(name, 0, 7, metadata="long" * 10),
+                TopicPartition(name, 1, 5, metadata="short"),
+            ]
+            member.commit(offsets=noted, asynchronous=False)
+        asyncio.run(scenario(short))
 
 
 def test_a_position_is_never_beyond_the_log(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:

@@ -200,10 +200,10 @@ def test_one_group_in_the_way_stops_no_other(target: Brokers, topic: TopicNamer)
             commits[groups["moved"]] = GroupCommit(
                 positions=positions(20, name), based_on={(name, 0): model.Committed(9)}
             )
-            too_long = {(name, 0): model.Committed(20, metadata="x" * 30_000)}
-            commits[groups["absurd"]] = GroupCommit(positions=too_long, based_on=based)
+            nowhere = {(f"{name}-nowhere", 0): model.Committed(20)}
+            commits[groups["absurd"]] = GroupCommit(positions=nowhere, based_on={})
             outcome = await committer.commit(commits)
-            assert outcome.done == {groups["free"], groups["fresh"]}
+            assert outcome.done.keys() == {groups["free"], groups["fresh"]}
             assert outcome.changed == {groups["moved"], groups["active"]}
             assert set(outcome.errors) == {groups["absurd"]}
             found = {kind: await settled(client, group, name) for kind, group in groups.items()}
@@ -225,9 +225,9 @@ def test_a_transaction_left_open_is_in_nobodys_way(target: Brokers, topic: Topic
         async with Client(as_admin(target)) as client:
             dying = GroupTransaction(client, name)
             await dying.initialize()
-            assert (await dying.place({group: positions(15, name)})).groups == {group}
+            assert (await dying.place({group: positions(15, name)})).groups.keys() == {group}
             decided = GroupCommit(positions=positions(20, name), based_on={(name, 0): model.Committed(10)})
-            assert (await GroupCommitter(client, name).commit({group: decided})).done == {group}
+            assert (await GroupCommitter(client, name).commit({group: decided})).done.keys() == {group}
             assert await settled(client, group, name) == 20
 
     asyncio.run(scenario())

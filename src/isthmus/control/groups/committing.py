@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from isthmus.cluster.commits.elders import groups_with_elders
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
-from isthmus.control.groups.transaction import PATIENCE_S, GroupTransaction, Placed, commit_outside
+from isthmus.control.groups.transaction import PATIENCE_S, Accepted, GroupTransaction, Placed, commit_outside
 from isthmus.errors import ClusterError, NotAuthorized, Unreachable, UnsupportedByBroker
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -32,12 +32,13 @@ class GroupCommit:
 
 @dataclass(slots=True)
 class CommitOutcome:
-    """What became of commits, by group. `changed` are those whose target was not as it had been; nothing was written.
+    """What became of commits, by group. `done` says what was taken of each. `changed` are those whose target was not as
+    it had been; nothing was written.
 
     `uncertain` are those of which it is not known whether they were committed: look at the target.
     """
 
-    done: set[str] = field(default_factory=set)
+    done: dict[str, Accepted] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     uncertain: set[str] = field(default_factory=set)
     errors: dict[str, ClusterError] = field(default_factory=dict)
@@ -113,9 +114,9 @@ class GroupCommitter:
         """One transaction over all groups; those to be tried again without the ones that were in the way."""
         placed = await self._place(transaction, commits)
         outcome.errors.update({**placed.refused, **placed.doubtful})
-        changed = await self._changed(commits, placed.groups, outcome, transaction.producer_id)
+        changed = await self._changed(commits, placed.groups.keys(), outcome, transaction.producer_id)
         outcome.changed |= changed
-        left = {group: commits[group] for group in placed.groups - changed}
+        left = {group: commits[group] for group in placed.groups.keys() - changed}
         if changed or placed.doubtful or not left:
             if transaction.is_open:
                 await self._end(transaction, commit=False)
@@ -126,7 +127,7 @@ class GroupCommitter:
             outcome.uncertain |= left.keys()
             self._transaction = None
         else:
-            outcome.done |= left.keys()
+            outcome.done.update((group, placed.groups[group]) for group in left)
         return {}
 
     async def _place(self, transaction: GroupTransaction, commits: Mapping[str, GroupCommit]) -> Placed:
@@ -162,7 +163,7 @@ class GroupCommitter:
         outcome.changed |= changed
         left = {group: commit.positions for group, commit in commits.items() if group not in changed}
         committed = await commit_outside(self._client, left)
-        outcome.done |= committed.values.keys()
+        outcome.done.update(committed.values)
         outcome.errors.update(committed.errors)
         outcome.uncertain |= {group for group, error in committed.errors.items() if error.retryable}
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from isthmus.cluster.groups import committed_offsets, delete_groups, describe_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, troubled
+from isthmus.control.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, troubled, with_positions
+from isthmus.control.groups.transaction import Accepted, without_metadata
 from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed
 from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 _CHANGED: Final = Problem(
     "the group changed at the target while it was looked at, or a transaction that may commit for it is open there",
@@ -55,8 +57,9 @@ async def apply_groups(
             memory.attempted(plan)
             stands[name] = _left(plan, None)
         else:
-            memory.done(plan)
-            stands[name] = _carried_out(plan)
+            accepted = outcome.done[name]
+            memory.done(_without(plan, accepted.refused))
+            stands[name] = _carried_out(plan, accepted)
     for name, plan in by_target.items():
         if plan.delete:
             stands[name] = await _delete(plan, memory, target)
@@ -73,16 +76,30 @@ def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
     return replace(plan, standing=found.standing, problem=found.problem)
 
 
-def _carried_out(plan: GroupPlan) -> GroupPlan:
-    standing = Standing.IN_STEP if plan.standing is Standing.DUE else plan.standing
-    return replace(plan, standing=standing, positions=tuple(map(_committed, plan.positions)))
+def _without(plan: GroupPlan, refused: Collection[PartitionKey]) -> GroupPlan:
+    """The plan without what was not written: those positions are looked at again."""
+    positions = (
+        replace(p, standing=Standing.UNAVAILABLE, commit=None) if p.target_key in refused else p for p in plan.positions
+    )
+    return replace(plan, positions=tuple(positions)) if refused else plan
 
 
-def _committed(position: PositionPlan) -> PositionPlan:
+def _carried_out(plan: GroupPlan, accepted: Accepted) -> GroupPlan:
+    left = _without(plan, accepted.refused)
+    done = with_positions(left, (_committed(each, accepted.bare) for each in left.positions))
+    if accepted.refused:
+        found = troubled(plan.group, plan.target_group, next(iter(accepted.refused.values())))
+        return replace(done, standing=found.standing, problem=found.problem)
+    return done if done.standing is not plan.standing or done.problem else replace(done, problem=plan.problem)
+
+
+def _committed(position: PositionPlan, bare: Collection[PartitionKey]) -> PositionPlan:
     if position.commit is None:
         return position
     standing = Standing.IN_STEP if position.standing is Standing.DUE else position.standing
-    return replace(position, standing=standing, committed=position.to_commit, commit=None)
+    is_bare = position.target_key in bare
+    committed = without_metadata(position.to_commit) if is_bare else position.to_commit
+    return replace(position, standing=standing, committed=committed, commit=None, is_bare=is_bare)
 
 
 async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> GroupPlan:

@@ -37,7 +37,8 @@ class PositionPlan:
     `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
     A topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's.
     In a tree `sent` is what the distributor says of the position, and what is committed; `is_news` that it is yet to be
-    sent. `written_metadata` is what is written beside a position, where that is not the consumer's alone.
+    sent. `written_metadata` is what is written beside a position, where that is not the consumer's alone. What the
+    target has `is_bare` where it does not take what the consumer wrote beside it.
     """
 
     topic: str
@@ -56,6 +57,7 @@ class PositionPlan:
     sent: PositionEntry | None = None
     is_news: bool = False
     written_metadata: str | None = None
+    is_bare: bool = False
 
     @property
     def basis(self) -> Committed:
@@ -284,6 +286,13 @@ _PROBLEMS: Final = {
 }
 
 
+_BARE: Final = Problem(
+    "the target does not take what the group's consumers write beside a position (OFFSET_METADATA_TOO_LARGE): the "
+    "position is carried without it",
+    "Raise offset.metadata.max.bytes of the target's brokers to that of the source's, if that metadata matters there.",
+)
+
+
 def plan_groups(view: GroupsView, memory: Mapping[str, Memory]) -> tuple[GroupPlan, ...]:
     """What to do with each group; `memory` is by the group's name at the source."""
     return tuple(_plan(view, group, memory.get(group.group, {})) for group in view.groups)
@@ -319,15 +328,20 @@ def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
         standing=standing,
         target_state=group.target.state,
         positions=positions,
-        problem=_PROBLEMS.get(standing),
+        problem=_problem(standing, positions),
     )
+
+
+def _problem(standing: Standing, positions: Iterable[PositionPlan]) -> Problem | None:
+    """What stands in the way of a group, or of what is beside its positions."""
+    return _PROBLEMS.get(standing) or (_BARE if any(position.is_bare for position in positions) else None)
 
 
 def with_positions(plan: GroupPlan, positions: Iterable[PositionPlan]) -> GroupPlan:
     """A group that could be looked at, with other positions."""
     found = tuple(positions)
     standing = worst(position.standing for position in found)
-    return replace(plan, positions=found, standing=standing, problem=_PROBLEMS.get(standing))
+    return replace(plan, positions=found, standing=standing, problem=_problem(standing, found))
 
 
 def worst(standings: Iterable[Standing]) -> Standing:
@@ -388,7 +402,15 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
         commit=decision.offset,
         is_mapped=is_mapped,
         is_returning=is_returning,
+        is_bare=decision.offset is None and _is_bare(source, committed, memory.get(target_key)),
     )
+
+
+def _is_bare(source: Committed, committed: Committed | None, written: Written | None) -> bool:
+    """Whether the target has a position that was written with what its consumer wrote beside it, and not that."""
+    if committed is None or written is None or committed.offset != written.target:
+        return False
+    return written.metadata == source.metadata != committed.metadata == ""
 
 
 def _is_vacant(state: GroupState, kind: GroupType) -> bool:

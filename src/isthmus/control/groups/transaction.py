@@ -30,10 +30,12 @@ from isthmus.cluster.groups import Positions
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, NotAuthorized
-from isthmus.model.group import NO_LEADER_EPOCH
+from isthmus.model.group import NO_LEADER_EPOCH, Committed
+from isthmus.model.positions import flagged, unflagged
 from isthmus.model.rights import Right, on_group, on_topic, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 TIMEOUT_MS: Final = 10_000
 """How long a transaction may stay open when its controller dies: for so long consumers of its groups would wait."""
@@ -48,14 +50,35 @@ GroupPositions = Mapping[str, Positions]
 """What to commit, by group."""
 
 
+_OF_ONE_PARTITION: Final = frozenset(
+    {
+        codes.UNKNOWN_TOPIC_OR_PARTITION,
+        codes.OFFSET_METADATA_TOO_LARGE,
+        codes.INVALID_COMMIT_OFFSET_SIZE,
+        codes.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Answers about one partition of a group, which say nothing of its others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a coordinator took of the positions of a group: all but those that were `refused`. It took those that are
+    `bare` without what their consumer wrote beside them, as that was too long for its brokers.
+    """
+
+    bare: frozenset[PartitionKey] = frozenset()
+    refused: Mapping[PartitionKey, ClusterError] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What has its place in the log of commits.
+    """What has its place in the log of commits, by group.
 
     `refused` are groups that were kept out of the transaction, `doubtful` those of which something may be in it.
     """
 
-    groups: frozenset[str] = frozenset()
+    groups: Mapping[str, Accepted] = field(default_factory=dict)
     refused: Mapping[str, ClusterError] = field(default_factory=dict)
     doubtful: Mapping[str, ClusterError] = field(default_factory=dict)
 
@@ -74,7 +97,7 @@ class GroupTransaction(Transaction):
         refused = await self._admit(list(commits))
         admitted = {group: commits[group] for group in commits if group not in refused}
         outcome = await commit_at_coordinators(self._client, admitted, self._txn_offset_commit)
-        return Placed(frozenset(outcome.values), refused, outcome.errors)
+        return Placed(outcome.values, refused, outcome.errors)
 
     async def _admit(self, groups: Sequence[str]) -> dict[str, ClusterError]:
         """Make the partitions of `__consumer_offsets` part of the transaction; the groups that are refused."""
@@ -167,7 +190,7 @@ def _transactional_id(link: str) -> str:
     return f"isthmus.{link}.groups"
 
 
-async def commit_outside(client: Client, commits: GroupPositions) -> Outcomes[str, bool]:
+async def commit_outside(client: Client, commits: GroupPositions) -> Outcomes[str, Accepted]:
     """Commit without a transaction: a group that has members is refused, but one that had some meanwhile is not."""
     return await commit_at_coordinators(client, commits, _offset_commit)
 
@@ -201,21 +224,50 @@ def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> lis
 
 async def commit_at_coordinators(
     client: Client, commits: GroupPositions, request_for: Callable[[str, Positions], Any]
-) -> Outcomes[str, bool]:
-    """Send each group's commit to its coordinator; `request_for(group, positions)` builds it."""
-
-    async def ask(node: int, groups: Sequence[str]) -> Mapping[str, Answer[bool]]:
-        answers = await asyncio.gather(
-            *(client.broker(node, request_for(group, commits[group]), timeout_s=_ANSWER_S) for group in groups)
-        )
-        return {group: _judged(answer) for group, answer in zip(groups, answers, strict=True)}
+) -> Outcomes[str, Accepted]:
+    """Send each group's commit to its coordinator; `request_for(group, positions)` builds it. What stands beside a
+    position and is too long for the brokers is left out: the position is what matters.
+    """
 
     def rights(group: str) -> tuple[Right, Right]:
         return on_group("READ", group), on_topic("READ", *sorted({topic for topic, _ in commits[group]}))
 
+    async def send(node: int, group: str, positions: Positions) -> dict[PartitionKey, int]:
+        answer = await client.broker(node, request_for(group, positions), timeout_s=_ANSWER_S)
+        return {(each.name, p.partition_index): p.error_code for each in answer.topics for p in each.partitions}
+
+    async def ask_one(node: int, group: str) -> Answer[Accepted]:
+        told = await send(node, group, commits[group])
+        too_long = [key for key, code in told.items() if code == codes.OFFSET_METADATA_TOO_LARGE]
+        if too_long:
+            told |= await send(node, group, {key: without_metadata(commits[group][key]) for key in too_long})
+        return _judged(told, too_long, lambda key, code: _refusal(client, group, key, code))
+
+    async def ask(node: int, groups: Sequence[str]) -> Mapping[str, Answer[Accepted]]:
+        return dict(zip(groups, await asyncio.gather(*(ask_one(node, group) for group in groups)), strict=True))
+
     return await ask_coordinators(client, commits, ask, "committing for group", rights, patience_s=PATIENCE_S)
 
 
-def _judged(answer: Any) -> Answer[bool]:
-    codes_told = [p.error_code for topic in answer.topics for p in topic.partitions]
-    return Answer(next((code for code in codes_told if code), codes.NONE), True)
+def without_metadata(committed: Committed) -> Committed:
+    """A position without what its consumer wrote beside it; the copy flags of a tree stay."""
+    _, flags = unflagged(committed.metadata)
+    return committed._replace(metadata=flagged("", flags) if flags else "")
+
+
+def _judged(
+    told: Mapping[PartitionKey, int], bare: Sequence[PartitionKey], refusal: Callable[[PartitionKey, int], ClusterError]
+) -> Answer[Accepted]:
+    """What the answers about its partitions make of a group: the first that is about all of it, or about each."""
+    refused = {key: code for key, code in told.items() if code in _OF_ONE_PARTITION}
+    whole = next((code for code in told.values() if code and code not in _OF_ONE_PARTITION), codes.NONE)
+    if whole or (refused and len(refused) == len(told)):
+        return Answer(whole or next(iter(refused.values())))
+    accepted = Accepted(frozenset(bare) - refused.keys(), {key: refusal(key, code) for key, code in refused.items()})
+    return Answer(codes.NONE, accepted)
+
+
+def _refusal(client: Client, group: str, key: PartitionKey, code: int) -> ClusterError:
+    topic, partition = key
+    what = f"committing a position in {topic}-{partition} for group {group}"
+    return codes.error_for(code, what, on_group("READ", group), on_topic("READ", topic), cluster=client.cluster.alias)
