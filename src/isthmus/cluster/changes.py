@@ -24,6 +24,7 @@ _TIMEOUT_S: Final = 30.0
 _CONTROLLER_RETRIES: Final = 5
 _RETRY_S: Final = 0.3
 _DELETE_BY_ID_FROM: Final = 6
+_ABOUT_SETTINGS: Final = frozenset({codes.INVALID_CONFIG, codes.POLICY_VIOLATION, codes.INVALID_REQUEST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,11 @@ async def create_topics(
 def is_there_already(error: ClusterError | None) -> bool:
     """Whether a topic was not created because it is there: others were faster, or an answer was lost."""
     return isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS
+
+
+def is_about_settings(error: ClusterError | None) -> bool:
+    """Whether a topic was refused for what it is to be like: without one of its settings it may be taken."""
+    return isinstance(error, BrokerRefused) and error.code in _ABOUT_SETTINGS
 
 
 async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[str, int]:

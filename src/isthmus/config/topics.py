@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -96,5 +96,12 @@ class TopicsSection(Section):
         description=(
             "What happens to records that only a remote tier of the source holds (KIP-405): copy reads them like any "
             "others; leave begins where the log begins on its brokers' disks (docs/offsets.md)."
+        ),
+    )
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] | None = Field(
+        None,
+        description=(
+            "How many replicas topics get that are created at the target. By default as many as at the source, as far "
+            "as the target has brokers. Topics that are there keep theirs."
         ),
     )

@@ -254,6 +254,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
             offsets=OffsetPolicy(section.topics.offsets),
             start=start_of(section.topics.start),
             remote=RemotePolicy(section.topics.remote),
+            replication_factor=section.topics.replication_factor,
         ),
         groups=_groups(section.groups),
         configs=_configs(section.configs),

@@ -153,7 +153,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "refresh.topics.interval.seconds": becomes("topics_interval_s", seconds),
     "refresh.topics.enabled": changed("Isthmus always looks for new topics and partitions", off="true"),
     "replication.factor": changed(
-        "a new topic gets as many replicas as at the source, as far as the target has brokers"
+        "a new topic gets as many replicas as at the source, as far as the target has brokers",
+        "topics.replication_factor of a link says another number.",
     ),
     # Configurations and access rules of topics.
     "sync.topic.configs.enabled": becomes("configs.sync", truth, default="true"),

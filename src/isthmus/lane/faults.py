@@ -65,6 +65,14 @@ class Faulty(Protocol):
     def divert(self, run: LaneRun) -> None: ...
 
 
+_REFUSED_HINT: Final = "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds."
+_KEYLESS_HINT: Final = (
+    "Records without keys, from before the source was compacted, are refused by a topic that is compacted: set "
+    "cleanup.policy=delete, retention.ms=-1 and retention.bytes=-1 on the target topic. The lane goes on by itself, "
+    "and the link gives the topic its policy back when they are copied."
+)
+
+
 class Faults:
     """Decides for every failure of reading or writing what becomes of the lane."""
 
@@ -241,7 +249,7 @@ class Faults:
                 run.fail(
                     LaneState.BLOCKED,
                     f"the target refuses the batch at offset {run.position} ({said})",
-                    "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds.",
+                    _KEYLESS_HINT if error_code == codes.INVALID_RECORD and run.lane.is_compacted else _REFUSED_HINT,
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
             case _:

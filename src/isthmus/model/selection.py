@@ -64,7 +64,8 @@ class TopicSettings:
     """The topics of the source that a link mirrors, those included and not excluded, and their names at the target.
 
     `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`. `remote`
-    is what becomes of records that are in a remote tier alone.
+    is what becomes of records that are in a remote tier alone. New topics have `replication_factor` replicas, `None`
+    for as many as at the source, as far as there are brokers.
     `mirror_maker` is what tools of MirrorMaker 2 expect beside, `None` where the link writes nothing for them.
     """
 
@@ -74,6 +75,7 @@ class TopicSettings:
     offsets: OffsetPolicy = OffsetPolicy.SAME
     start: int = EARLIEST
     remote: RemotePolicy = RemotePolicy.COPY
+    replication_factor: int | None = None
     mirror_maker: MirrorMakerTopics | None = None
 
     def matches(self, name: SourceTopic) -> bool:

@@ -51,30 +51,42 @@ def test_holes_are_counted_where_it_matters(east: LocalCluster, west: LocalClust
     asyncio.run(scenario())
 
 
-def test_prefix_of_a_compacted_topic_leaves_nothing_behind(
+def test_prefixes_and_records_without_keys_leave_nothing_behind(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
-    """The target gets the policy that filling needs, and afterwards its source's own."""
+    """The target gets the policy that filling needs, and afterwards its source's own: when the offsets before the first
+    record are deleted, and records from before the source was compacted, which may have no keys, are copied.
+    """
     name = topic("prefix")
     topics.create(east, name, cleanup_policy="compact,delete", retention_ms=-1)
     topics.produce(east, name, [Given(b"%d" % n, b"v", [], topics.SEPTEMBER) for n in range(300)])
     topics.delete_records(east, name, 200)
     topics.configure(east, name, cleanup_policy="compact")
-    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    # One that is created, and one that is there and not compacted yet.
+    keyless, there = f"{name}.keyless", f"{name}.there"
+    for each in (keyless, there):
+        topics.create(east, each)
+        topics.produce(east, each, [Given(None, b"%d" % n, [], topics.SEPTEMBER) for n in range(50)])
+        topics.configure(east, each, cleanup_policy="compact")
+    topics.create(west, there)
+    topics.configure(west, there, retention_ms=1 << 60)
+    link = link_of(east.cluster(), west.cluster(), name, keyless, there, name=name)
     fabric = Fabric(configuration_of(link), spark=spark)
-    (planned,) = fabric.plan().links[0].topics
+    planned, *_ = fabric.plan().links[0].topics
     assert (planned.prefix_offsets, planned.lag_records) == (200, 100)
     assert planned.creation is not None
-    assert planned.creation.configs["cleanup.policy"] == "compact,delete"
+    assert planned.creation.configs["cleanup.policy"] == "delete"
     outcome = fabric.run(until="caught-up")
-    assert (outcome.exit_code, outcome.records) == (0, 100)
+    assert (outcome.exit_code, outcome.records) == (0, 200)
     assert oracle.assert_same(east, west, name) == 100
+    for each in (keyless, there):
+        assert oracle.assert_same(east, west, each) == 50
 
-    async def configs() -> dict[str, str]:
+    async def configs(name: str) -> dict[str, str]:
         async with Client(west.cluster()) as client:
             found = (await client.metadata([name])).topics.values()
             return (await describe_topics(client, found)).values[name].own_configs
 
-    settled = asyncio.run(configs())
-    assert settled["cleanup.policy"] == "compact"
+    for each in (name, keyless, there):
+        assert asyncio.run(configs(each))["cleanup.policy"] == "compact"
     assert not fabric.plan().has_changes

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from isthmus.cluster.configs import alter_topic_configs
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import CONFIGS_LOOP, PropertyChange, property_changes
 from isthmus.control.topics.plan import TopicPlan
+from isthmus.control.topics.preflight import is_compacted
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.naming import TargetTopic
-from isthmus.model.problem import problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import TopicDescription
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 _TOPICS_AT_ONCE: Final = 200
 _MAY_BE_ONE_VALUE: Final = frozenset({codes.INVALID_REQUEST, codes.INVALID_CONFIG, codes.POLICY_VIOLATION})
 """Refusals of a whole topic for which one of its values may be the reason."""
+_LATER: Final = Problem(
+    "the target is compacted as the source is when the records from before are copied: a compacted topic takes none "
+    "without a key",
+    "Nothing needs to be done: it is set as soon as they are there.",
+)
 Values = Mapping[str, str | None]
 
 
@@ -32,6 +42,14 @@ class ConfigsLoop:
     """Sets at the target what the source has, but for what is excluded, what is kept, and what lanes depend on."""
 
     name = CONFIGS_LOOP
+
+    def __init__(self) -> None:
+        # Where the source ended when it was first seen that it is compacted and the target is not.
+        self._held: dict[tuple[TargetTopic, uuid.UUID], dict[LaneKey, int]] = {}
+
+    def is_awaited(self, view: LinkView) -> bool:
+        """Whether a policy that waited for records can be set now."""
+        return any(_has_reached(view, ends) for ends in self._held.values())
 
     def interval_s(self, link: Link) -> float | None:
         return None if link.configs.sync is False else link.configs.interval_s
@@ -46,8 +64,29 @@ class ConfigsLoop:
             if error is not None:
                 changes.append(_unseen(topic, error))
             elif theirs is not None and ours is not None:
-                changes.extend(property_changes(theirs, ours, view.link.configs))
+                found = property_changes(theirs, ours, view.link.configs)
+                changes.extend([await self._in_time(view, topic, theirs, change) for change in found])
         return changes
+
+    async def _in_time(
+        self, view: LinkView, topic: TopicPlan, source: TopicDescription, change: PropertyChange
+    ) -> PropertyChange:
+        """The change, unless what was written before the source had it is still to come and would be refused then: a
+        compacted topic takes no record without a key.
+        """
+        key = topic.topic, source.topic_id
+        begins = change.setting == "cleanup.policy" and is_compacted(source) and "compact" not in (change.before or "")
+        if not begins or change.problem is not None:
+            return change
+        ends = self._held.setdefault(key, {})
+        lanes: dict[PartitionKey, LaneKey] = {(each.source_topic, each.partition): each.key for each in topic.lanes}
+        unknown = [place for place, lane in lanes.items() if lane not in ends]
+        found = await log_ranges(view.source, unknown) if unknown else Outcomes()
+        ends.update((lanes[place], log.end) for place, log in found.values.items())
+        if len(ends) >= len(lanes) and _has_reached(view, ends):
+            del self._held[key]
+            return change
+        return replace(change, problem=_LATER, is_by_design=True)
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         ours = [change for change in changes if isinstance(change, PropertyChange)]
@@ -66,6 +105,11 @@ class ConfigsLoop:
         )
         left += [replace(wanted[topic][name], problem=problem_of(error)) for (topic, name), error in errors.items()]
         return left
+
+
+def _has_reached(view: LinkView, ends: Mapping[LaneKey, int]) -> bool:
+    """Whether lanes have copied up to there: what was not heard is not known."""
+    return all(key in view.reports and view.reports[key].position >= end for key, end in ends.items())
 
 
 def _is_synced(topic: TopicPlan, link: Link) -> bool:

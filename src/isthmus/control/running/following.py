@@ -16,7 +16,7 @@ from isthmus.model.naming import Naming
 Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
 OnConfiguration = Callable[[Configuration], None]
-_TOPICS: Final = ("include", "exclude", "start", "remote", "mirror_maker")
+_TOPICS: Final = ("include", "exclude", "start", "remote", "replication_factor", "mirror_maker")
 _GROUPS: Final = ("include", "exclude", "margin_s", "commit", "delete_at_target")
 _OWN: Final = (
     "configs",

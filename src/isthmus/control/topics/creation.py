@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.control.topics.preflight import LONG_MAX, PartitionDecision, batch_bytes_max
+from isthmus.control.topics.preflight import LONG_MAX, PartitionDecision, batch_bytes_max, is_compacted
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -18,12 +18,12 @@ from isthmus.model.wording import counted
 _UNLIMITED: Final = "-1"
 _PREFIX_NOTED: Final = 100_000_000
 _PREFIX_OFFSETS_PER_S: Final = 9_000_000
-FILLING: Final = {
-    "cleanup.policy": "compact,delete",
-    "retention.ms": _UNLIMITED,
-    "retention.bytes": _UNLIMITED,
-}
-"""While a prefix is filled and deleted: brokers refuse DeleteRecords without the delete policy."""
+FILLING: Final = {"cleanup.policy": "delete", "retention.ms": _UNLIMITED, "retention.bytes": _UNLIMITED}
+"""While a target of a compacted topic is filled. Brokers refuse DeleteRecords, as a prefix needs it, without the delete
+policy, and with the compact policy records without keys, which the source may hold from before it had that.
+"""
+_FILLING_COMPACTED: Final = "compact,delete"
+"""The policy of releases before, and of topics whose policy is left to the target."""
 
 DEMANDED: Final = frozenset(
     {
@@ -35,8 +35,10 @@ DEMANDED: Final = frozenset(
     }
 )
 """Batches pass with the codec they have, and with the timestamps they have, whatever the source says."""
-WITHOUT_MEANING: Final = frozenset({"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"})
-"""Of no use to brokers that compress nothing."""
+WITHOUT_MEANING: Final = frozenset(
+    {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "message.format.version"}
+)
+"""Of no use to brokers that compress nothing, and take all batches in the newest format."""
 _NEVER_COPIED: Final = (
     DEMANDED
     | WITHOUT_MEANING
@@ -66,6 +68,10 @@ class Creation:
     notes: tuple[Problem, ...] = ()
 
 
+NEEDED: Final = frozenset({"cleanup.policy", "compression.type", "message.timestamp.type"})
+"""Without these a target would not keep what is written to it, where they are set at all. All else is convenient."""
+
+
 def creation(
     source: TopicDescription,
     *,
@@ -73,29 +79,52 @@ def creation(
     defaults: Configs,
     brokers: int,
     has_prefix: bool,
+    has_records: bool = False,
     settings: ConfigSettings | None = None,
+    replication_factor: int | None = None,
 ) -> Creation:
     """The target topic of this name for a source topic.
 
     `defaults` is the configuration the target would give a topic: it also tells which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
-    with a policy that lets the prefix be deleted; `settled_policy` is what it gets afterwards. What the `settings` of
-    the link exclude, or have the target keep, is left to the target's brokers.
+    with a policy that lets the prefix be deleted, and a compacted one that `has_records` with one that takes them even
+    if they have no keys; `settled_policy` is what it gets afterwards. What the `settings` of
+    the link exclude, or have the target keep, is left to the target's brokers, unless the records need it there.
+    Without a `replication_factor` of the link it is the source's, as far as there are brokers.
     """
     settings = settings or ConfigSettings()
-    replication_factor = min(source.replication_factor, brokers)
+    is_given = replication_factor is not None
+    replication_factor = replicas(source, brokers=brokers, given=replication_factor)
     left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
     configs = dict(_copied(source, defaults, replication_factor, left_out))
     configs.update(_demanded(source, defaults))
     if has_prefix and "delete" not in source.cleanup_policy.split(","):
         configs.update(FILLING)
+    configs.update(_demanded(source, defaults, settings))
+    if is_compacted(source):
+        is_kept = _is_policy_kept(source, settings)
+        if has_prefix and is_kept and "delete" not in _policy(source).split(","):
+            configs.update(FILLING | {"cleanup.policy": _FILLING_COMPACTED})
+        elif (has_prefix or has_records) and not is_kept:
+            configs.update(FILLING)
     topic = NewTopic(
         name=name,
         partition_count=source.partition_count,
         replication_factor=replication_factor,
         configs=dict(sorted(configs.items())),
     )
-    return Creation(topic=topic, notes=tuple(_notes(source, defaults, replication_factor, left_out)))
+    notes = _notes(source, defaults, source.replication_factor if is_given else replication_factor, left_out)
+    return Creation(topic=topic, notes=tuple(notes))
+
+
+def replicas(source: TopicDescription, *, brokers: int, given: int | None) -> int:
+    """How many replicas a target topic gets: as many as the link says, or as the source has and the target can."""
+    return min(source.replication_factor, brokers) if given is None else given
+
+
+def own_settings(source: TopicDescription, settings: ConfigSettings) -> dict[str, str]:
+    """What the source's topic sets itself, of what is copied."""
+    return {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
 
 
 def settled_policy(
@@ -104,13 +133,16 @@ def settled_policy(
     source_ranges: Mapping[int, LogRange],
     target_ranges: Mapping[int, LogRange],
     settings: ConfigSettings | None = None,
+    *,
+    filled_ends: Mapping[int, int] | None = None,
 ) -> dict[str, str | None]:
-    """What to set once a target that was created for filling is past the prefix; else nothing.
+    """What to set once a target that was created for filling is past the prefix, and past `filled_ends`, offsets by
+    partition from which on all records were written under the source's policy (by default where it ends); else nothing.
 
     `None` stands for the broker's default, which also counts for what the `settings` of the link leave to the target.
     """
     settings = settings or ConfigSettings()
-    if not is_filling(source, target):
+    if not is_filling(source, target, settings):
         return {}
     if not all(
         _is_past_prefix(source_ranges.get(partition), target_ranges.get(partition))
@@ -120,9 +152,19 @@ def settled_policy(
     own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
     wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": source.cleanup_policy}
     return {name: value for name, value in wanted.items() if value != FILLING[name]}
+    ends = filled_ends or {}
+    for partition in range(source.partition_count):
+        log, there = source_ranges.get(partition), target_ranges.get(partition)
+        if log is None or there is None or not _is_past_prefix(log, there):
+            return {}
+        if there.end < ends.get(partition, log.end):
+            return {}
+    own = own_settings(source, settings)
+    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": _policy(source)}
+    return {name: value for name, value in wanted.items() if value != target.own_configs[name]}
 
 
-def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
+def is_filling(source: TopicDescription, target: TopicDescription, settings: ConfigSettings) -> bool:
     """Whether a target still has the configuration it was created with for filling."""
     own = target.own_configs
     return source.cleanup_policy != FILLING["cleanup.policy"] and all(
@@ -132,7 +174,21 @@ def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
 
 def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:
     if source is None or target is None:
+    if not is_compacted(source) or any(own.get(name) != FILLING[name] for name in ("retention.ms", "retention.bytes")):
         return False
+    policy = own.get("cleanup.policy")
+    if policy == FILLING["cleanup.policy"]:
+        return not _is_policy_kept(source, settings)
+    return policy == _FILLING_COMPACTED != _policy(source)
+
+
+def _is_policy_kept(source: TopicDescription, settings: ConfigSettings) -> bool:
+    """Whether the policy is the target's own business."""
+    name = "cleanup.policy"
+    return settings.is_excluded(name) or settings.keeps(SourceTopic(source.name), name)
+
+
+def _is_past_prefix(source: LogRange, target: LogRange) -> bool:
     if source.start == 0:
         return True
     # The fillers are deleted, and a real record follows them if there is any.
@@ -164,8 +220,15 @@ def _copied(
             yield name, value
 
 
-def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str, str]]:
-    """What has to differ from the target's defaults for the source's batches to fit."""
+def _demanded(source: TopicDescription, defaults: Configs, settings: ConfigSettings) -> Iterator[tuple[str, str]]:
+    """What has to differ from the target's defaults for the source's batches to fit. What only makes more of them fit
+    is left to whoever excludes it.
+    """
+    topic = SourceTopic(source.name)
+
+    def is_left(own: str) -> bool:
+        return own not in NEEDED and (settings.is_excluded(own) or settings.keeps(topic, own))
+
     demanded = {
         "cleanup.policy": source.cleanup_policy,
         "compression.type": "producer",
@@ -173,11 +236,11 @@ def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str
     } | dict.fromkeys(_TIMESTAMP_LIMITS, str(LONG_MAX))
     for name, value in demanded.items():
         entry = defaults.get(name)
-        if entry is not None and entry.value != value:
+        if entry is not None and entry.value != value and not is_left(name):
             yield name, value
     entry = defaults.get("max.message.bytes")
     theirs = batch_bytes_max(source)
-    if entry is not None and int(entry.value or 0) < theirs:
+    if entry is not None and not is_left("max.message.bytes") and int(entry.value or 0) < theirs:
         yield "max.message.bytes", str(theirs)
 
 

@@ -31,6 +31,7 @@ from isthmus.control.topics.observation import ObservedLink, observe, seen_again
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
 from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
+from isthmus.control.topics.validation import validated
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.identity.judgement import (
     Judgement,
@@ -129,7 +130,7 @@ async def foresee(
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
     plan = planned(observed)
-    plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
+    plan = await validated(replace(plan, filters=filters, settings=settings, pauses=paused.told), target)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 

@@ -17,9 +17,11 @@ from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import ObservedLink, observe, seen_again
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
+from isthmus.control.topics.preflight import is_compacted
 from isthmus.control.topics.settling import Neighbours, Settling, refused
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.control.topics.upstream import tell_unseen, unseen_sources
+from isthmus.control.topics.validation import validated
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
@@ -114,6 +116,7 @@ class TopicLoop:
         self._has_claimed = has_claimed
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
+        self._filled_ends: dict[TargetTopic, tuple[uuid.UUID, dict[int, int]]] = {}
         self._begun: set[TargetTopic] = set()
         self._creates = True
         self._names = NamedTopics()
@@ -293,6 +296,7 @@ class TopicLoop:
 
     async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
         observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
+        observed = self._with_filled_ends(observed)
         first = observed.pairs.keys() - self._begun
         counts = at_start(observed, self._recorded)
         for name in first & self._recorded.keys():
@@ -308,9 +312,28 @@ class TopicLoop:
 
         observed = await seen_again(observed, lambda seen: diverged(planned(seen)), self._source, self._target)
         plan = planned(observed)
+        if self._creates:
+            plan = await validated(plan, self._target)
         # Links choose their topics one after the other, and create them side by side.
         self._has_claimed.set()
         return plan
+
+    def _with_filled_ends(self, observed: ObservedLink) -> ObservedLink:
+        """What was observed, with where compacted sources ended when they were first seen so: what comes later is
+        written under that policy, and a source that is written all the time would never be caught up with.
+        """
+        pairs = dict(observed.pairs)
+        for name, pair in observed.pairs.items():
+            known = self._filled_ends.get(name)
+            if not is_compacted(pair.source):
+                self._filled_ends.pop(name, None)
+                continue
+            if known is None or known[0] != pair.source.topic_id:
+                known = self._filled_ends[name] = (pair.source.topic_id, {})
+            for partition, log in pair.source_ranges.items():
+                known[1].setdefault(partition, log.end)
+            pairs[name] = replace(pair, filled_ends=dict(known[1]))
+        return replace(observed, pairs=pairs)
 
     async def _write_down(self, topics: Collection[TopicPlan]) -> None:
         """Remember which topics belong together, before anything is copied."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
-from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, is_there_already
+from isthmus.cluster.changes import NewTopic, await_leaders, create_topics, is_about_settings, is_there_already
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import local_starts, log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
+from isthmus.control.topics.creation import own_settings, replicas
 from isthmus.control.topics.names import FoundTopics, find_topics
 from isthmus.control.topics.preflight import TopicPair, uncounted
 from isthmus.control.topics.tiers import is_tiered
@@ -86,7 +87,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         found = await find_topics(source, link.topics)
     else:
         found = FoundTopics(metadata=await source.metadata(sorted(names.sources.values())), names=names)
-    view = await _Sides.look(link, source, target, found)
+    view = await _Sides.look(link, source, target, found, brokers=seen.target_brokers)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await safeguards(target)
     aborted = _treated(link, target_cluster, taken)
@@ -198,7 +199,14 @@ class _Sides:
 
     @classmethod
     async def look(
-        cls, link: Link, source: Client, target: Client, found: FoundTopics, *, is_first: bool = True
+        cls,
+        link: Link,
+        source: Client,
+        target: Client,
+        found: FoundTopics,
+        *,
+        brokers: int,
+        is_first: bool = True,
     ) -> _Sides:
         names = {name: own for name, own in found.names.sources.items() if name not in found.names.refused}
         at_target = await target.metadata(sorted(names)) if names else Metadata(None, -1, {}, {})
@@ -212,17 +220,14 @@ class _Sides:
             {name: described.values[own] for name, own in names.items() if own in described.values},
             {name: described.errors[own] for name, own in names.items() if own in described.errors},
         )
-        # Asking for a validation tells what the brokers know, and whether we may create the topic.
-        imagined = await create_topics(
-            target,
-            [NewTopic(name=n, partition_count=1) for n in new if n in sources.values],
-            validate_only=True,
+        imagined = await _imagined(
+            link, target, {name: sources.values[TargetTopic(name)] for name in new if name in sources.values}, brokers
         )
         late = [name for name, error in imagined.errors.items() if is_there_already(error)]
         if late and is_first:
             # The controller has them, and the broker that was asked has not heard of them yet.
             await await_leaders(target, dict.fromkeys(late, 1), timeout_s=_HEARD_S)
-            return await cls.look(link, source, target, found, is_first=False)
+            return await cls.look(link, source, target, found, brokers=brokers, is_first=False)
         at_sides = (
             (LaneState.TARGET_UNAVAILABLE, _by_target({**imagined.errors, **targets.errors})),
             (LaneState.SOURCE_UNAVAILABLE, sources.errors),
@@ -242,6 +247,28 @@ class _Sides:
             for name, description in self.source.items()
             if name not in self.problems
         }
+
+
+async def _imagined(
+    link: Link, target: Client, new: Mapping[str, TopicDescription], brokers: int
+) -> Outcomes[str, Configs]:
+    """Asking for a validation tells what the brokers know, and whether we may create the topics. A policy that misses
+    a setting of its topics is asked again with those that the source has.
+    """
+
+    def asked(name: str, configs: Mapping[str, str]) -> NewTopic:
+        count = replicas(new[name], brokers=brokers, given=link.topics.replication_factor)
+        partitions = new[name].partition_count
+        return NewTopic(name=name, partition_count=partitions, replication_factor=count, configs=configs)
+
+    found = await create_topics(target, [asked(name, {}) for name in new], validate_only=True)
+    missed = [name for name, error in found.errors.items() if is_about_settings(error)]
+    again = await create_topics(
+        target, [asked(name, own_settings(new[name], link.configs)) for name in missed], validate_only=True
+    )
+    known = {**found.values, **again.values}
+    errors = {name: error for name, error in {**found.errors, **again.errors}.items() if name not in known}
+    return Outcomes(known, errors)
 
 
 def _by_target(told: Mapping[str, ValueT]) -> dict[TargetTopic, ValueT]:

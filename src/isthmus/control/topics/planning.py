@@ -20,6 +20,7 @@ from isthmus.control.topics.preflight import (
     TopicMode,
     TopicPair,
     batch_bytes_max,
+    is_compacted,
     number,
     only_at_target,
     preflight,
@@ -223,11 +224,20 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, f
             defaults=observed.defaults.get(pair.name, {}),
             brokers=observed.target_brokers,
             has_prefix=any(p.prefix for p in decision.partitions),
+            has_records=not decision.is_mapped and _has_records(pair),
             settings=observed.link.configs,
+            replication_factor=observed.link.topics.replication_factor,
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
     elif not decision.is_mapped:
-        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges, observed.link.configs)
+        settles = settled_policy(
+            source,
+            target,
+            pair.source_ranges,
+            pair.target_ranges,
+            observed.link.configs,
+            filled_ends=pair.filled_ends,
+        )
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
         topic=pair.name,
@@ -241,16 +251,31 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, f
         creation=None if refused else created,
         settles={} if refused else settles,
         local_starts=observed.local_starts.get(pair.name, {}),
-        is_filling=not refused and not decision.is_mapped and target is not None and is_filling(source, target),
+        is_filling=not refused
+        and not decision.is_mapped
+        and target is not None
+        and is_filling(source, target, observed.link.configs),
         is_mapped=decision.is_mapped,
         first_partitions=first_partitions if decision.is_mapped else -1,
         lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed), first_partitions)),
     )
 
 
+def _has_records(pair: TopicPair) -> bool:
+    """Whether the source's log holds records, as far as is known."""
+    logs = [pair.source_ranges.get(partition) for partition in range(pair.source.partition_count)]
+    return any(log is None or log.end > log.start for log in logs)
+
+
 def _more_notes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> Iterator[Problem]:
-    """What is filled of a topic, and what is read from a remote tier or left there."""
+    """What its target keeps otherwise, what is filled of a topic, and what is read from a remote tier or left there."""
     yield from prefix_notes(decision.partitions)
+    if _keeps_old_values(observed, pair, decision):
+        yield Problem(
+            "the source is compacted and the target is not: the target keeps old values, and "
+            "drops all of them by its retention",
+            f"Set cleanup.policy={pair.source.value('cleanup.policy')} on the target topic.",
+        )
     local_starts = observed.local_starts.get(pair.name, {})
     if not decision.is_mapped:
         begun = {each.partition for each in decision.partitions if each.target_end > 0}
@@ -260,6 +285,14 @@ def _more_notes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision
         yield from left_notes(pair.source_ranges, local_starts, begun=pair.cursors)
     else:
         yield from tier_notes(decision.partitions, local_starts)
+
+
+def _keeps_old_values(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> bool:
+    """Whether only the source is compacted, and the target is not about to be when it is filled."""
+    source, target = pair.source, pair.target
+    if target is None or not is_compacted(source) or is_compacted(target):
+        return False
+    return decision.is_mapped or not is_filling(source, target, observed.link.configs)
 
 
 def _aborted(observed: ObservedLink) -> AbortedPolicy:

@@ -49,7 +49,8 @@ class TopicPair:
     `cursors` are how far mapped partitions are that were begun, `begins` where others will begin, if that was looked
     up; of those that keep their offsets where they began or will, if not where the source begins, and `undecided` are
     those of which that has yet to be told. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
-    find of partitions, where that was looked at.
+    find of partitions, where that was looked at. From `filled_ends` on the source's records were written under the
+    policy that it has now.
     """
 
     name: TargetTopic
@@ -62,6 +63,7 @@ class TopicPair:
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
+    filled_ends: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def source_name(self) -> SourceTopic:
@@ -384,9 +386,3 @@ def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterato
                 "with timestamps beyond are refused by its brokers",
                 f"Set {config}={LONG_MAX} on the target topic.",
             )
-    if is_compacted(source) and not is_compacted(target):
-        yield Problem(
-            "the source is compacted and the target is not: the target keeps old values, and "
-            "drops all of them by its retention",
-            f"Set cleanup.policy={source.value('cleanup.policy')} on the target topic.",
-        )

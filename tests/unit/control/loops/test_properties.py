@@ -164,12 +164,12 @@ def test_the_largest_batch_is_raised_and_never_lowered() -> None:
 
 def test_what_the_target_does_not_know_is_left_out_and_told() -> None:
     """The rest of the topic is synced."""
-    source = topic({"retention.ms": "5", "message.format.version": "2.8"})
+    source = topic({"retention.ms": "5", "vendor.special": "2.8"})
     assert changes(source, topic()) == {"retention.ms": "5"}
-    told = problems(source, topic())["message.format.version"]
+    told = problems(source, topic())["vendor.special"]
     assert not told.is_by_design
     assert told.problem is not None
-    assert "do not know message.format.version" in told.problem.message
+    assert "do not know vendor.special" in told.problem.message
 
 
 def test_what_only_the_target_knows_is_its_own() -> None:

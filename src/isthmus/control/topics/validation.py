@@ -1,0 +1,118 @@
+"""Topics that are to be created: the very requests that a run sends, validated by the target's brokers before.
+
+What brokers or their policies refuse of a topic's settings, and its records do not need, is left out and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from isthmus.cluster.changes import NewTopic, create_topics, is_about_settings, is_there_already
+from isthmus.control.topics.creation import FILLING, NEEDED
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.model.lane import LaneState
+from isthmus.model.naming import TargetTopic
+from isthmus.model.problem import Problem, problem_of
+from isthmus.wire.client import Client
+
+Setting = tuple[str, str]
+"""A setting of a topic, and its value."""
+
+
+@dataclass(slots=True)
+class _Validated:
+    """What brokers take. `left_out` has the settings that they refused, with the reasons, by topic; `known` all of
+    them, as what one topic cannot have the next one cannot have either.
+    """
+
+    taken: dict[str, NewTopic] = field(default_factory=dict)
+    refused: dict[str, ClusterError] = field(default_factory=dict)
+    left_out: dict[str, dict[Setting, ClusterError]] = field(default_factory=dict)
+    known: dict[Setting, ClusterError] = field(default_factory=dict)
+
+
+async def validated(plan: LinkPlan, target: Client) -> LinkPlan:
+    """The plan with what the target's brokers take of the topics that it creates. Nothing is created.
+
+    A topic that they do not take at all is refused. What they cannot say now (a quota, a controller that moves) is no
+    reason: the creation will tell.
+    """
+    wanted = {topic.topic: topic.creation for topic in plan.topics if topic.creation is not None and not topic.reasons}
+    if not wanted:
+        return plan
+    found = _Validated()
+    await _validate(target, wanted.values(), found)
+    for name, error in list(found.refused.items()):
+        if is_about_settings(error):
+            await _reduce(target, wanted[TargetTopic(name)], error, found)
+    return replace(plan, topics=tuple(_told(topic, found) for topic in plan.topics))
+
+
+async def _validate(target: Client, topics: Collection[NewTopic], found: _Validated) -> None:
+    outcome = await create_topics(target, topics, validate_only=True, asks_configs=False)
+    for topic in topics:
+        error = outcome.errors.get(topic.name)
+        if error is None or is_there_already(error) or error.retryable:
+            found.refused.pop(topic.name, None)
+            found.taken[topic.name] = topic
+        else:
+            found.refused[topic.name] = error
+
+
+async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found: _Validated) -> None:
+    """Find out what of a topic's settings is refused: first without those that were refused of others, then with what
+    it needs alone, and one by one with the rest.
+    """
+    known = found.known.keys() & topic.configs.items()
+    if known:
+        await _validate(target, [_with(topic, topic.configs.items() - known)], found)
+        found.left_out[topic.name] = {each: found.known[each] for each in known}
+        if topic.name not in found.refused:
+            return
+    is_filling = all(topic.configs.get(name) == FILLING[name] for name in ("retention.ms", "retention.bytes"))
+    needed = NEEDED | (FILLING.keys() if is_filling else set())
+    kept = {(name, value) for name, value in topic.configs.items() if name in needed}
+    await _validate(target, [_with(topic, kept)], found)
+    if topic.name in found.refused:
+        # With all settings brokers name the one that they miss least.
+        found.refused[topic.name] = refusal
+        return
+    left_out: dict[Setting, ClusterError] = {}
+    for each in sorted(topic.configs.items() - kept):
+        await _validate(target, [_with(topic, kept | {each})], found)
+        if topic.name in found.refused:
+            left_out[each] = found.refused.pop(topic.name)
+        else:
+            kept |= {each}
+    found.taken[topic.name] = _with(topic, kept)
+    found.left_out[topic.name] = left_out
+    found.known |= left_out
+
+
+def _with(topic: NewTopic, settings: Collection[Setting]) -> NewTopic:
+    return replace(topic, configs=dict(sorted(settings)))
+
+
+def _told(topic: TopicPlan, found: _Validated) -> TopicPlan:
+    name = topic.topic
+    if name in found.refused:
+        error = found.refused[name]
+        state = LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.TARGET_UNAVAILABLE
+        return replace(
+            topic, action=Action.REFUSE, reasons=(problem_of(error),), state=state, creation=None, settles={}, lanes=()
+        )
+    if name not in found.taken:
+        return topic
+    notes = tuple(_notes(found.left_out.get(name, {})))
+    return replace(topic, creation=found.taken[name], notes=(*topic.notes, *notes))
+
+
+def _notes(left_out: Mapping[Setting, ClusterError]) -> Iterator[Problem]:
+    for (name, value), error in sorted(left_out.items(), key=lambda each: each[0]):
+        yield Problem(
+            f"{name}={value} is left out, as the target does not take it: {error}",
+            "The target's brokers have their own value then. Have their policy allow it, or name it in configs.exclude "
+            "of the link.",
+        )
