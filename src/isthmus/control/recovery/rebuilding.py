@@ -18,7 +18,7 @@ from isthmus.cluster.changes import (
 )
 from isthmus.cluster.configs import alter_topic_configs
 from isthmus.control.recovery.sides import BothTopics, described, logs_of
-from isthmus.control.topics.creation import FILLING
+from isthmus.control.topics.creation import FILLING_COMPACTED
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.topic import TopicDescription
 from isthmus.model.wording import counted
@@ -35,7 +35,7 @@ def configs_of(both: BothTopics, there: TopicDescription) -> tuple[tuple[str, st
     begins = any(log.start > 0 for log in both.source_logs.values())
     if begins and "delete" not in there.cleanup_policy.split(","):
         # The link gives it back its policy once the offsets before the first record are filled and deleted.
-        configs.update(FILLING)
+        configs.update(FILLING_COMPACTED)
     return tuple(sorted(configs.items()))
 
 

@@ -22,8 +22,8 @@ FILLING: Final = {"cleanup.policy": "delete", "retention.ms": _UNLIMITED, "reten
 """While a target of a compacted topic is filled. Brokers refuse DeleteRecords, as a prefix needs it, without the delete
 policy, and with the compact policy records without keys, which the source may hold from before it had that.
 """
-_FILLING_COMPACTED: Final = "compact,delete"
-"""The policy of releases before, and of topics whose policy is left to the target."""
+FILLING_COMPACTED: Final = FILLING | {"cleanup.policy": "compact,delete"}
+"""The same of releases before, and where the policy is left to the target, or is neither of the two."""
 
 DEMANDED: Final = frozenset(
     {
@@ -88,8 +88,8 @@ def creation(
     `defaults` is the configuration the target would give a topic: it also tells which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
     with a policy that lets the prefix be deleted, and a compacted one that `has_records` with one that takes them even
-    if they have no keys; `settled_policy` is what it gets afterwards. What the `settings` of
-    the link exclude, or have the target keep, is left to the target's brokers, unless the records need it there.
+    if they have no keys; `settled_policy` is what it gets afterwards. What the `settings` of the link exclude, or have
+    the target keep, is left to the target's brokers, unless the records need it there.
     Without a `replication_factor` of the link it is the source's, as far as there are brokers.
     """
     settings = settings or ConfigSettings()
@@ -97,16 +97,12 @@ def creation(
     replication_factor = replicas(source, brokers=brokers, given=replication_factor)
     left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
     configs = dict(_copied(source, defaults, replication_factor, left_out))
-    configs.update(_demanded(source, defaults))
-    if has_prefix and "delete" not in source.cleanup_policy.split(","):
-        configs.update(FILLING)
     configs.update(_demanded(source, defaults, settings))
-    if is_compacted(source):
-        is_kept = _is_policy_kept(source, settings)
-        if has_prefix and is_kept and "delete" not in _policy(source).split(","):
-            configs.update(FILLING | {"cleanup.policy": _FILLING_COMPACTED})
-        elif (has_prefix or has_records) and not is_kept:
-            configs.update(FILLING)
+    is_ours = is_compacted(source) and not _is_policy_kept(source, settings)
+    if is_ours and (has_prefix or has_records):
+        configs.update(FILLING)
+    elif has_prefix and "delete" not in source.cleanup_policy.split(","):
+        configs.update(FILLING_COMPACTED)
     topic = NewTopic(
         name=name,
         partition_count=source.partition_count,
@@ -144,14 +140,6 @@ def settled_policy(
     settings = settings or ConfigSettings()
     if not is_filling(source, target, settings):
         return {}
-    if not all(
-        _is_past_prefix(source_ranges.get(partition), target_ranges.get(partition))
-        for partition in range(source.partition_count)
-    ):
-        return {}
-    own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
-    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": source.cleanup_policy}
-    return {name: value for name, value in wanted.items() if value != FILLING[name]}
     ends = filled_ends or {}
     for partition in range(source.partition_count):
         log, there = source_ranges.get(partition), target_ranges.get(partition)
@@ -160,26 +148,19 @@ def settled_policy(
         if there.end < ends.get(partition, log.end):
             return {}
     own = own_settings(source, settings)
-    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": _policy(source)}
+    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": source.cleanup_policy}
     return {name: value for name, value in wanted.items() if value != target.own_configs[name]}
 
 
 def is_filling(source: TopicDescription, target: TopicDescription, settings: ConfigSettings) -> bool:
     """Whether a target still has the configuration it was created with for filling."""
     own = target.own_configs
-    return source.cleanup_policy != FILLING["cleanup.policy"] and all(
-        own.get(name) == value for name, value in FILLING.items()
-    )
-
-
-def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:
-    if source is None or target is None:
-    if not is_compacted(source) or any(own.get(name) != FILLING[name] for name in ("retention.ms", "retention.bytes")):
+    if any(own.get(name) != FILLING[name] for name in ("retention.ms", "retention.bytes")):
         return False
     policy = own.get("cleanup.policy")
     if policy == FILLING["cleanup.policy"]:
-        return not _is_policy_kept(source, settings)
-    return policy == _FILLING_COMPACTED != _policy(source)
+        return is_compacted(source) and not _is_policy_kept(source, settings)
+    return policy == FILLING_COMPACTED["cleanup.policy"] and "delete" not in source.cleanup_policy.split(",")
 
 
 def _is_policy_kept(source: TopicDescription, settings: ConfigSettings) -> bool:
