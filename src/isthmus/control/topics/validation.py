@@ -17,7 +17,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.wire.client import Client
 
-Setting = tuple[str, str]
+NamedValue = tuple[str, str]
 """A setting of a topic, and its value."""
 
 
@@ -29,8 +29,8 @@ class _Validated:
 
     taken: dict[str, NewTopic] = field(default_factory=dict)
     refused: dict[str, ClusterError] = field(default_factory=dict)
-    left_out: dict[str, dict[Setting, ClusterError]] = field(default_factory=dict)
-    known: dict[Setting, ClusterError] = field(default_factory=dict)
+    left_out: dict[str, dict[NamedValue, ClusterError]] = field(default_factory=dict)
+    known: dict[NamedValue, ClusterError] = field(default_factory=dict)
 
 
 async def validated(plan: LinkPlan, target: Client) -> LinkPlan:
@@ -79,7 +79,7 @@ async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found:
         # With all settings brokers name the one that they miss least.
         found.refused[topic.name] = refusal
         return
-    left_out: dict[Setting, ClusterError] = {}
+    left_out: dict[NamedValue, ClusterError] = {}
     for each in sorted(topic.configs.items() - kept):
         await _validate(target, [_with(topic, kept | {each})], found)
         if topic.name in found.refused:
@@ -91,7 +91,7 @@ async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found:
     found.known |= left_out
 
 
-def _with(topic: NewTopic, settings: Collection[Setting]) -> NewTopic:
+def _with(topic: NewTopic, settings: Collection[NamedValue]) -> NewTopic:
     return replace(topic, configs=dict(sorted(settings)))
 
 
@@ -109,7 +109,7 @@ def _told(topic: TopicPlan, found: _Validated) -> TopicPlan:
     return replace(topic, creation=found.taken[name], notes=(*topic.notes, *notes))
 
 
-def _notes(left_out: Mapping[Setting, ClusterError]) -> Iterator[Problem]:
+def _notes(left_out: Mapping[NamedValue, ClusterError]) -> Iterator[Problem]:
     for (name, value), error in sorted(left_out.items(), key=lambda each: each[0]):
         yield Problem(
             f"{name}={value} is left out, as the target does not take it: {error}",
