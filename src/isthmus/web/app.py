@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
-from fastapi import Depends, FastAPI, Request, Response, Security
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.security import HTTPBearer
 
 from isthmus import __version__
@@ -30,6 +30,7 @@ from isthmus.web.operations import OperationEventJson, Operations
 from isthmus.web.problems import MEDIA_TYPE, ProblemDetailsJson, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
+from isthmus.web.rooms import Rooms
 from isthmus.web.schemas import schema_routes
 from isthmus.web.telling import telling_routes
 from isthmus.web.tending import tending_routes
@@ -71,8 +72,6 @@ def create_app(
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
-    # Given up before the answer is sent: whoever reads slowly keeps nobody waiting.
-    room = [Depends(desk.room, scope="function")]
     for routes in (
         reading_routes,
         changing_routes,
@@ -81,14 +80,14 @@ def create_app(
         tree_declaring_routes,
         namespace_routes,
     ):
-        app.include_router(routes(desk), dependencies=room)
+        app.include_router(routes(desk))
     for beginning_routes in (operating_routes, promoting_routes, balancing_routes, schema_routes):
-        app.include_router(beginning_routes(desk, operations), dependencies=room)
+        app.include_router(beginning_routes(desk, operations))
     app.include_router(telling_routes(watch, tokens))
     app.include_router(health_routes(watch))
     door = ConsoleDoor(tokens)
     console = console_routes(desk, operations, watch, door.sessions)
-    app.include_router(console, include_in_schema=False, dependencies=room)
+    app.include_router(console, include_in_schema=False)
 
     def refused(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
         record_refusal(request, error)
@@ -97,6 +96,7 @@ def create_app(
         return problem_response(error, extra)
 
     answer_problems(app, refused)
+    app.add_middleware(Rooms)
     app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private, door=door, body_s=body_s)
     app.add_middleware(Hardened)
     return app

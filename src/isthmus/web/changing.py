@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, TypedDict
@@ -195,14 +194,11 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
-    # Read, compared and written by one at a time: of two operators one gets 412.
-    lock = asyncio.Lock()
-
     async def changed(
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
     ) -> tuple[FiltersJson, str]:
         with audited(caller, "filters", link) as difference:
-            async with lock, desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"filters of {link}"), desk.link(link) as (fabric, chosen):
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
                 check_match(given, etag_of(before))
@@ -290,7 +286,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
 @contextlib.asynccontextmanager
 async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
     """Where a tree gets other clusters that is run as the caller knows it: by one at a time."""
-    async with desk.declaring, desk.written() as fabric:
+    async with desk.turn(f"tree {tree}"), desk.written() as fabric:
         if if_match is not None:
             check_match(if_match, etag_of(await desk.tree_now(tree)))
         yield fabric

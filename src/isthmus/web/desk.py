@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Final, TypedDict, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from fastapi import Response
@@ -35,8 +35,6 @@ from isthmus.model.treeforms import TreeJson
 from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
 
-AT_WORK_MAX: Final = 8
-"""Requests that are worked on at a time; the others wait."""
 FoundT = TypeVar("FoundT")
 DeclaredT = TypeVar("DeclaredT", DeclaredLink, DeclaredTree)
 
@@ -88,10 +86,7 @@ class FabricDesk:
         """With what was declared when it was looked for last."""
         self.file = file
         """Where it is written, for commands that are called."""
-        self.declaring = asyncio.Lock()
-        """Read, compared and written by one at a time: of two who change the same one gets 412."""
         self._taking_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._room = asyncio.Semaphore(AT_WORK_MAX)
         self._lending = Lending()
 
     async def aclose(self) -> None:
@@ -102,13 +97,10 @@ class FabricDesk:
         """Go by what a run goes by, whose file was read again or whose clusters say something else."""
         self.configuration, self.latest = configuration.written, configuration
 
-    async def room(self) -> AsyncIterator[None]:
-        """A dependency of routes that ask clusters: has a request wait while many are worked on."""
-        async with self._room:
-            yield
-
     def turn(self, subject: str) -> asyncio.Lock:
-        """As `declaring`, for one subject alone: a cluster that does not answer keeps nobody else waiting."""
+        """Whose turn it is to read, compare and write a subject: of two who change the same one gets 412. A cluster
+        that does not answer keeps nobody waiting who changes something else.
+        """
         return self._taking_turns.setdefault(subject, asyncio.Lock())
 
     async def now(self, link: str | None = None) -> Configuration:
@@ -232,10 +224,20 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.declaring, self.written() as fabric:
+        async with self.turn(f"link {link}"), self.written() as fabric:
             declared = await found(fabric.declarations.describe(link, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared), is_needed=is_needed)
             yield fabric, declared.declaration.registers
+
+    async def check_known(self, link: str, if_match: str | None) -> None:
+        """See that a declared link is as the caller knows it; one whose deletion was cut may be gone on with. Nobody's
+        turn is waited for: a deletion that waits for a lost cluster would keep a failover out.
+
+        :raises RequestRefused: None of that name is declared, or it was changed since it was read.
+        """
+        async with self.written() as fabric:
+            declared = await found(fabric.declarations.describe(link, half_deleted=True))
+            check_match(if_match, declared_etag(declared), is_needed=False)
 
     @contextlib.asynccontextmanager
     async def known_tree(
@@ -245,7 +247,7 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.declaring, self.written() as fabric:
+        async with self.turn(f"tree {tree}"), self.written() as fabric:
             declared = await found(fabric.declared_trees.describe(tree, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared))
             yield fabric, declared.declaration.registers

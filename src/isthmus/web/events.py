@@ -48,8 +48,10 @@ def told(kind: str, data: Mapping[str, Any]) -> bytes:
 class Listener:
     """One stream: what it has yet to be told, in the loop it is told in."""
 
-    def __init__(self, link: str | None, behind_max: int, leave: Callable[[Listener], None]) -> None:
-        self.link = link
+    def __init__(
+        self, link: str | None, behind_max: int, leave: Callable[[Listener], None], caller: str | None = None
+    ) -> None:
+        self.link, self.caller = link, caller
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(behind_max)
@@ -113,21 +115,24 @@ class Happenings:
             for each in self._listeners:
                 each.tell(happened)
 
-    def listen(self, link: str | None, last: str | None) -> Listener:
-        """A listener, who is told first what came after the `last` that it had heard, as far as it is kept.
+    def listen(self, link: str | None, last: str | None, caller: str | None = None) -> Listener:
+        """A listener, who is told first what came after the `last` that it had heard, as far as it is kept. A `caller`
+        who is named has half of all streams at most.
 
         :raises RequestRefused: So many listen already.
         """
         with self._lock:
-            if len(self._listeners) >= self._streams_max or not self._is_open:
+            own = sum(caller is not None and each.caller == caller for each in self._listeners)
+            is_full = len(self._listeners) >= self._streams_max or own >= max(1, self._streams_max // 2)
+            if is_full or not self._is_open:
                 raise RequestRefused(
-                    f"{len(self._listeners)} streams of events are open",
+                    f"{len(self._listeners)} streams of events are open, {own} of them yours",
                     status=HTTPStatus.TOO_MANY_REQUESTS,
                     hint="Close one, or ask /v1/status from time to time.",
                     retry_after_s=30,
                     is_last=True,
                 )
-            listener = Listener(link, self._behind_max, self._forget)
+            listener = Listener(link, self._behind_max, self._forget, caller)
             run, _, number = (last or "").partition(".")
             if run == self._run and number.isascii() and number.isdigit() and len(number) < len(str(1 << 63)):
                 for each in self._kept:

@@ -7,8 +7,8 @@ import contextlib
 import ipaddress
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -30,10 +30,14 @@ BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 10.0
 """As long as somebody may take to send a body."""
 _CALLERS_MAX: Final = 1000
+UNDER_WAY_MAX: Final = 64
+"""Requests of one caller that are not answered yet."""
 _STRANGER: Final = "@"
 """Before the address of whoever is not known: who floods keeps nobody else from logging in."""
 _OPEN: Final = ("/livez", "/readyz", "/health")
 """Orchestrators ask these without a token."""
+_ENDLESS: Final = "/v1/events"
+"""Streams have a bound of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,35 @@ class RateLimit:
         return 0 if is_allowed else max(1, math.ceil((1 - left) / self._per_s))
 
 
+class UnderWay:
+    """How many requests of each caller are not answered yet."""
+
+    def __init__(self, most: int = UNDER_WAY_MAX) -> None:
+        self._most = most
+        self._of: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def one(self, caller: str) -> Iterator[None]:
+        """One more, as long as the block runs.
+
+        :raises RequestRefused: So many are that no further one is taken.
+        """
+        if self._of[caller] >= self._most:
+            raise RequestRefused(
+                f"{self._most} requests of this caller are not answered yet",
+                status=HTTPStatus.TOO_MANY_REQUESTS,
+                hint="Wait for an answer before the next request.",
+                retry_after_s=1,
+            )
+        self._of[caller] += 1
+        try:
+            yield
+        finally:
+            self._of[caller] -= 1
+            if not self._of[caller]:
+                del self._of[caller]
+
+
 class Guard:
     """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are: those for the API
     by the token that they send, those for the console by their session, where nobody may be known yet (`None`). A body
@@ -107,6 +140,7 @@ class Guard:
         # Decided once: a file that is lost while the server runs lets nobody in.
         self._needs_token = tokens.is_there
         self._rate = rate
+        self._under_way = UnderWay()
         self._is_private = is_private
         self._repeated = RepeatedRequests()
 
@@ -150,6 +184,14 @@ class Guard:
             self._door.check_change(method, headers)
         caller = self._visitor(path, headers, scope) if is_console else self._caller(headers, scope)
         scope.setdefault("state", {})["caller"] = caller
+        if path == _ENDLESS:
+            await self._worked_on(caller, scope, receive, send)
+            return
+        with self._under_way.one(_stranger(scope) if caller is None else caller.identity):
+            await self._worked_on(caller, scope, receive, send)
+
+    async def _worked_on(self, caller: Caller | None, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
         body = await _body(headers, receive, self._body_s)
         replayed = _replaying(body, receive)
         key = headers.get("idempotency-key")

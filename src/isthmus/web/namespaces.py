@@ -65,7 +65,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     async def known(
         cluster: str, asked: Namespace, given: str | None
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
-        async with desk.declaring, desk.cluster(cluster) as there:
+        async with desk.turn(f"namespace {cluster} {asked.kind} {asked}"), desk.cluster(cluster) as there:
             before = await found(there.namespaces.describe(asked))
             check_match(given, etag_of(before.as_dict()["said"]))
             yield there.namespaces, before.registers

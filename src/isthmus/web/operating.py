@@ -18,7 +18,7 @@ from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, TreeVerifyBod
 from isthmus.web.conditions import DryRun, unmatched
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller
-from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations, WaitedJson
+from isthmus.web.operations import LongOperation, OnStep, OperationJson, OperationKind, Operations, WaitedJson
 from isthmus.web.roles import Admin, Operator, Viewer
 from isthmus.web.verifying import TreeVerification, Verification
 
@@ -140,7 +140,9 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         body = body or TreeVerifyBody()
         work = TreeVerification(file=_file_of(desk), tree=chosen, topics=body.topics).run
         subject = f"tree {chosen} verify"
-        begun = operations.begin("verify", chosen, caller, plain(body), work, subject=subject, is_of_link=False)
+        begun = operations.begin(
+            "verify", chosen, caller, plain(body), work, subject=subject, is_of_link=False, kind=OperationKind.COMPARES
+        )
         return accepted(begun, response)
 
 
@@ -189,7 +191,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
                 "lag_records": outcome.lag_records,
             }
 
-        return accepted(operations.begin("wait", link, caller, plain(body), work, only_waits=True), response)
+        return accepted(operations.begin("wait", link, caller, plain(body), work, kind=OperationKind.WAITS), response)
 
 
 async def begin_drill(
@@ -206,7 +208,7 @@ async def begin_drill(
             found = await fabric.groups.drill(body.group, link=link, records=body.records, on_step=on_step)
             return found.as_dict()
 
-    return operations.begin("drill", link, caller, plain(body), work)
+    return operations.begin("drill", link, caller, plain(body), work, kind=OperationKind.COMPARES)
 
 
 async def begin_verify(
@@ -218,7 +220,15 @@ async def begin_verify(
     """
     await desk.having(link)
     verification = _verification(_file_of(desk), link, body)
-    return operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
+    return operations.begin(
+        "verify",
+        link,
+        caller,
+        plain(body),
+        verification.run,
+        subject=f"{link} verify",
+        kind=OperationKind.COMPARES,
+    )
 
 
 def _file_of(desk: FabricDesk) -> Path:

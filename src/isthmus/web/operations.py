@@ -30,14 +30,26 @@ from isthmus.model.verdict import VerificationJson
 from isthmus.web.auditing import audited, record
 from isthmus.web.guard import Caller
 from isthmus.web.problems import ProblemDetailsJson, problem_body, unforeseen
+from isthmus.web.tokens import Role
 
-AT_WORK_MAX: Final = 4
-WAITS_MAX: Final = 16
 _KEPT_MAX: Final = 200
 _STEPS_MAX: Final = 200
 _END_S: Final = 20.0
 OnStep = Callable[[str], None]
 Work = Callable[[OnStep], Coroutine[Any, Any, Any]]
+
+
+class OperationKind(StrEnum):
+    """Operations of one kind take no place of another: what is changed waits for nothing that only looks."""
+
+    CHANGES = "change something"
+    COMPARES = "compare"
+    """Verifications and drills, each with a Spark or clients of its own."""
+    WAITS = "wait"
+
+
+MOST: Final = {OperationKind.CHANGES: 16, OperationKind.COMPARES: 4, OperationKind.WAITS: 16}
+"""So many are at work at once."""
 
 
 class OperationState(StrEnum):
@@ -105,8 +117,7 @@ class OperationEventJson(TypedDict):
 @dataclass(slots=True, kw_only=True)
 class LongOperation:
     """Something that was begun. `target` names what it is about: the `link`, or something else where there is none.
-    `subject` is what no other operation may be at work on meanwhile, if there is such. One that `only_waits` takes the
-    place of no other.
+    `subject` is what no other operation of its `kind` may be at work on meanwhile, if there is such.
     """
 
     id: str
@@ -115,13 +126,17 @@ class LongOperation:
     link: str | None
     by: Caller
     subject: str | None
-    only_waits: bool
+    kind: OperationKind
     begun_at_ms: int
     state: OperationState = OperationState.RUNNING
     ended_at_ms: int | None = None
     result: Any = None
     problem: ProblemDetailsJson | None = None
     steps: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_STEPS_MAX))
+
+    def is_stopped_by(self, caller: Caller) -> bool:
+        """Whether a caller may stop it: one who may change something, and no less than whoever began it may."""
+        return caller.role.may(Role.OPERATOR) and caller.role.may(self.by.role)
 
     def as_dict(self) -> OperationJson:
         """Plain values under stable names."""
@@ -202,9 +217,7 @@ class _Working:
 
 
 class Operations:
-    """Those that were begun since the server started: four at work at once, sixteen that only wait, and the last 200
-    kept.
-    """
+    """Those that were begun since the server started: so many of each kind at work at once, and the last 200 kept."""
 
     def __init__(self, on_change: OnChange = lambda _: None) -> None:
         self._on_change = on_change
@@ -223,7 +236,7 @@ class Operations:
         *,
         subject: str | None = None,
         is_of_link: bool = True,
-        only_waits: bool = False,
+        kind: OperationKind = OperationKind.CHANGES,
     ) -> LongOperation:
         """Begin one, of the link `target` or of something else. Whoever began it is in the log, and how it ended.
 
@@ -236,7 +249,7 @@ class Operations:
             link=target if is_of_link else None,
             by=caller,
             subject=subject,
-            only_waits=only_waits,
+            kind=kind,
             begun_at_ms=now_ms(),
         )
         logged = {**said, "operation": operation.id}
@@ -251,7 +264,7 @@ class Operations:
 
         working = _Working(operation, audited_work, lambda: self._ended(operation))
         with self._lock:
-            self._check_room(subject, only_waits=only_waits)
+            self._check_room(subject, kind)
             self._kept[operation.id] = operation
             self._working[operation.id] = working
         record(caller, verb, target, logged, "begun")
@@ -259,9 +272,9 @@ class Operations:
         working.thread.start()
         return operation
 
-    def _check_room(self, subject: str | None, *, only_waits: bool) -> None:
+    def _check_room(self, subject: str | None, kind: OperationKind) -> None:
         working = [each.operation for each in self._working.values() if each.operation.state is OperationState.RUNNING]
-        others = [each for each in working if each.only_waits == only_waits]
+        others = [each for each in working if each.kind is kind]
         same = next((each for each in others if subject is not None and each.subject == subject), None)
         if same is not None:
             raise RequestRefused(
@@ -269,9 +282,9 @@ class Operations:
                 status=HTTPStatus.CONFLICT,
                 hint=f"Wait for it: GET /v1/operations/{same.id}; or stop it: POST /v1/operations/{same.id}:cancel.",
             )
-        if len(others) >= (WAITS_MAX if only_waits else AT_WORK_MAX) or not self._is_open:
+        if len(others) >= MOST[kind] or not self._is_open:
             raise RequestRefused(
-                f"{len(others)} operations are at work",
+                f"{len(others)} operations that {kind} are at work",
                 status=HTTPStatus.TOO_MANY_REQUESTS,
                 hint="GET /v1/operations lists them; wait for one.",
                 retry_after_s=5,
@@ -311,7 +324,7 @@ class Operations:
         :raises TokenRefused: Somebody began it who may do more.
         """
         operation = self.get(name)
-        if not caller.role.may(operation.by.role):
+        if not operation.is_stopped_by(caller):
             raise TokenRefused(
                 f"{operation.by.name} of role {operation.by.role} began it",
                 status=HTTPStatus.FORBIDDEN,

@@ -46,9 +46,8 @@ async def _begun(
     async def work(on_step: OnStep) -> PromotionJson:
         return (await verb(replace(promoter, on_step=on_step))).as_dict()
 
-    # A reversal that was cut while it deleted the link is gone on with.
-    async with desk.known(promoter.name, if_match, half_deleted=True):
-        return operations.begin(name, promoter.name, caller, said, work, subject=promoter.name)
+    await desk.check_known(promoter.name, if_match)
+    return operations.begin(name, promoter.name, caller, said, work, subject=promoter.name)
 
 
 def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:

@@ -15,7 +15,7 @@ from isthmus.web.tokens import Role
 def needs(role: Role) -> Any:
     """A dependency that lets only callers of this role pass, and gives them."""
 
-    def allowed(request: Request) -> Caller:
+    async def allowed(request: Request) -> Caller:
         caller: Caller = request.state.caller
         check_role(caller, role)
         return caller

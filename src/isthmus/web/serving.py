@@ -28,7 +28,6 @@ from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import LinksProgress, Watch
 
 _log = logging.getLogger(__name__)
-_CONNECTIONS_MAX: Final = 512
 _BACKLOG: Final = 128
 _END_S: Final = 2
 _BURST_S: Final = 4
@@ -121,7 +120,6 @@ def _prepared(
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        limit_concurrency=_CONNECTIONS_MAX,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=_END_S,
         h11_max_incomplete_event_size=16 * 1024,

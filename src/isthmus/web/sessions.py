@@ -6,7 +6,6 @@ import hashlib
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -14,18 +13,21 @@ from isthmus.web.tokens import Token, TokenFile
 
 TERM_S: Final = 12 * 3600
 """As long as a working day: then the token is to be given again."""
-_OPEN_MAX: Final = 1000
+OPEN_MAX: Final = 20
+"""Sessions of one token."""
 _RANDOM_BYTES: Final = 32
 
 
 class Sessions:
-    """The sessions of a server, a thousand at most; none outlives the server, or the token it was opened with."""
+    """The sessions of a server, so many of each token: whoever logs in again and again ends the oldest ones of that
+    token, and nobody else's. None outlives the server, or the token it was opened with.
+    """
 
     def __init__(self, tokens: TokenFile, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._tokens = tokens
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._open: dict[str, tuple[str, float]] = {}
 
     def open(self, secret: str) -> str | None:
         """The value of a cookie for whoever has this token, `None` if it is none.
@@ -37,9 +39,12 @@ class Sessions:
             return None
         value = secrets.token_urlsafe(_RANDOM_BYTES)
         with self._lock:
-            self._open[_hash(value)] = (token.sha256, self._clock() + TERM_S)
-            if len(self._open) > _OPEN_MAX:
-                self._open.popitem(last=False)
+            now = self._clock()
+            self._open = {key: kept for key, kept in self._open.items() if kept[1] > now}
+            own = [key for key, (sha256, _) in self._open.items() if sha256 == token.sha256]
+            for key in own[: len(own) - OPEN_MAX + 1] if len(own) >= OPEN_MAX else ():
+                del self._open[key]
+            self._open[_hash(value)] = (token.sha256, now + TERM_S)
         return value
 
     def find(self, value: str) -> Token | None:

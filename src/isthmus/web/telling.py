@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Response
@@ -15,6 +17,7 @@ from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import Watch, link_event
 
 _FIRST_S: Final = 10.0
+_PAUSE_S: Final = 0.1
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 _EVENTS: Final = "Events, without end: the data of `link` is a LinkEvent, that of `operation` an OperationEvent."
 
@@ -35,7 +38,7 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
         link: Annotated[str | None, Query(description="Only of this link.")] = None,
         last_event_id: Annotated[str | None, Header(description="Go on behind this one, as far as kept.")] = None,
     ) -> StreamingResponse:
-        listener = watch.happenings.listen(link, last_event_id)
+        listener = watch.happenings.listen(link, last_event_id, caller.identity)
         watch.want()
         known = [] if last_event_id else [each for each in watch.known() if link in (None, each.link)]
         first = [told("link", link_event(each)) for each in known]
@@ -52,8 +55,13 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
         response_class=Response,
         responses={200: {"content": {"text/plain": _TEXT}, "description": "In the newest format that is accepted."}},
     )
-    def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
-        if watch.first(_FIRST_S) is None:
+    async def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
+        watch.want()
+        until = time.monotonic() + _FIRST_S
+        # No thread stands still meanwhile: others need it.
+        while watch.fresh is None and time.monotonic() < until:
+            await asyncio.sleep(_PAUSE_S)
+        if watch.fresh is None:
             raise RequestRefused("how the links stand is not known now", status=503, hint="Ask again.", retry_after_s=5)
         body, content_type = watch.answers.metrics(accept)
         return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

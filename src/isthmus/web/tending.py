@@ -53,7 +53,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> LimitsJson:
         with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
-            async with desk.declaring, desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
                 known = await fabric.link(link).settings()
                 before, wanted = limits_of(known.of(chosen)), body.limits
                 check_match(if_match, etag_of(before))
@@ -75,7 +75,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
     ) -> tuple[LiveSettingsJson, str]:
         with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
-            async with desk.declaring, desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
                 one = fabric.link(link)
                 known = await one.settings()
                 before = known.as_dict(chosen)

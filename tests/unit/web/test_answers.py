@@ -48,7 +48,7 @@ from isthmus.model.topic import Parted
 from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 from isthmus.web.desk import link_summary
 from isthmus.web.guard import ANYBODY
-from isthmus.web.operations import LongOperation
+from isthmus.web.operations import LongOperation, OperationKind
 from isthmus.web.watching import link_event
 from tests.answers import check_value, described
 from tests.unit.config.test_declaredtree import DECLARATION, ROOT
@@ -138,7 +138,7 @@ def _groups() -> Any:
 
 def _operation() -> LongOperation:
     operation = LongOperation(
-        id="1", verb="drill", target="l", link="l", by=ANYBODY, subject=None, only_waits=False, begun_at_ms=0
+        id="1", verb="drill", target="l", link="l", by=ANYBODY, subject=None, kind=OperationKind.COMPARES, begun_at_ms=0
     )
     operation.steps.append((0, "a step"))
     return operation

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from isthmus import config
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, RequestRefused
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import BODY_BYTES_MAX, RateLimit
+from isthmus.web.guard import BODY_BYTES_MAX, RateLimit, UnderWay
 from isthmus.web.tokens import Role, TokenFile
 from tests.unit.web.callers import DescribedClient
 
@@ -219,3 +219,13 @@ def test_a_name_that_is_given_again_is_another_caller(tokens: TokenFile) -> None
     assert [status(first), status(first)] == [202, 202]
     tokens.revoke("alice")
     assert status(tokens.create("alice", Role.VIEWER)) == 403
+
+
+def test_one_caller_has_so_many_requests_under_way() -> None:
+    """One more is refused until one is answered, and nobody else's."""
+    under_way = UnderWay(1)
+    with under_way.one("a"), under_way.one("b"), pytest.raises(RequestRefused, match="not answered yet") as refused:
+        under_way.one("a").__enter__()
+    assert (refused.value.status, refused.value.retry_after_s) == (429, 1)
+    with under_way.one("a"):
+        pass

@@ -13,7 +13,7 @@ import pytest
 
 from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
 from isthmus.web.guard import ANYBODY, Caller
-from isthmus.web.operations import AT_WORK_MAX, WAITS_MAX, LongOperation, OnStep, Operations, OperationState
+from isthmus.web.operations import MOST, LongOperation, OnStep, OperationKind, Operations, OperationState
 from isthmus.web.tokens import Role
 from tests.patience import TERM_S
 
@@ -98,31 +98,33 @@ def test_work_that_fails_has_a_problem(operations: Operations) -> None:
     assert "canary" not in str(problems)
 
 
-def test_waits_keep_nothing_else_from_its_place(operations: Operations) -> None:
-    """So many may wait as there is room for, beside so many that do something."""
+def test_operations_of_one_kind_take_no_place_of_another(operations: Operations) -> None:
+    """As many as may wait and verify do, and a failover is begun all the same."""
 
-    def wait() -> LongOperation:
-        return operations.begin("wait", "east-west", ANYBODY, {}, waiting, only_waits=True)
+    def look(kind: OperationKind) -> LongOperation:
+        return operations.begin("wait", "east-west", ANYBODY, {}, waiting, kind=kind)
 
-    begun = [wait() for _ in range(WAITS_MAX)]
-    with pytest.raises(RequestRefused, match=f"{WAITS_MAX} operations are at work"):
-        wait()
-    begun += [begin(operations) for _ in range(AT_WORK_MAX)]
+    begun = []
+    for kind in (OperationKind.WAITS, OperationKind.COMPARES):
+        begun += [look(kind) for _ in range(MOST[kind])]
+        with pytest.raises(RequestRefused, match=f"{MOST[kind]} operations that {kind} are at work"):
+            look(kind)
+    begun.append(begin(operations))
     operations.close()
     assert {ended(each) for each in begun} == {OperationState.CANCELLED}
 
 
 def test_so_many_are_at_work_at_once(operations: Operations) -> None:
     """One more is refused with when to ask again; one on the same subject at any time."""
-    begun = [begin(operations, subject="a link"), *(begin(operations) for _ in range(AT_WORK_MAX - 1))]
+    begun = [begin(operations, subject="a link"), *(begin(operations) for _ in range(MOST[OperationKind.CHANGES] - 1))]
 
     with pytest.raises(RequestRefused, match="promote of east-west is at work"):
         begin(operations, subject="a link")
-    with pytest.raises(RequestRefused, match="operations are at work") as refused:
+    with pytest.raises(RequestRefused, match="operations that change something are at work") as refused:
         begin(operations)
     assert (refused.value.status, refused.value.retry_after_s) == (429, 5)
     operations.close()
-    assert [ended(each) for each in begun] == [OperationState.CANCELLED] * AT_WORK_MAX
+    assert [ended(each) for each in begun] == [OperationState.CANCELLED] * MOST[OperationKind.CHANGES]
 
 
 def test_the_oldest_are_forgotten(operations: Operations) -> None:

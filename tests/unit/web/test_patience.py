@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from isthmus.web.patience import patient
@@ -15,6 +16,7 @@ from tests.patience import TERM_S, pause_s
 
 _HOST = "127.0.0.1"
 _PATIENCE_S = 0.1
+PATIENT = patient(_PATIENCE_S)
 _CHUNK = b"x" * (1 << 16)
 _ASKED = b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -40,9 +42,8 @@ class Served:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
+    async def listening(self, kind: type[H11Protocol] = PATIENT) -> AsyncIterator[int]:
         """The port."""
-        kind = patient(_PATIENCE_S)
         config = uvicorn.Config(self, http=kind, lifespan="off", log_config=None)
         config.load()
         loop = asyncio.get_running_loop()
@@ -106,6 +107,30 @@ def test_an_answer_may_take_its_time() -> None:
             served.allowed.set()
             assert (await waiting.readline()).startswith(b"HTTP/1.1 200")
             for writer in (asking, idle):
+                writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_comes_is_let_in_however_many_are_connected() -> None:
+    """The connection on which nothing is asked for longest makes room; one that waits for its answer does not."""
+
+    async def scenario() -> None:
+        served = Served()
+        async with served.listening(patient(TERM_S, 2)) as port:
+            waiting, asking = await asyncio.open_connection(_HOST, port)
+            asking.write(_ASKED % b"late")
+            await served.begun.wait()
+            idle, silent = await asyncio.open_connection(_HOST, port)
+            await served.only(2)
+            other, coming = await asyncio.open_connection(_HOST, port)
+            with contextlib.suppress(ConnectionError):
+                assert await idle.read() == b""
+            served.allowed.set()
+            assert (await waiting.readline()).startswith(b"HTTP/1.1 200")
+            coming.write(_ASKED % b"")
+            assert (await other.readline()).startswith(b"HTTP/1.1 200")
+            for writer in (asking, silent, coming):
                 writer.close()
 
     asyncio.run(scenario())

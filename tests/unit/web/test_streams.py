@@ -47,7 +47,7 @@ def opened(address: str, request: bytes) -> tuple[socket.socket, bytes]:
 def test_a_thousand_streams_keep_nobody_from_an_answer(
     asked: tuple[ServeSettings, bytes, dict[str, str]],
 ) -> None:
-    """So many as there is room for are told what happens, the others when to come again; their connections are ended,
+    """So many as one caller may have are told what happens, the others when to come again; their connections are ended,
     so that whoever asks for something else is answered. A place that is left is taken.
     """
     settings, request, headers = asked
@@ -64,7 +64,7 @@ def test_a_thousand_streams_keep_nobody_from_an_answer(
                 streams.append(connection)
             else:
                 assert b"".join(iter(partial(connection.recv, 65536), b"")).count(b"HTTP/1.1") == 0, "it is not ended"
-        assert statuses == {b"200": STREAMS_MAX, b"429": THOUSAND - STREAMS_MAX}
+        assert statuses == {b"200": STREAMS_MAX // 2, b"429": THOUSAND - STREAMS_MAX // 2}
 
         found = httpx2.get(f"http://{settings.listen}/v1/clusters", headers=headers, timeout=TERM_S)
         assert (found.status_code, found.json()) == (200, [])

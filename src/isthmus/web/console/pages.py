@@ -144,7 +144,9 @@ def _done_pages(router: APIRouter, operations: Operations, desk: FabricDesk) -> 
 
     @router.get("/operations/{operation}")
     def operation_page(operation: str, caller: Viewer) -> Response:
-        return page("operation.html", caller=caller, operation=operations.get(operation).as_dict())
+        found = operations.get(operation)
+        is_stopped_by = found.is_stopped_by(caller)
+        return page("operation.html", caller=caller, operation=found.as_dict(), is_stopped_by=is_stopped_by)
 
     @router.get("/changes")
     def changes_page(caller: Viewer) -> Response:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 
-from isthmus.web.sessions import TERM_S, Sessions
+from isthmus.web.sessions import OPEN_MAX, TERM_S, Sessions
 from isthmus.web.tokens import Role, TokenFile
 from tests.unit.web.console.browsing import BASE, Browser
 
@@ -100,6 +100,10 @@ def test_a_session_ends_with_its_token_with_a_logout_and_with_the_day(tokens: Pa
     value = sessions.open(secrets["bob"])
     assert value is not None
     assert sessions.find(value) is not None
+    carol = file.create("carol", Role.VIEWER)
+    for _ in range(2 * OPEN_MAX):
+        assert sessions.open(carol)
+    assert sessions.find(value) is not None, "others log in as often as they like"
     now += TERM_S
     assert sessions.find(value) is None
 

@@ -30,7 +30,7 @@ from isthmus.model.tree import Tree, node_of
 from isthmus.web.auditing import record
 from isthmus.web.console.rendering import page
 from isthmus.web.guard import ANYBODY, Caller
-from isthmus.web.operations import LongOperation
+from isthmus.web.operations import LongOperation, OperationKind
 from isthmus.web.problems import problem_body
 from isthmus.web.tokens import Role
 from tests.unit.metrics.standing import link_at, topic_at
@@ -164,7 +164,8 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
     problem = Problem(HOSTILE, HOSTILE, HOSTILE)
     operation = LongOperation(
         id="1", verb="drill", target=HOSTILE, link=HOSTILE, by=Caller(HOSTILE, Role.ADMIN), subject=None,
-        only_waits=False, begun_at_ms=0, result={HOSTILE: HOSTILE}, problem=problem_body(RequestRefused(HOSTILE)),
+        kind=OperationKind.COMPARES, begun_at_ms=0, result={HOSTILE: HOSTILE},
+        problem=problem_body(RequestRefused(HOSTILE)),
     )  # fmt: skip
     operation.steps.append((0, HOSTILE))
     names: dict[str, Any] = {"topic": TargetTopic(HOSTILE), "source_topic": SourceTopic("a")}
@@ -179,7 +180,7 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
     said = Said(at_ms=0, by=HOSTILE, what=HOSTILE, subject=HOSTILE, value=HOSTILE, clusters=(HOSTILE,))
     return {
         "operations.html": {"operations": [operation]},
-        "operation.html": {"operation": operation.as_dict()},
+        "operation.html": {"operation": operation.as_dict(), "is_stopped_by": True},
         "plan_part.html": {"name": HOSTILE, "plan": plan},
         "tree.html": {"tree": tree, "known": {}, "drawing": "0", "at_ms": 0},
         "held_part.html": {"said": [said], "away": {HOSTILE: problem}},
