@@ -20,6 +20,14 @@ parser: Any = import_module("re._parser")
 
 PLACES_MAX: Final = 5_000
 """More places than these no expression has that somebody wrote; `{1,1000}` within `{1,1000}` does."""
+LENGTH_MAX: Final = 50_000
+"""An expression of so many characters is read in a fraction of a second."""
+REPEATS_MAX: Final = 1_000
+"""What an expression may repeat a known number of times, as in RE2."""
+_STEPS_MAX: Final = 100_000
+_RANGES_MAX: Final = 50 << 16
+"""Ranges of characters without regard to case are gone through when an expression is made, up to 65,536 of each."""
+_MOVES_MAX: Final = 10_000
 _WIDE: Final = 128
 """A repeat that may go on for longer than this counts as one that ends in so many ways: names are short."""
 _WAYS_MAX: Final = _WIDE**3
@@ -27,6 +35,7 @@ _WAYS_MAX: Final = _WIDE**3
 _SHORT: Final = 249
 """Names of topics are no longer, in characters; those of groups may have 32,767."""
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT)
+_TOO_OFTEN: Final = f"it repeats something more than {REPEATS_MAX:,} times"
 Matches = Callable[[str], bool]
 _Test = Callable[[str], bool]
 _Tree = Sequence[tuple[Any, Any]]
@@ -36,6 +45,10 @@ class Unbounded(Exception):
     """An expression that may take for ever, and cannot be followed in all its ways; it says what is in the way."""
 
 
+class TooLarge(Exception):
+    """An expression of which nothing is made, as that alone could take for ever; it says what is too large."""
+
+
 @lru_cache(maxsize=1024)
 def matcher(expression: str) -> Matches:
     """Whether whole names match an expression of Python's `re`, told in bounded time.
@@ -43,10 +56,12 @@ def matcher(expression: str) -> Matches:
     What looks around and repeats more than once matches no name longer than a topic's: nothing bounds the time.
 
     :raises re.error: It is broken.
+    :raises TooLarge: It is too long, too deep, or repeats something too often.
     :raises Unbounded: It goes back and tries again, and looks around or behind too.
     """
+    tree = _parsed(expression)
     compiled = re.compile(expression)
-    nested, ways = _choices(parser.parse(expression), within=False)
+    nested, ways = _choices(tree, within=False)
     if nested or ways > _WAYS_MAX:
         return followed(expression)
     if ways <= _WIDE:
@@ -61,10 +76,56 @@ def matcher(expression: str) -> Matches:
 def followed(expression: str) -> Matches:
     """The same, by following all ways at once, whether or not that is needed.
 
+    :raises TooLarge: As `matcher`.
     :raises Unbounded: It looks around or behind.
     """
-    tree = parser.parse(expression)
+    tree = _parsed(expression)
     return _Machine(tree, tree.state.flags).matches
+
+
+def _parsed(expression: str) -> Any:
+    """What `re` reads in it, once it is known that it can be made something of in a moment."""
+    if len(expression) > LENGTH_MAX:
+        raise TooLarge(f"it has more than {LENGTH_MAX:,} characters")
+    try:
+        tree = parser.parse(expression)
+        steps, ranges = _steps(tree), _ranges(tree)
+    except OverflowError:
+        raise TooLarge(_TOO_OFTEN) from None
+    except RecursionError:
+        raise TooLarge("it is nested too deep") from None
+    if ranges > _RANGES_MAX:
+        raise TooLarge("its ranges of characters have too many characters")
+    if steps > _STEPS_MAX:
+        raise TooLarge(f"it has more than {_STEPS_MAX:,} steps, with all that it repeats")
+    return tree
+
+
+def _steps(tree: _Tree) -> int:
+    """How long an expression is with all its repeats written out; of an endless one, its least."""
+    steps = 0
+    for kind, argument in tree:
+        within = sum(_steps(part) for part in _parts(kind, argument))
+        if kind in (*_REPEATS, op.POSSESSIVE_REPEAT):
+            least, most, _ = argument
+            times = least + 1 if most == op.MAXREPEAT else most
+            if max(least, 0 if most == op.MAXREPEAT else most) > REPEATS_MAX:
+                raise TooLarge(_TOO_OFTEN)
+            within = times * max(1, within)
+        elif kind is op.IN:
+            within = len(argument)
+        steps += 1 + within
+    return steps
+
+
+def _ranges(tree: _Tree) -> int:
+    """How many characters are in the ranges that it names."""
+    found = 0
+    for kind, argument in tree:
+        found += sum(_ranges(part) for part in _parts(kind, argument))
+        if kind is op.IN:
+            found += sum(min(limits[1] - limits[0], 1 << 16) for item, limits in argument if item is op.RANGE)
+    return found
 
 
 def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
@@ -113,21 +174,34 @@ class _Machine:
     def __init__(self, tree: _Tree, flags: int) -> None:
         self._places: list[_Place] = [_Place(())]
         self._begin = self._sequence(tree, 0, flags)
+        self._is_alike = all(each.fits is None for each in self._places)
+        """Whether it matters nothing where in a name a character is: then names that begin alike are led alike."""
+        self._moves: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def matches(self, name: str) -> bool:
         at = self._spread([self._begin], name, 0)
         for index, character in enumerate(name):
-            passed = [self._places[each].to[0] for each in at if self._passes(each, character)]
-            if not passed:
+            known = self._moves.get((at, character)) if self._is_alike else None
+            at = self._moved(at, name, index) if known is None else known
+            if not at:
                 return False
-            at = self._spread(passed, name, index + 1)
         return 0 in at
+
+    def _moved(self, at: frozenset[int], name: str, index: int) -> frozenset[int]:
+        character = name[index]
+        passed = [self._places[each].to[0] for each in at if self._passes(each, character)]
+        moved = self._spread(passed, name, index + 1)
+        if self._is_alike:
+            if len(self._moves) >= _MOVES_MAX:
+                self._moves.clear()
+            self._moves[at, character] = moved
+        return moved
 
     def _passes(self, place: int, character: str) -> bool:
         test = self._places[place].test
         return test is not None and test(character)
 
-    def _spread(self, begin: Iterable[int], name: str, index: int) -> set[int]:
+    def _spread(self, begin: Iterable[int], name: str, index: int) -> frozenset[int]:
         """All places that are reached without another character."""
         found, waiting = set[int](), list(begin)
         while waiting:
@@ -138,7 +212,7 @@ class _Machine:
             place = self._places[each]
             if place.test is None and (place.fits is None or place.fits(name, index)):
                 waiting.extend(place.to)
-        return found
+        return frozenset(found)
 
     def _add(self, place: _Place) -> int:
         if len(self._places) >= PLACES_MAX:

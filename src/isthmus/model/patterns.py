@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, TypeVar, assert_never
+from typing import Final, Literal, Self, TypeVar, assert_never
 
 from isthmus.errors import ConfigError
-from isthmus.model.expression import Unbounded, matcher
+from isthmus.model.expression import TooLarge, Unbounded, matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,17 @@ class NamePattern:
 
 
 PatternT = TypeVar("PatternT", bound=NamePattern)
+_SHOWN_MAX: Final = 300
 
 
 def unmatched(patterns: Sequence[PatternT], selected: Iterable[str]) -> tuple[PatternT, ...]:
     """The patterns that match none of the names that are selected, in their order."""
     names = tuple(selected)
     return tuple(pattern for pattern in patterns if not any(pattern.matches(name) for name in names))
+
+
+def _shortened(expression: str) -> str:
+    return expression if len(expression) <= _SHOWN_MAX else f"{expression[:_SHOWN_MAX]}..."
 
 
 def _check_regex(expression: str) -> None:
@@ -71,11 +76,16 @@ def _check_regex(expression: str) -> None:
         matcher(expression)
     except re.error as error:
         raise ConfigError(
-            f"/{expression}/ is not a regular expression: {error}",
+            f"/{_shortened(expression)}/ is not a regular expression: {error}",
             hint="It is read as Python's re module reads it and has to match the whole name.",
+        ) from error
+    except TooLarge as error:
+        raise ConfigError(
+            f"/{_shortened(expression)}/ is too large: {error}",
+            hint="Write several expressions in the place of one, * for any number of times, or a prefix: orders-*.",
         ) from error
     except Unbounded as error:
         raise ConfigError(
-            f"/{expression}/ could take for ever: it has too many ways to match, and {error}",
+            f"/{_shortened(expression)}/ could take for ever: it has too many ways to match, and {error}",
             hint="Take one of the two out: write (a|b)+ as [ab]+, or several expressions in the place of one.",
         ) from error

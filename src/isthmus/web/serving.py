@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -30,6 +32,8 @@ from isthmus.web.watching import LinksProgress, Watch
 _log = logging.getLogger(__name__)
 _BACKLOG: Final = 128
 _END_S: Final = 2
+HANG_S: Final = 40.0
+"""Operations that are at work have 20 s to end: what has not ended by then hangs."""
 _BURST_S: Final = 4
 
 
@@ -58,7 +62,10 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
     """
     server, listening = _prepared(configuration, settings)
     with listening:
-        server.run(sockets=[listening])
+        try:
+            server.run(sockets=[listening])
+        finally:
+            server.ends()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +78,26 @@ class ServedRun:
 
 @contextlib.contextmanager
 def serving_beside(
-    configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
+    configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False, hang_s: float = HANG_S
 ) -> Iterator[ServedRun]:
     """Answer requests in a thread for as long as the block runs. What it gives is told by a run how the links stand:
-    then nobody else looks at them for events and metrics (`is_fed`).
+    then nobody else looks at them for events and metrics (`is_fed`). A server that hangs is waited for `hang_s`.
 
     :raises ConfigError: As `serve`.
     :raises PortBusy: As `serve`.
     """
     server, listening = _prepared(configuration, settings, is_fed=is_fed)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="rest", daemon=True)
-    with listening:
-        thread.start()
-        try:
-            yield ServedRun(feed=server.watch.feed, take=server.desk.take)
-        finally:
-            server.should_exit = True
-            thread.join()
+    thread.start()
+    try:
+        yield ServedRun(feed=server.watch.feed, take=server.desk.take)
+    finally:
+        server.should_exit = True
+        thread.join(hang_s)
+        if thread.is_alive():
+            _log.error("the REST API hangs: it is left as it is")
+        else:
+            listening.close()
 
 
 class _Server(uvicorn.Server):
@@ -96,6 +106,20 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, desk: FabricDesk, watch: Watch) -> None:
         super().__init__(config)
         self.desk, self.watch = desk, watch
+        self._left: threading.Timer | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal ends it in good order, or at once where it hangs."""
+        if self._left is None:
+            self._left = threading.Timer(HANG_S, os._exit, [128 + sig])
+            self._left.daemon = True
+            self._left.start()
+        super().handle_exit(sig, frame)
+
+    def ends(self) -> None:
+        """It has ended in good order."""
+        if self._left is not None:
+            self._left.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self.watch.close)

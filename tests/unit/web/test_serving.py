@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import logging
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -15,8 +21,11 @@ from isthmus.cli.app import app
 from isthmus.control import async_fabric
 from isthmus.errors import ConfigError, HostError
 from isthmus.model.configuration import Configuration
-from isthmus.web.serving import ServeSettings, serve
+from isthmus.model.link import Link
+from isthmus.web.serving import ServeSettings, serve, serving_beside
 from isthmus.web.tokens import Role, TokenFile
+from tests.patience import TERM_S
+from tests.unit.metrics.standing import free_port
 
 NOTHING = Configuration(clusters=(), links=())
 
@@ -93,3 +102,30 @@ def test_a_broken_file_of_tokens_lets_nobody_in(tmp_path: Path) -> None:
 
     with pytest.raises(HostError, match="is no file of tokens"):
         serve(NOTHING, ServeSettings(listen="127.0.0.1:8087", tokens=tokens))
+
+
+def test_a_run_ends_though_its_server_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever its loop is at: the run does not wait for it for ever, and says so."""
+    caplog.set_level(logging.ERROR)
+    port, goes_on, begun = free_port(), threading.Event(), threading.Event()
+
+    class Hanging(tuple[Link, ...]):
+        """Links that nobody comes to the end of."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Link]:
+            begun.set()
+            goes_on.wait(TERM_S)
+            return super().__iter__()
+
+    settings = ServeSettings(listen=f"127.0.0.1:{port}", tokens=tmp_path / "tokens.json")
+    with ThreadPoolExecutor(1) as asking:
+        with serving_beside(replace(NOTHING, links=Hanging()), settings, hang_s=0.1):
+            asked = asking.submit(httpx2.get, f"http://127.0.0.1:{port}/v1/links", timeout=TERM_S)
+            assert begun.wait(TERM_S)
+        assert "it is left as it is" in caplog.text
+        goes_on.set()
+        asked.exception(TERM_S)
+    (server,) = [each for each in threading.enumerate() if each.name == "rest"]
+    server.join(TERM_S)
