@@ -29,6 +29,7 @@ OPENING_S: Final = 10.0
 BUFFER_BYTES: Final = 64 << 10
 """What a connection holds back at most, each way, at each of its readers and writers."""
 END_OF_HEAD: Final = b"\r\n\r\n"
+_STATUS_LENGTH: Final = 3
 _LOGIN: Final = "authorization: basic "
 
 
@@ -86,7 +87,7 @@ async def read_status(reader: asyncio.StreamReader) -> tuple[int, str]:
         raise ConnectionResetError("it hung up") from None
     except (asyncio.LimitOverrunError, ValueError) as error:
         raise NotUnderstood(str(error)) from None
-    if not version.startswith("HTTP/") or not status.isdigit():
+    if not version.startswith("HTTP/") or not (status.isascii() and status.isdigit() and len(status) == _STATUS_LENGTH):
         raise NotUnderstood("no answer as HTTP has it")
     return int(status), reason
 
@@ -94,7 +95,7 @@ async def read_status(reader: asyncio.StreamReader) -> tuple[int, str]:
 async def read_line(reader: asyncio.StreamReader) -> dict[str, Any]:
     """What the other one says next.
 
-    :raises NotUnderstood: It is no object of JSON, or too long.
+    :raises NotUnderstood: It is no object of JSON, too long, or nested too deep.
     :raises OSError: It hung up, or has not been heard of for too long.
     """
     try:
@@ -103,7 +104,7 @@ async def read_line(reader: asyncio.StreamReader) -> dict[str, Any]:
         said = json.loads(line)
     except asyncio.IncompleteReadError:
         raise ConnectionResetError("it hung up") from None
-    except (asyncio.LimitOverrunError, ValueError) as error:
+    except (asyncio.LimitOverrunError, ValueError, RecursionError) as error:
         raise NotUnderstood(str(error)) from None
     if not isinstance(said, dict):
         raise NotUnderstood("no object")

@@ -89,7 +89,7 @@ class RegistryClient:
             return answer.text or None
         try:
             said = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             said = None
         if answer.is_success and said is not None:
             return said

@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.client import HTTPException, HTTPResponse
 from typing import Any, ClassVar
 
 from kafka.net.sasl import get_sasl_mechanism
@@ -17,6 +18,7 @@ from isthmus.model.cluster import Cluster, OAuth, Security
 
 _TOKEN_TIMEOUT_S = 10.0
 _TOKEN_MARGIN_S = 30.0
+_TOKEN_BYTES_MAX = 1 << 20
 
 
 def uses_tls(security: Security) -> bool:
@@ -59,6 +61,22 @@ def forget_token(security: Security) -> None:
         _ClientCredentials.tokens.pop(security.oauth, None)
 
 
+def _read(response: HTTPResponse) -> bytes:
+    """An answer, as far as it is one that holds a token: a long one, or one that comes in drops, is not waited for.
+
+    :raises ValueError: It is too long.
+    :raises TimeoutError: It does not come to its end in time.
+    """
+    found, until = b"", time.monotonic() + _TOKEN_TIMEOUT_S
+    while more := response.read1(_TOKEN_BYTES_MAX):
+        found += more
+        if len(found) > _TOKEN_BYTES_MAX:
+            raise ValueError("too long")
+        if time.monotonic() > until:
+            raise TimeoutError(f"its answer did not come within {_TOKEN_TIMEOUT_S:g} s")
+    return found
+
+
 class _ClientCredentials(AbstractTokenProvider):
     """OAuth 2.0 client credentials (RFC 6749 section 4.4), one token kept until shortly before it expires."""
 
@@ -92,7 +110,7 @@ class _ClientCredentials(AbstractTokenProvider):
         )
         try:
             with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:  # noqa: S310
-                answer = json.load(response)
+                answer = json.loads(_read(response))
             token, life_s = str(answer["access_token"]), float(answer.get("expires_in", 300))
         except urllib.error.HTTPError as error:
             raise self._refused(f"gave no token: HTTP status {error.code}") from error
@@ -103,7 +121,7 @@ class _ClientCredentials(AbstractTokenProvider):
                 cluster=self._cluster,
                 hint="Check security.oauth.token_endpoint_url, and that it can be reached from here.",
             ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, HTTPException) as error:
             raise self._refused("gave no token: its answer is not one of OAuth 2.0") from error
         self.tokens[oauth] = (token, time.monotonic() + max(life_s - _TOKEN_MARGIN_S, 1.0))
         return token

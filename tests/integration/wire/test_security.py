@@ -342,9 +342,14 @@ def test_a_token_that_is_refused(secured: LocalCluster, tmp_path: Path) -> None:
     assert [form.partition("client_secret=")[2] for form in forms] == ["0ld", "0ld", "n3w"]
 
 
-def test_no_token(secured: LocalCluster) -> None:
-    """An endpoint that gives none is named, its secret is not."""
-    with token_endpoint(b"no json") as (url, _):
+@pytest.mark.parametrize(
+    "answer",
+    [b"no json", b"[" * 100_000, b'{"access_token": "a"}' + b" " * (2 << 20)],
+    ids=["no json", "deep", "long"],
+)
+def test_no_token(secured: LocalCluster, answer: bytes) -> None:
+    """An endpoint that gives none is named, its secret is not; of an answer no more is read than a token may need."""
+    with token_endpoint(answer) as (url, _):
         oauth = OAuth(token_endpoint_url=url, client_id="me", client_secret=Secret("s3cret"))
         with pytest.raises(AuthenticationFailed, match="token") as told:
             cluster_id(with_security(secured.cluster(), mechanism="OAUTHBEARER", oauth=oauth))

@@ -279,3 +279,31 @@ def test_what_cannot_be_used(tmp_path: Path, authority: trustme.CA) -> None:
     settings.token.unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
         asyncio.run(listen(settings))
+
+
+@pytest.mark.parametrize(
+    "said", [b"[" * 60_000, b"1" * 5_000, b"[]", b"{", b"\xff"], ids=["deep", "number", "list", "half", "no text"]
+)
+def test_what_is_no_line(said: bytes) -> None:
+    """Whatever a relay or an agent says is a line or none, and ends nothing but the connection it came over."""
+
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(said + b"\n")
+        await read_line(reader)
+
+    with pytest.raises(NotUnderstood):
+        asyncio.run(read())
+
+
+@pytest.mark.parametrize("status", ["²00", "9" * 5_000, "2", "x"])
+def test_what_is_no_status(status: str) -> None:
+    """A status has three figures."""
+
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(f"HTTP/1.1 {status} fine\r\n\r\n".encode())
+        await read_status(reader)
+
+    with pytest.raises(NotUnderstood):
+        asyncio.run(read())

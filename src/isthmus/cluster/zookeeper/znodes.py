@@ -66,7 +66,7 @@ def _content(node: RegistryNode | None) -> Mapping[str, Any]:
         return {}
     try:
         content = json.loads(node.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
