@@ -110,8 +110,9 @@ unit: `margin_s: 1.5`.
 
 **Topic patterns** are names (`orders`), prefixes (`orders.*`, and `*` for all) or regular
 expressions between slashes (`/audit-[0-9]+/`), which have to match the whole name. One that could
-take for ever is refused, as is one that repeats something more than 1,000 times. Exclusion wins over inclusion, nothing
-matches by default, and names starting with `__` are never copied, nor is `_schemas`, the topic of a schema registry. Two links may not write the same topic of the same cluster.
+take for ever is refused, as is one that repeats something more than 1,000 times. Exclusion wins over inclusion,
+nothing matches by default, and names starting with `__` are never copied, nor is `_schemas`, the topic of a schema
+registry. Two links may not write the same topic of the same cluster.
 """
 
 

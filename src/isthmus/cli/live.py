@@ -21,7 +21,7 @@ from isthmus.model.state import AGED_S, RUNNING, LinkState
 from isthmus.model.wording import counted
 
 LINE_S: Final = 5.0
-"""How often a line is written for each link where there is no terminal."""
+"""How often a line is written for each link where there is no terminal, as long as anything of it changes."""
 _WINDOW_S: Final = 3.0
 _BAR_WIDTH: Final = 12
 _LINES_AROUND: Final = 5
@@ -60,11 +60,13 @@ class Rates:
 class LiveProgress:
     """Shows progress while it is entered; call `show` with every new one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, line_s: float = LINE_S) -> None:
+        self._line_s = line_s
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._rates = Rates()
         self._told: dict[str, str] = {}
         self._awaited: set[str] = set()
+        self._stood: dict[str, tuple[object, ...]] = {}
         self._line_at = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -83,7 +85,7 @@ class LiveProgress:
         if self._live is not None and (self._live.is_started or _is_running(links)):
             self._live.start()
             self._live.update(progress_grid(links, self._rates, now, height=console.height), refresh=True)
-        elif now - self._line_at >= LINE_S:
+        elif now - self._line_at >= self._line_s:
             self._line_at = now
             for line in self._lines(links, now):
                 tell_step(line)
@@ -105,11 +107,18 @@ class LiveProgress:
             self._told[where] = line
 
     def _lines(self, links: Sequence[LinkProgress], now: float) -> Iterator[str]:
-        """How far each link is; of one that is starting once that this takes a while."""
+        """How far each link is that stands otherwise than when it was told; of one that is starting once that this
+        takes a while.
+        """
         for link in links:
+            stands = (link.state, link.records, link.lag_records, link.trouble)
+            # Seen each time, or a speed would be one of hours.
+            rate = self._rates.rate(link.link, link.records, now)
+            if stands == self._stood.get(link.link):
+                continue
+            self._stood[link.link] = stands
             copied = f"{counted(link.records, 'record')} copied"
             if link.state in RUNNING:
-                rate = self._rates.rate(link.link, link.records, now)
                 trouble = f", {link.trouble_in_words}" if link.trouble else ""
                 yield f"{link.link}: {copied}, {rate:,.0f} records/s, lag {_lag(link)}{trouble}"
             elif link.state is not LinkState.STARTING:

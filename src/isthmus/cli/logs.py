@@ -1,5 +1,6 @@
 """What commands log: warnings on stderr, more of it by -v and -vv, and all of it in a file of JSON lines.
 
+On a terminal it is for people to read; where stderr is none, each is one line, which begins with date and time.
 What is logged again and again is shown once, and after a minute with how often it was: the file has every one.
 """
 
@@ -73,15 +74,50 @@ class Lines(logging.Formatter):
         return "\n".join(map(printable, super().format(record).splitlines()))
 
 
+class SingleLines(logging.Formatter):
+    """For journals and files: time (RFC 3339, UTC), level, logger and message on one line, as is a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        message = record.getMessage()
+        if record.exc_info:
+            message += " | " + " | ".join(self.formatException(record.exc_info).splitlines())
+        return f"{_time(record)} {record.levelname} {record.name}: {printable(message)}"
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class ToStderr(RichHandler):
+    """Shows what is logged on stderr as whoever reads it there wants it."""
+
+    def __init__(self) -> None:
+        super().__init__(console=console, show_path=False, log_time_format="[%X]")
+        self.setFormatter(Lines())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one."""
+        if self.console.is_terminal:
+            super().emit(record)
+        else:
+            write_line(record)
+
+
+def write_line(record: logging.LogRecord) -> None:
+    """Write what is logged on stderr, whole and at once."""
+    with contextlib.suppress(OSError, ValueError):
+        console.file.write(_SINGLE.format(record) + "\n")
+        console.file.flush()
+
+
 class JsonLines(logging.Formatter):
     """One object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         found = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -89,6 +125,9 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             found["error"] = self.formatException(record.exc_info)
         return json.dumps(found, ensure_ascii=False)
+
+
+_SINGLE: Final = SingleLines()
 
 
 class SharedFile(RotatingFileHandler):
@@ -127,8 +166,7 @@ class SharedFile(RotatingFileHandler):
 
 def begin() -> None:
     """Log warnings on stderr, of Isthmus and of the libraries it uses."""
-    to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]")
-    to_people.setFormatter(Lines())
+    to_people = ToStderr()
     to_people.addFilter(_is_shown)
     to_people.addFilter(Repetition())
     logging.basicConfig(level=logging.WARNING, handlers=[to_people])

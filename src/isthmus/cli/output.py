@@ -24,8 +24,8 @@ __all__ = ["OutputFormat", "Row", "applicable", "console", "print_line", "print_
 
 Row = Mapping[str, object]
 
-console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
-"""Messages and live progress: stderr."""
+console: Final = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+"""Messages and live progress: stderr. A terminal has them wrapped between words, a file a line each."""
 
 _JSON_TYPES: Final[Mapping[type, str]] = {
     dict: "object",

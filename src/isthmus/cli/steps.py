@@ -1,20 +1,27 @@
-"""What is being done, step by step: on stderr with the time, and in the log file."""
+"""What is being done, step by step: on stderr with the time, and in the log file.
+
+Where stderr is no terminal a step is a line like those of the log.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Self
 
 from rich.text import Text
 
-from isthmus.cli.logs import note
+from isthmus.cli.logs import note, write_line
 from isthmus.cli.output import console, printable
 
 
 def tell_step(line: str) -> None:
     """Say that something is being done or has come about."""
     note(line)
-    console.print(Text(f"[{time.strftime('%X')}] {printable(line)}"))
+    if console.is_terminal:
+        console.print(Text(f"[{time.strftime('%X')}] {printable(line)}"))
+    else:
+        write_line(logging.LogRecord("isthmus", logging.INFO, "", 0, "%s", (line,), None))
 
 
 class Moving:

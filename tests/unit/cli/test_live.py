@@ -49,8 +49,17 @@ def test_news_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     sound = topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0)])
     for topic in (sound, broken, broken, sound, sound):
         shown.show([link(topic)])
-    told = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
+    told = [line.partition(" isthmus: ")[2] for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
     assert told == ["l/orders: TARGET_UNAVAILABLE: no leader", "l/orders: ACTIVE"]
+
+
+def test_nothing_is_told_while_nothing_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for a link that copies each time; of an idle one a single line, however long it stays so."""
+    shown, idle = LiveProgress(line_s=0.0), link(records=7)
+    for each in (link(records=5), link(records=6), idle, idle, idle, link(records=8)):
+        shown.show([each])
+    told = [line.partition(" isthmus: ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.partition(" copied")[0] for line in told if " copied" in line] == [f"l: {count} records" for count in (5, 6, 7, 8)]
 
 
 def test_rows_are_topics_or_partitions() -> None:

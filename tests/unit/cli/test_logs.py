@@ -67,6 +67,31 @@ def test_what_people_see_moves_no_cursor() -> None:
     assert (first, last, rest) == ("isthmus.x: failed", "ValueError: [2Ja", "b")
 
 
+def test_what_is_written_to_a_file_is_one_line(tmp_path: Path) -> None:
+    """With its date: a long message, one with line breaks, a change, a step, and a traceback."""
+    code = (
+        "import logging; from isthmus.cli import logs, steps; logs.begin(); logs.show_changes()\n"
+        "log = logging.getLogger('isthmus.x')\n"
+        "log.warning('%s', 'long ' * 100); log.warning('two\\nlines'); logging.getLogger('isthmus.audit').info('{}')\n"
+        "steps.tell_step('a step')\n"
+        "try: raise ValueError('bad')\n"
+        "except ValueError: log.exception('failed')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=TERM_S, check=True
+    )
+    lines = ended.stderr.splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ isthmus", line) for line in lines), lines
+    assert [line.partition("Z ")[2][:30] for line in lines] == [
+        "WARNING isthmus.x: long long l",
+        "WARNING isthmus.x: two lines",
+        "INFO isthmus.audit: {}",
+        "INFO isthmus: a step",
+        "ERROR isthmus.x: failed | Trac",
+    ]
+
+
 def test_a_line_is_an_object() -> None:
     """Whatever a message holds, errors with their traceback."""
     try:
@@ -119,8 +144,10 @@ def test_steps_are_kept_and_have_their_time(tmp_path: Path) -> None:
     def told(*arguments: str) -> list[str]:
         command = [sys.executable, "-c", code, str(tmp_path / arguments[0]), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TERM_S)
-        assert re.search(r"^(\r|\x1b\S*)*\[\d\d:\d\d:\d\d] three$", done.stderr, re.M), done.stderr
-        assert ("[" in done.stderr and "] one" in done.stderr) == ("moving" not in arguments)
+        is_moving = "moving" in arguments
+        begin = r"^(\r|\x1b\S*)*\[\d\d:\d\d:\d\d]" if is_moving else r"^[\d-]{10}T[\d:.]{12}Z INFO isthmus:"
+        assert re.search(rf"{begin} three$", done.stderr, re.M), done.stderr
+        assert ("isthmus: one" in done.stderr) == (not is_moving)
         lines = map(json.loads, (tmp_path / arguments[0]).read_text().splitlines())
         return [str(line["message"]) for line in lines]
 

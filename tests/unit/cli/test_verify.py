@@ -83,5 +83,5 @@ def test_progress_is_told_now_and_then(capsys: Capture, monkeypatch: pytest.Monk
             watcher.show("batches", done, 9)
         watcher.show("records", 0, 0)
 
-    told = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    told = [line.partition(" isthmus: ")[2] for line in capsys.readouterr().err.splitlines()]
     assert told == ["batches: 2 of 9 parts done", "records: planning"]
