@@ -51,8 +51,12 @@ def version_of(said: Mapping[str, Any], alias: str) -> SchemaVersion:
 
 def registration(version: SchemaVersion) -> dict[str, Any]:
     """What a version is registered with, its id and number included."""
-    schema = version.schema
-    body: dict[str, Any] = {"schema": schema.text, "id": version.id, "version": version.version}
+    return {**content_of(version.schema), "id": version.id, "version": version.version}
+
+
+def content_of(schema: Schema) -> dict[str, Any]:
+    """What a schema is registered with, where the registry gives id and number."""
+    body: dict[str, Any] = {"schema": schema.text}
     if schema.type != AVRO:
         body["schemaType"] = schema.type
     if schema.references:

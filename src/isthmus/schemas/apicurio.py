@@ -1,7 +1,8 @@
 """Apicurio 3, whose compatible API numbers schemas itself: their texts are imported with their ids first.
 
 A registration finds a text that is there, and takes its id. So ids stay, and all else goes the ordinary way, the newest
-version of a subject included, which an import of versions leaves behind. Numbers that are missing among the versions of
+version of a subject included, which an import of versions leaves behind. A subject that its own API does not begin is
+begun by the compatible one. Numbers that are missing among the versions of
 a subject are used once and deleted for good.
 """
 
@@ -19,12 +20,13 @@ from urllib.parse import quote, urlsplit
 
 from isthmus.errors import RegistryRefused, SchemaConflict
 from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
-from isthmus.schemas.answers import config_path, strange, subject_path
+from isthmus.schemas.answers import config_path, content_of, strange, subject_path
 from isthmus.schemas.client import RegistryClient
 
 _COMPATIBLE: Final = "/apis/ccompat/"
 _OWN: Final = "/apis/registry/v3"
 _PAGE: Final = 500
+_BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
 _RULES_BROKEN: Final = frozenset({409, 422})
 _TYPES: Final = frozenset({"AVRO", "JSON", "PROTOBUF"})
@@ -218,6 +220,7 @@ class ApicurioRegistry:
                 await self.set_compatibility(version.subject, before)
         made = said.get("version", said) if isinstance(said.get("version"), dict) else said
         if int(made["contentId"]) != version.id:
+            await self._delete(version.subject, number, for_good=True)
             raise SchemaConflict(
                 f"{version} is id {version.id}, and {self.alias} made it {made['contentId']}",
                 hint="Begin with an empty registry.",
@@ -232,12 +235,27 @@ class ApicurioRegistry:
         }
         if is_first:
             body = {"artifactId": subject, "artifactType": schema.type, "firstVersion": new}
-            said = await self._client.ask("POST", f"{self._own}/groups/default/artifacts", body=body)
+            try:
+                said = await self._client.ask("POST", f"{self._own}/groups/default/artifacts", body=body)
+            except RegistryRefused as refused:
+                if refused.status != _BAD_REQUEST or number != 1:
+                    raise
+                return await self._begun(subject, schema)
         else:
             said = await self._client.ask("POST", f"{self._artifact(subject)}/versions", body=new)
         if not isinstance(said, dict):
             raise strange(self.alias)
         return said
+
+    async def _begun(self, subject: str, schema: Schema) -> dict[str, Any]:
+        """A subject whose name its own API does not begin, as one with % or a letter that is not of ASCII: version 1 by
+        the compatible API. All that follows goes by its own.
+        """
+        path = f"{subject_path(subject)}/versions"
+        said = await self._client.ask("POST", path, body=content_of(schema))
+        if not isinstance(said, dict) or "id" not in said:
+            raise strange(self.alias)
+        return {"contentId": said["id"]}
 
     async def _delete(self, subject: str, number: int, *, for_good: bool) -> None:
         path = subject_path(subject, number)

@@ -80,6 +80,36 @@ def test_versions_under_given_ids(west_registry: ApicurioServer, topic: Callable
     assert [each.subject for each in references] == [f"{name}-value"]
 
 
+@pytest.mark.parametrize("mark", ["ä", "100%", "日本"], ids=["letter", "percent", "far"])
+def test_a_subject_that_its_own_api_does_not_begin(
+    west_registry: ApicurioServer, topic: Callable[[str], str], mark: str
+) -> None:
+    """It has versions under given ids, gaps and deletions as any other."""
+    name = topic("named")
+    at, subject = ID + 400 + 10 * len(mark), f"{name}-{mark}-value"
+    first = SchemaVersion(subject=subject, version=1, id=at, schema=avro(f"N{name[-8:]}", "id"))
+    later = replace(first, version=4, id=at + 1, schema=avro(f"N{name[-8:]}", "id", "note"))
+    late = replace(first, subject=f"{subject}-late", version=3)
+    proto = Schema(text=f'syntax = "proto3"; message N{name[-8:]} {{ string x = 1; }}', type="PROTOBUF")
+    other = SchemaVersion(subject=f"{subject}-p", version=1, id=at + 2, schema=proto)
+
+    async def registered(registry: SchemaStore) -> tuple[RegistryContents, RegistryContents]:
+        for version in (first, later, late, other, first):
+            await registry.register(version)
+        await registry.set_compatibility(subject, "FULL")
+        before = await registry.contents()
+        await registry.delete(first, for_good=False)
+        await registry.restore(first)
+        await registry.delete(first, for_good=True)
+        return before, await registry.contents()
+
+    before, after = asked(west_registry, registered)
+    wanted = {each.key: each for each in (first, later, late, other)}
+    assert {key: each for key, each in before.versions.items() if key[0].startswith(name)} == wanted
+    assert before.compatibility[subject] == "FULL"
+    assert of_subjects(after, subject) == {(subject, 4, at + 1, False)}
+
+
 def test_deletions(west_registry: ApicurioServer, topic: Callable[[str], str]) -> None:
     """A version is deleted softly, comes back, and is deleted for good; a second time is no error."""
     name = topic("gone")
