@@ -37,8 +37,11 @@ def tracebacks(folder: Path, history: History) -> None:
     for file in sorted(folder.glob("*.log")):
         _, found, rest = file.read_text(errors="replace").partition("Traceback (most recent call last)")
         if found:
-            lines = [line for line in rest.splitlines()[1:] if line and not line.startswith(" ")]
-            history.tell("traceback", file=file.name, said=lines[0][:200] if lines else "")
+            # What is logged is on one line, what ends a process on many.
+            logged, *further = rest.splitlines() or [""]
+            lines = [line for line in further if line and not line.startswith(" ")] or [""]
+            said = logged.rpartition(" | ")[2] or lines[0]
+            history.tell("traceback", file=file.name, said=said[:200])
 
 
 def replicas_of(side: Side) -> dict[int, Replica]:

@@ -45,7 +45,7 @@ _GROUP_KEY: Final = "group-key"
 Answer = list[Message]
 
 
-class Room:
+class WorkRoom:
     """So many places for what is worked on at a time, half of them for one caller at most. Who comes first is first,
     but for those who have their share.
     """
@@ -194,7 +194,7 @@ class Rooms:
         look_s: float = LOOK_S,
     ) -> None:
         self._app = app
-        self._looks, self._changes = Room(looks), Room(changes)
+        self._looks, self._changes = WorkRoom(looks), WorkRoom(changes)
         self._look_s = look_s
         self._shared = SharedLooks()
 

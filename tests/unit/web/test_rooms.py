@@ -17,7 +17,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller, RateLimit
-from isthmus.web.rooms import LOOKS_MAX, Room, Rooms
+from isthmus.web.rooms import LOOKS_MAX, Rooms, WorkRoom
 from isthmus.web.tokens import Role, TokenFile
 
 NOTHING = Configuration(clusters=(), links=())
@@ -76,7 +76,7 @@ def test_nobody_has_more_than_half_of_the_places() -> None:
     """Somebody else who comes later is let in before whoever has that many, and every place is given back."""
 
     async def scenario() -> list[str]:
-        room, let_in, done = Room(4, wait_s=_LONG_S), list[str](), asyncio.Event()
+        room, let_in, done = WorkRoom(4, wait_s=_LONG_S), list[str](), asyncio.Event()
 
         async def work(caller: str) -> None:
             async with room.place(caller):
@@ -100,7 +100,7 @@ def test_who_waits_for_a_place_is_told_when_there_is_none() -> None:
     """Nothing is left behind of whoever gave up: the next one has the place."""
 
     async def scenario() -> None:
-        room = Room(1, wait_s=0.01)
+        room = WorkRoom(1, wait_s=0.01)
         async with room.place("a"):
             with pytest.raises(RequestRefused, match="no place was free") as refused:
                 await asyncio.create_task(_entered(room, "b"))
@@ -110,7 +110,7 @@ def test_who_waits_for_a_place_is_told_when_there_is_none() -> None:
     asyncio.run(scenario())
 
 
-async def _entered(room: Room, caller: str) -> None:
+async def _entered(room: WorkRoom, caller: str) -> None:
     async with room.place(caller):
         pass
 
@@ -120,7 +120,7 @@ def test_places_are_neither_lost_nor_given_twice(asked: list[tuple[str, bool]], 
     """In whatever order callers come, are cut off and leave."""
 
     async def scenario() -> None:
-        room, inside, most = Room(3, wait_s=_LONG_S), Counter[str](), [0]
+        room, inside, most = WorkRoom(3, wait_s=_LONG_S), Counter[str](), [0]
 
         async def work(caller: str) -> None:
             async with room.place(caller):
