@@ -42,7 +42,7 @@ _AT_HAND: Final = (
 _OF_ONE: Final = "/groups/key"
 """What leaves a line with the name of whoever asked is looked up for each."""
 _GROUP_KEY: Final = "group-key"
-Answer = list[Message]
+ToldAnswer = list[Message]
 
 
 class WorkRoom:
@@ -120,7 +120,7 @@ class _Look:
 
     begun: bool = False
     callers: int = 0
-    task: asyncio.Task[Answer] | None = None
+    task: asyncio.Task[ToldAnswer] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +140,7 @@ class SharedLooks:
     def __init__(self) -> None:
         self._of: dict[Any, _Looks] = {}
 
-    async def shared(self, key: Any, look: Callable[[Callable[[], None]], Awaitable[Answer]]) -> Answer:
+    async def shared(self, key: Any, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]) -> ToldAnswer:
         """The answer of a look at `key`, which calls what it is given when it begins."""
         looks = self._of.setdefault(key, _Looks())
         looks.callers += 1
@@ -156,7 +156,9 @@ class SharedLooks:
                 self._of.pop(key, None)
 
     @staticmethod
-    async def _looked(looks: _Looks, one: _Look, look: Callable[[Callable[[], None]], Awaitable[Answer]]) -> Answer:
+    async def _looked(
+        looks: _Looks, one: _Look, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]
+    ) -> ToldAnswer:
         def begin() -> None:
             one.begun = True
             if looks.next is one:
@@ -169,7 +171,7 @@ class SharedLooks:
             begin()
 
 
-async def _joined(one: _Look) -> Answer:
+async def _joined(one: _Look) -> ToldAnswer:
     assert one.task is not None  # noqa: S101 - it has one from the moment it can be found
     one.callers += 1
     try:
@@ -209,14 +211,14 @@ class Rooms:
         for message in await self._answer(scope, receive):
             await send(message)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive) -> ToldAnswer:
         caller: Caller | None = scope["state"]["caller"]
         who = "" if caller is None else caller.identity
         if scope["method"] not in _LOOKING:
             async with self._changes.place(who):
                 return await self._told(scope, receive)
 
-        async def look(begin: Callable[[], None]) -> Answer:
+        async def look(begin: Callable[[], None]) -> ToldAnswer:
             async with self._looks.place(who):
                 begin()
                 return await self._looked(scope, receive)
@@ -226,7 +228,7 @@ class Rooms:
             return await look(lambda: None)
         return await self._shared.shared((scope["method"], path, scope["query_string"], key, caller.role), look)
 
-    async def _looked(self, scope: Scope, receive: Receive) -> Answer:
+    async def _looked(self, scope: Scope, receive: Receive) -> ToldAnswer:
         try:
             async with asyncio.timeout(self._look_s) as term:
                 return await self._told(scope, receive)
@@ -240,8 +242,8 @@ class Rooms:
                 retry_after_s=5,
             ) from None
 
-    async def _told(self, scope: Scope, receive: Receive) -> Answer:
-        answer: Answer = []
+    async def _told(self, scope: Scope, receive: Receive) -> ToldAnswer:
+        answer: ToldAnswer = []
 
         async def keep(message: Message) -> None:
             answer.append(message)
