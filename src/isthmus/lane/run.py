@@ -90,7 +90,8 @@ class LaneRun:
 
     `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
-    source has there, -1 unless it was compared. `is_known` says that the log ends where this owner has left it, or the
+    source has there, -1 unless it was compared. `beyond` tells of others that may have written what lies beyond the
+    source, if anything does. `is_known` says that the log ends where this owner has left it, or the
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
     `milestone` is how far the lane had been when that was last written down.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
@@ -124,6 +125,7 @@ class LaneRun:
     was_at: tuple[int, int] = _NOWHERE
     tail_check: TailCheck = TailCheck.CONTENT
     tail_epoch: int = -1
+    beyond: Problem | None = None
     source_epoch: int = -1
     is_known: bool = False
     left: LaneMark | None = None

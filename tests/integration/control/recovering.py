@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, TopicPartition
 
+from isthmus.ledger.documents import Document
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.topic import on_topic
 from isthmus.local import LocalCluster
+from isthmus.wire.client import Client
 from tests.patience import TERM_S
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -68,3 +73,13 @@ def log_of(cluster: LocalCluster, topic: str, partition: int = 0) -> list[Stored
             found.append(Stored(offset, message.timestamp()[1], key, value, headers))
     finally:
         reader.close()
+
+
+async def written(cluster: LocalCluster, *documents: Document) -> None:
+    """Have a cluster's ledger hold documents."""
+    async with Client(cluster.cluster()) as client:
+        writer = LedgerWriter(client)
+        try:
+            await on_topic(client, partial(writer.append, list(documents)), replication_factor=None)
+        finally:
+            writer.close()

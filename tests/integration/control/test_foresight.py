@@ -159,14 +159,16 @@ def test_foreign_record_behind_ours(east: LocalCluster, west: LocalCluster, pair
 
 
 def test_target_that_is_longer(east: LocalCluster, west: LocalCluster, pair: PairMaker) -> None:
-    """What lies beyond the source's end is told by offsets, counted, and a command is named that keeps it."""
+    """What somebody else wrote beyond the source's end is told by offsets, counted, and a command is named that keeps
+    it.
+    """
     name, both = pair()
     topics.create_both(east, west, name)
     topics.produce(east, name, records(10))
     topics.produce(west, name, records(15, "theirs"))
     planned, _ = both.agree()
     (refused,) = planned["refused_partitions"]
-    assert refused["state"] == "DIVERGED"
+    assert refused["state"] == "FOREIGN_WRITE"
     assert "[10, 15)" in refused["message"]
     assert "at most 5 records" in refused["hint"]
     assert [line.rpartition("\t")[2] for line in set_aside(refused["hint"])] == [f"theirs {n}" for n in range(10, 15)]
@@ -190,7 +192,7 @@ def test_target_beyond_what_is_stable(east: LocalCluster, west: LocalCluster, pa
     producer.send(name, records(20))
     topics.produce(west, name, records(15, "theirs"))
     planned, _ = both.agree()
-    assert planned["states"] == ["DIVERGED"]
+    assert planned["states"] == ["FOREIGN_WRITE"]
     producer.end(commit=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import operators
 from isthmus.control.links.claiming import claimed
+from isthmus.control.links.memory import recollect
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.recovery import quarantine, rebuilding, replaying
 from isthmus.control.recovery.holdings import holdings, replay_of
@@ -36,7 +38,7 @@ from isthmus.model.whereabouts import Liveness
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST
-from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of
+from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of, written
 from tests.integration.control.running import configuration_of, ends, link_of, patient, running
 from tests.integration.control.test_away import Ending
 from tests.integration.control.test_declared import both as both
@@ -171,6 +173,14 @@ def lost(east: LocalCluster, west: LocalCluster, name: str) -> None:
     topics.delete(east, name)
     topics.create(east, name)
     topics.produce(east, name, [*records(12), *records(5, begin=100)])
+
+
+async def taken_for_the_same(east: LocalCluster, west: LocalCluster, link: str) -> None:
+    """Have a link take the source's topics for those that it has copied: they have lost records."""
+    async with Client(west.cluster()) as client:
+        known = await recollect(link, client)
+    ids = {each: uuid.UUID(await topic_id(east, each.source_topic)) for each in known.topics.values()}
+    await written(west, *(replace(each, source_topic_id=found) for each, found in ids.items()))
 
 
 def overtaken(east: LocalCluster, west: LocalCluster, name: str) -> None:
@@ -310,9 +320,16 @@ def what_the_source_lost_is_recovered_by_itself(
     paused, sets aside what only the target has, and goes on.
     """
     found, begun = f"{name}-found", f"{name}-begun"
-    for each in (found, begun):
-        lost(east, west, each)
     only = link_between(east, west, name, found, begun)
+    for each in (found, begun):
+        topics.create(east, each)
+        topics.produce(east, each, records(20))
+    asyncio.run(caught_up(only, spark))
+    for each in (found, begun):
+        topics.delete(east, each)
+        topics.create(east, each)
+        topics.produce(east, each, [*records(12), *records(5, begin=100)])
+    asyncio.run(taken_for_the_same(east, west, name))
     only = replace(only, links=(replace(only.links[0], on_divergence="recover"),))
     with monkeypatch.context() as patched:
         patched.setattr(quarantine, "parcels", in_single_records)

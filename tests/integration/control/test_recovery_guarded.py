@@ -20,9 +20,7 @@ from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.sides import described
 from isthmus.control.running.recovering import SelfRecovery
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import Document, LinkDocument
-from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.topic import on_topic
+from isthmus.ledger.documents import LinkDocument
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
@@ -33,7 +31,7 @@ from isthmus.model.recovery import RecoveryStage, quarantine_of
 from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
-from tests.integration.control.recovering import log_of
+from tests.integration.control.recovering import log_of, written
 from tests.integration.control.running import patient
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import name as name
@@ -66,16 +64,6 @@ def values(cluster: LocalCluster, topic: str) -> list[bytes | None]:
 def set_aside(cluster: LocalCluster, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """What the quarantine of a topic holds: kinds and values."""
     return [(dict(each.headers)["isthmus.kind"], each.value) for each in log_of(cluster, quarantine_of(topic))]
-
-
-async def written(cluster: LocalCluster, *documents: Document) -> None:
-    """Have a cluster's ledger hold documents."""
-    async with Client(cluster.cluster()) as client:
-        writer = LedgerWriter(client)
-        try:
-            await on_topic(client, partial(writer.append, list(documents)), replication_factor=None)
-        finally:
-            writer.close()
 
 
 def attached(both: Configuration, east: LocalCluster, west: LocalCluster, name: str) -> tuple[Configuration, Promoter]:
@@ -283,3 +271,15 @@ def test_a_quarantine_that_would_delete_keeps_what_it_gets(
 
     configs = asyncio.run(seen())
     assert (configs["retention.ms"], configs["cleanup.policy"]) == ("-1", "delete")
+
+
+def test_a_run_rebuilds_no_topic_that_holds_anything_of_others(
+    east: LocalCluster, west: LocalCluster, topic: Namer
+) -> None:
+    """Whatever its state says: it is left to an operator, and is no longer paused."""
+    link, name = topic("link"), topic("orders")
+    lost(east, west, name)
+    before = asyncio.run(topic_id(west, name))
+    recovered_by_itself(link_between(east, west, link, name), link, [name])
+    assert asyncio.run(topic_id(west, name)) == before
+    assert name not in known(west, link).paused.topics

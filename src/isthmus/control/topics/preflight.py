@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from isthmus.lane.identity.judgement import Sight, diverged
 from isthmus.lane.outlook import UNAVAILABLE, Outlook
-from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.lane import Gap, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
@@ -144,7 +142,7 @@ def preflight(pair: TopicPair, *, holes_max: int, cluster: Cluster) -> TopicDeci
     `cluster` is the target's, for hints on what to do there.
     """
     source, target = pair.source, pair.target
-    partitions = tuple(_partition(pair, partition, holes_max, cluster) for partition in range(source.partition_count))
+    partitions = tuple(_partition(pair, partition, holes_max) for partition in range(source.partition_count))
     refusals = [] if target is None else list(_refusals(pair, target, partitions, cluster))
     notes = [*_source_notes(source), *([] if target is None else _target_notes(source, target))]
     target_count = source.partition_count if target is None else target.partition_count
@@ -251,7 +249,7 @@ def target_end_of(pair: TopicPair, partition: int) -> int:
     return 0 if is_new else -1
 
 
-def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster) -> PartitionDecision:
+def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDecision:
     log, target_end = pair.source_ranges.get(partition), target_end_of(pair, partition)
     begin = pair.begins.get(partition, -1)
     outlook = pair.outlooks.get(partition, Outlook())
@@ -259,9 +257,7 @@ def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster
     if state in UNAVAILABLE:
         # It may be found sound: that is no refusal.
         refusal, unexamined = None, outlook.problem
-    if log is not None and target_end > log.end:
-        state, refusal = LaneState.DIVERGED, diverged(_sight(pair, partition, log, cluster))
-    elif pair.holes.get(partition, 0) > holes_max:
+    if pair.holes.get(partition, 0) > holes_max:
         state = LaneState.REFUSED
         refusal = Problem(
             f"compaction left more than {counted(holes_max, 'offset')} without a record",
@@ -288,17 +284,6 @@ def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster
         unexamined=unexamined,
         gap=outlook.gap if refusal is None else None,
         begin=begin,
-    )
-
-
-def _sight(pair: TopicPair, partition: int, source: LogRange, cluster: Cluster) -> Sight:
-    target = pair.target_ranges[partition]
-    return Sight(
-        key=LaneKey(pair.name, partition),
-        target=cluster,
-        position=target.end,
-        source=Bounds(source.start, source.end),
-        target_start=target.start,
     )
 
 

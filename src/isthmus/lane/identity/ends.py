@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from isthmus.lane.identity.judgement import diverged, first_check, gap_before, is_left_at, stopped_by
+from isthmus.lane.identity.judgement import beyond, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.identity.tail import Tails, sight_of
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.lane.producer import ProducerIdentity
@@ -84,8 +84,8 @@ class Ends:
             if self._doubts[run] < self._doubt.looks:
                 run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
                 return self._doubt.pause_s
-            problem = diverged(sight)
-            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
+            state, problem = beyond(sight, run.beyond)
+            run.fail(state, problem.message, problem.hint)
             return None
         self._doubts.pop(run, None)
         is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset

@@ -64,6 +64,10 @@ class Weight(enum.Enum):
     """The log begins with fillers of ours."""
     DOUBTED = enum.auto()
     """It has to be compared with the source's."""
+    FOREIGN = enum.auto()
+    """It lies beyond the source, and somebody else wrote it."""
+    UNCLEAR = enum.auto()
+    """It lies beyond the source, and is the link's own or somebody else's: a coordinator ends what it belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +76,12 @@ class Judgement:
 
     `has_fillers` says that the log begins with fillers. `ending` are producers of the source whose transactions here a
     coordinator may still be ending. `source_epoch` is the leader epoch in which the source got what it has at the last
-    offset, -1 unless that was compared.
+    offset, -1 unless that was compared. `beyond` is what it amounts to where the source does not get so far.
     """
 
     state: LaneState | None = None
     problem: Problem | None = None
+    beyond: Problem | None = None
     has_fillers: bool = False
     ending: frozenset[int] = frozenset()
     source_epoch: int = -1
@@ -97,14 +102,23 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
 
     :raises ValueError: The batch cannot be decoded.
     """
-    if isinstance(tail, NoBatch) or sight.is_beyond:
+    if isinstance(tail, NoBatch):
         return Weight.BELIEVED
+    if sight.is_beyond:
+        return weigh_beyond(ours, tail)
     if sight.position <= max(sight.begin, sight.source.start) and is_filler(tail):
         return Weight.FILLERS
     if sight.position <= sight.source.start:
         return Weight.BELIEVED
     is_known = check is TailCheck.PRODUCER and tail.producer_id in ours
     return Weight.BELIEVED if is_known else Weight.DOUBTED
+
+
+def weigh_beyond(ours: Collection[int], tail: Batch) -> Weight:
+    """Whose work it is that the target ends beyond its source: the link's own shows that the source lost records."""
+    if tail.producer_id in ours or is_lone(tail.producer_id):
+        return Weight.BELIEVED
+    return Weight.UNCLEAR if tail.is_control or tail.is_transactional else Weight.FOREIGN
 
 
 def compare(
@@ -154,6 +168,22 @@ def _record_at(batch: Batch, offset: int) -> Record | None:
     return next((record for record in records_of(batch) if record.offset == offset), None)
 
 
+def written_beyond(sight: Sight, batch: Batch) -> Problem:
+    """Somebody else's `batch` is at the target beyond what the source has."""
+    end, position = sight.source.stable_end, sight.position
+    return Problem(
+        f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target, "
+        f"with a record of producer {batch.producer_id}, which is not this link: somebody else writes to the partition",
+        "Deny WRITE on the target topic to all but Isthmus. "
+        + keep_or_delete(sight.key.topic, sight.target, [sight.extent(end, position), _deleted_at_source(sight)]),
+    )
+
+
+def foreign(problem: Problem) -> Judgement:
+    """Somebody else has written."""
+    return Judgement(state=LaneState.FOREIGN_WRITE, problem=problem)
+
+
 def _changed(sight: Sight) -> Judgement:
     topic, partition = sight.key
     message = (
@@ -183,7 +213,7 @@ def _foreign(sight: Sight, tail: Batch, ours: Collection[int]) -> Judgement:
         what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
         hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"
     message = f"what the target has at offset {sight.position - 1} is {what}"
-    return Judgement(state=LaneState.FOREIGN_WRITE, problem=Problem(message, hint))
+    return foreign(Problem(message, hint))
 
 
 def undecodable(error: ValueError) -> Judgement:
@@ -214,13 +244,18 @@ def lost(sight: Sight, milestone: Milestone, end: int) -> Judgement | None:
     return Judgement(state=LaneState.DIVERGED, problem=Problem(message, held))
 
 
+def beyond(sight: Sight, written: Problem | None) -> tuple[LaneState, Problem]:
+    """What a lane comes to whose target ends beyond its source, where `written` may tell that others wrote there."""
+    return (LaneState.DIVERGED, diverged(sight)) if written is None else (LaneState.FOREIGN_WRITE, written)
+
+
 def diverged(sight: Sight) -> Problem:
-    """The target is beyond its source."""
+    """The target is beyond its source, and ends with what the link wrote."""
     end, position = sight.source.stable_end, sight.position
     only_there = [sight.extent(end, position), _deleted_at_source(sight)]
     return Problem(
         f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target",
-        "The source lost records (unclean election) or the topic was refilled, or somebody writes to the target. "
+        "The source lost records (unclean election) or the topic was refilled, or somebody wrote to the target before. "
         f"Whether what lies before is alike `isthmus verify --topic {sight.key.topic}` tells. "
         + keep_or_delete(sight.key.topic, sight.target, only_there),
     )
@@ -253,7 +288,8 @@ def outlook_of(sight: Sight, judgement: Judgement, *, continues_after_gap: bool)
     if judgement.state is not None:
         return Outlook(state=judgement.state, problem=judgement.problem)
     if sight.is_beyond:
-        return Outlook(state=LaneState.DIVERGED, problem=diverged(sight))
+        state, problem = beyond(sight, judgement.beyond)
+        return Outlook(state=state, problem=problem)
     gap = gap_before(sight, is_filling=judgement.has_fillers)
     if gap is None or continues_after_gap:
         return Outlook(gap=gap)

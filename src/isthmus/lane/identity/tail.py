@@ -13,10 +13,13 @@ from isthmus.lane.identity.judgement import (
     Sight,
     Weight,
     compare,
+    foreign,
     lost,
     unanswered,
     undecodable,
     weigh,
+    weigh_beyond,
+    written_beyond,
 )
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
@@ -24,6 +27,7 @@ from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
+from isthmus.model.naming import TargetTopic
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch
@@ -71,7 +75,7 @@ class Tails:
             sight, judgement = judged[run.lane.key]
             run.target_start = sight.target_start
             run.ending.update(judgement.ending)
-            run.tail_epoch = judgement.source_epoch
+            run.tail_epoch, run.beyond = judgement.source_epoch, judgement.beyond
             if judgement.has_fillers:
                 run.prefix = Prefix(run.first, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
@@ -89,12 +93,15 @@ class Tails:
         """Read the last batches at the target, and at the source those that have to be compared."""
         every = {look.lane.key: look for look in looks}
         judged = await self._lost(every.values())
-        waiting = {key: look for key, look in every.items() if key not in judged}
-        tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in waiting.items()})
+        tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in every.items()})
         doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
-        for key, look in waiting.items():
+        for key, look in every.items():
             outcome = self._weighed(look, tails[key])
-            if isinstance(outcome, Judged):
+            if key in judged:
+                # Whose source has lost records may have been written to by others as well: that is for an operator.
+                is_foreign = isinstance(outcome, Judged) and outcome.judgement.state is LaneState.FOREIGN_WRITE
+                judged[key] = outcome if is_foreign and isinstance(outcome, Judged) else judged[key]
+            elif isinstance(outcome, Judged):
                 judged[key] = outcome
             else:
                 doubted[key] = outcome
@@ -105,7 +112,33 @@ class Tails:
         sources = await _batches(self._source, wants, READ_COMMITTED)
         for key, (look, batch) in doubted.items():
             judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
-        return judged
+        return judged | await self._begun_by_others(every, judged)
+
+    async def _begun_by_others(
+        self, looks: Mapping[LaneKey, TailLook], judged: Mapping[LaneKey, Judged]
+    ) -> dict[LaneKey, Judged]:
+        """Of the lanes whose target ends with their own work beyond the source, those where others wrote before: what
+        was in flight then stands behind.
+        """
+        own = {
+            key: each.sight
+            for key, each in judged.items()
+            if each.sight.is_beyond
+            and each.judgement.state in (None, LaneState.DIVERGED)
+            and each.judgement.beyond is None
+        }
+        wants: dict[PartitionKey, Want] = {
+            (key.topic, key.partition): Want(looks[key].lane.target_topic_id, sight.source.stable_end, -1, -1)
+            for key, sight in own.items()
+        }
+        found: dict[LaneKey, Judged] = {}
+        for (topic, partition), first in (await _batches(self._target, wants)).items():
+            key = LaneKey(TargetTopic(topic), partition)
+            if isinstance(first, ClusterError):
+                found[key] = Judged(own[key], unanswered(first, LaneState.TARGET_UNAVAILABLE))
+            elif not isinstance(first.batch, NoBatch) and weigh_beyond(self._ours, first.batch) is Weight.FOREIGN:
+                found[key] = Judged(own[key], foreign(written_beyond(own[key], first.batch)))
+        return found
 
     async def _lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
         """The lanes whose source has lost what was copied before their milestones, or does not say."""
@@ -132,8 +165,13 @@ class Tails:
             weight = weigh(sight, look.check, self._ours, found.batch)
         except ValueError as error:
             return Judged(sight, undecodable(error))
-        if weight is Weight.DOUBTED and not isinstance(found.batch, NoBatch):
-            return look._replace(sight=sight), found.batch
+        if not isinstance(found.batch, NoBatch):
+            if weight is Weight.DOUBTED:
+                return look._replace(sight=sight), found.batch
+            if weight is Weight.FOREIGN:
+                return Judged(sight, foreign(written_beyond(sight, found.batch)))
+            if weight is Weight.UNCLEAR:
+                return Judged(sight, Judgement(beyond=written_beyond(sight, found.batch)))
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
     def _compared(self, look: TailLook, batch: Batch, found: Found) -> Judged:

@@ -17,6 +17,7 @@ from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import EXPIRATION_MS_MAX, at_start, plan_link
 from isthmus.control.topics.preflight import LONG_MAX, TopicPair
+from isthmus.lane.outlook import Outlook
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
@@ -110,6 +111,7 @@ def test_lanes_are_those_both_sides_have() -> None:
         target=topic({"cleanup.policy": "compact", "max.message.bytes": "5000"}, partitions=2),
         source_ranges={p: LogRange(0, 5, 5) for p in range(3)},
         target_ranges={0: LogRange(0, 0, 0), 1: LogRange(0, 9, 9)},
+        outlooks={1: Outlook(state=LaneState.DIVERGED, problem=Problem("it ends beyond"))},
     )
     plan = planned(pair)
     assert plan.action is Action.ADD_PARTITIONS

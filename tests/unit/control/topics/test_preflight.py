@@ -19,9 +19,11 @@ from isthmus.control.topics.preflight import (
     preflight,
     uncounted,
 )
+from isthmus.lane.outlook import Outlook
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 from tests.unit.control.names import ORDERS
 
@@ -84,7 +86,7 @@ def test_partition_without_a_leader_is_unknown() -> None:
 
 
 def test_target_ahead_of_source_refuses_that_partition_only() -> None:
-    """A target log that ends behind the source's is diverged; its neighbours go on."""
+    """Of a target log that ends behind the source's a look at its end tells what it is; its neighbours go on."""
     pair = TopicPair(
         name=ORDERS,
         source=described(partitions=2),
@@ -92,7 +94,9 @@ def test_target_ahead_of_source_refuses_that_partition_only() -> None:
         source_ranges={0: LogRange(0, 10, 10), 1: LogRange(0, 10, 10)},
         target_ranges={0: LogRange(0, 11, 11), 1: LogRange(0, 10, 10)},
     )
-    decision = decide(pair)
+    assert [p.state for p in decide(pair).partitions] == [LaneState.ACTIVE, LaneState.ACTIVE]
+    found = Outlook(state=LaneState.DIVERGED, problem=Problem("it ends beyond"))
+    decision = decide(replace(pair, outlooks={0: found}))
     assert decision.mode is TopicMode.IDENTITY
     assert [p.state for p in decision.partitions] == [LaneState.DIVERGED, LaneState.ACTIVE]
     assert decision.partitions[0].refusal is not None

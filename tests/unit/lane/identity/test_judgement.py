@@ -23,6 +23,7 @@ from isthmus.lane.identity.judgement import (
     unanswered,
     undecodable,
     weigh,
+    written_beyond,
 )
 from isthmus.lane.outlook import state_of
 from isthmus.lane.run import TailCheck
@@ -67,12 +68,33 @@ def test_records_of_others_are_compared_and_ours_after_a_handover() -> None:
 
 
 def test_nothing_is_compared_with_what_the_source_does_not_have() -> None:
-    """A log that is empty, or ends before the source begins or behind its end, is judged by its offsets."""
+    """A log that is empty, or ends before the source begins, is judged by its offsets."""
     theirs = stored(10, RECORDS, producer_id=THEIRS)
-    for seen in (sight(16, start=16), sight(16, start=50), sight(16, end=12)):
+    for seen in (sight(16, start=16), sight(16, start=50)):
         assert weight(seen, theirs, TailCheck.CONTENT) is Weight.BELIEVED
     for known in NoBatch:
         assert weight(sight(16), known, TailCheck.CONTENT) is Weight.BELIEVED
+
+
+def test_what_lies_beyond_the_source_is_ours_or_somebody_elses() -> None:
+    """That the link wrote it shows that the source has lost records; anybody else's record is a foreign write at the
+    first look. Of what belongs to a transaction of a coordinator that is not certain until the source stays behind.
+    """
+    lone, beyond = lone_producer_id(5), sight(16, end=12)
+    for own in (
+        stored(10, RECORDS, producer_id=OURS),
+        marker(15, MARKERS, commit=True),
+        stored(10, RECORDS, producer_id=lone),
+    ):
+        assert weight(beyond, own) is Weight.BELIEVED
+    assert weight(beyond, NoBatch.DELETED) is Weight.BELIEVED
+    assert weight(beyond, stored(10, RECORDS, producer_id=THEIRS)) is Weight.FOREIGN
+    assert weight(beyond, stored(10, RECORDS)) is Weight.FOREIGN
+    assert weight(beyond, marker(15, THEIRS, commit=False)) is Weight.UNCLEAR
+    problem = written_beyond(beyond, one(stored(10, RECORDS, producer_id=THEIRS)))
+    assert f"producer {THEIRS}, which is not this link" in problem.message
+    found = outlook_of(beyond, Judgement(beyond=problem), continues_after_gap=True)
+    assert (found.state, found.problem) == (LaneState.FOREIGN_WRITE, problem)
 
 
 def test_fillers_are_recognised_before_the_source_begins() -> None:

@@ -124,6 +124,36 @@ def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "first", "state"),
+    [
+        (PRODUCER.producer_id, 4711, LaneState.FOREIGN_WRITE),
+        (4711, PRODUCER.producer_id, LaneState.FOREIGN_WRITE),
+        (PRODUCER.producer_id, PRODUCER.producer_id, LaneState.STARTING),
+        (PRODUCER.producer_id, None, LaneState.TARGET_UNAVAILABLE),
+    ],
+    ids=["what was in flight stands behind it", "at the end", "all ours", "not told"],
+)
+def test_what_others_wrote_beyond_the_source(last: int, first: int | None, state: LaneState) -> None:
+    """It is found at the first look, though records of ours that were in flight end the log; and where all is ours
+    nothing is said of others: the source may only lag.
+    """
+    run = lane_of(position=16)
+    run.source_start, run.source_end = 0, 12
+    run.tail_check = TailCheck.CONTENT
+
+    async def scenario() -> None:
+        async with Client(NOWHERE) as client:
+            begin: Found = Unreachable("away")
+            if first is not None:
+                begin = Read(one(stored(10, RECORDS[:3], producer_id=first)), 0)
+            target = Told(client, Read(one(stored(13, RECORDS[:3], producer_id=last)), 0), begin)
+            await Tails(Told(client), target, PRODUCER).check([run])
+
+    asyncio.run(scenario())
+    assert run.state is state
+
+
+@pytest.mark.parametrize(
     ("end", "state"),
     [
         (Offset(0, 12), None),
