@@ -84,6 +84,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.receipt import Receipt
 from isthmus.model.topic import LeftInTier
 from isthmus.model.translation import MappedRange
+from isthmus.model.whereabouts import NOT_TOLD, Whereabouts
 
 SCHEMA_VERSION: Final = 1
 _NO_ID: Final = uuid.UUID(int=0)
@@ -192,7 +193,8 @@ class LeaseDocument(DocumentOfLink):
 class TaskDocument(DocumentOfLink):
     """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
     says that it, and so every task of the slot before it, will never write again, and by `marks` how it left the lanes.
-    By `revision` it says that it writes no more what the slot had lost by that one of the controller's words.
+    By `revision` it says that it writes no more what the slot had lost by that one of the controller's words. `process`
+    is the one that runs it: on the same host, a controller can see that it has ended.
     """
 
     KIND: ClassVar[str] = "task"
@@ -204,6 +206,7 @@ class TaskDocument(DocumentOfLink):
     is_clean: bool
     marks: tuple[LaneMark, ...] = ()
     revision: int = -1
+    process: Whereabouts = NOT_TOLD
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -32,6 +32,9 @@ class Whereabouts:
     process_start: int = UNKNOWN
 
 
+NOT_TOLD: Final = Whereabouts()
+
+
 def liveness(process: Whereabouts, here: Whereabouts, start: int | None) -> Liveness:
     """Whether `process` still runs, as seen from the process `here`.
 

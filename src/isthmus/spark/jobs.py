@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
@@ -21,25 +21,24 @@ if TYPE_CHECKING:
 
 AnswerT = TypeVar("AnswerT")
 
-_OVER: Final = ("Python worker exited unexpectedly", "Command exited with code", "Traceback (most recent call last)")
 _NO_MODULE: Final = "ModuleNotFoundError"
 
 
 class JobFailed(Exception):
-    """A lease's job ended without a receipt. `is_dead` says that it is known to run no more."""
+    """A lease's job ended without a receipt. `is_dead` says that it never began."""
 
     def __init__(self, message: str, *, is_dead: bool, hint: str = "") -> None:
         super().__init__(message)
         self.is_dead = is_dead
         self.hint = hint
 
-    @classmethod
-    def told_by(cls, text: str) -> Self:
-        """What an exception from Spark's side says."""
-        if _NO_MODULE in text:
-            hint = "Give the executors a Python that has Isthmus: set PYSPARK_PYTHON, or ship it with --archives."
-            return cls(_telling_line(text), is_dead=True, hint=hint)
-        return cls(_telling_line(text), is_dead=any(sign in text for sign in _OVER))
+
+def failure_of(text: str) -> JobFailed:
+    """What an exception from Spark's side says. Its words are for people: that a task is over they do not prove."""
+    hint = ""
+    if _NO_MODULE in text:
+        hint = "Give the executors a Python that has Isthmus: set PYSPARK_PYTHON, or ship it with --archives."
+    return JobFailed(_telling_line(text), is_dead=False, hint=hint)
 
 
 def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> asyncio.Future[tuple[Receipt, ...]]:
@@ -67,7 +66,7 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
         try:
             receipts = _run(spark, specs, group)
         except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises whatever it meets
-            error = JobFailed.told_by(str(failure))
+            error = failure_of(str(failure))
         # The loop may be gone when the driver ends in a hurry.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, receipts, error)

@@ -18,11 +18,13 @@ from isthmus.ledger.handover import has_ended, is_in_order, marks_left, mileston
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.schemas import known_schemas
+from isthmus.local.host import liveness_of
 from isthmus.model.lane import Lane, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import Ending, Receipt
+from isthmus.model.whereabouts import Liveness
 from isthmus.spark.distribution import Distribution, LeaseGroup
 from isthmus.spark.jobs import JobFailed, check, has_begun
 from isthmus.spark.lease import LeaseSpec, LinkContext
@@ -263,11 +265,17 @@ class LeaseScheduler:
         self._park(reports)
 
     async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
-        """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed."""
+        """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed, or has ended
+        with its process.
+        """
         group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
         deadline = time.monotonic() + self._timings.revocation_s
-        while lease.generation in group.held and time.monotonic() < deadline:
+        while (
+            lease.generation in group.held
+            and liveness_of(lease.process) is not Liveness.DEAD
+            and time.monotonic() < deadline
+        ):
             await asyncio.sleep(self._timings.retry_s)
         if not lease.receipt.done():
             await self._slots.give_up([lease])
@@ -314,6 +322,8 @@ class LeaseScheduler:
                 lease = self._lease(slot, document.generation)
                 if lease is not None:
                     lease.heard_at = time.monotonic()
+                    if isinstance(document, TaskDocument):
+                        lease.process = document.process
                 if isinstance(document, ProgressDocument):
                     self._hear_progress(document)
                 elif document.has_ended:

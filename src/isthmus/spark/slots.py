@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import HostError
 from isthmus.model.receipt import Receipt
+from isthmus.model.whereabouts import NOT_TOLD, Whereabouts
 from isthmus.spark.jobs import JobFailed, cancel, start_job
 from isthmus.spark.lease import LeaseSpec, shared
 
@@ -42,7 +43,7 @@ class Ticket:
     """A lease that was asked for. `receipt` holds what became of it, or `JobFailed`.
 
     It `is_urgent` if nobody runs its lanes. It `must_end` in good order as soon as it can: others need its slot.
-    `heard_at` is when its task was last known to run (monotonic seconds), if ever.
+    `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the one that runs it.
     """
 
     spec: LeaseSpec
@@ -54,6 +55,7 @@ class Ticket:
     must_end: bool = False
     is_given_up: bool = False
     heard_at: float | None = None
+    process: Whereabouts = NOT_TOLD
 
     @property
     def generation(self) -> int:

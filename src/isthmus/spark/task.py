@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -24,6 +25,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
+from isthmus.local.host import whereabouts
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
@@ -37,6 +39,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 
 PROGRESS_S: Final = 1.0
+_log = logging.getLogger(__name__)
 _FULL_EVERY: Final = 8
 """Of so many looks one is told whole, also where nothing moved: no healthy lane goes unheard for ten seconds."""
 _TICK_S: Final = 0.2
@@ -62,14 +65,29 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
 
 
 async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
-    """What fails in one by a bug of ours is raised when all others have ended."""
+    """What fails in one by a bug of ours its receipt tells: an exception would be Spark's to tell, in its own words."""
     ended = await asyncio.gather(*(LeaseTask(spec).run() for spec in specs), return_exceptions=True)
-    receipts: list[Receipt] = []
-    for outcome in ended:
-        if isinstance(outcome, BaseException):
-            raise outcome
-        receipts.append(outcome)
-    return receipts
+    return [
+        _failed(spec, outcome) if isinstance(outcome, BaseException) else outcome
+        for spec, outcome in zip(specs, ended, strict=True)
+    ]
+
+
+def _failed(spec: LeaseSpec, failure: BaseException) -> Receipt:
+    """Of a lease that failed by a bug of ours: nobody knows what it left."""
+    _log.error("a lease of link %s failed", spec.context.link, exc_info=failure)
+    return Receipt(
+        slot=spec.slot,
+        generation=spec.generation,
+        ending=Ending.FAILED,
+        has_written=True,
+        is_clean=False,
+        problem=_bug(failure),
+    )
+
+
+def _bug(failure: BaseException) -> Problem:
+    return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
 
 
 class LeaseTask:
@@ -80,6 +98,7 @@ class LeaseTask:
         self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
         self._milestones = Milestones()
+        self._process = whereabouts()
         self._has_written = False
         self._has_ended = asyncio.Event()
         self._must_announce = asyncio.Event()
@@ -188,7 +207,7 @@ class LeaseTask:
         if isinstance(failure, IsthmusError):
             return problem_of(failure)
         if failure is not None:
-            return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
+            return _bug(failure)
         if self._ledger_error is not None and not self._has_written:
             return Problem(f"an executor cannot use the ledger: {self._ledger_error}", self._ledger_error.hint)
         return None
@@ -299,6 +318,7 @@ class LeaseTask:
             is_clean=self._engine.is_clean if ended_through == spec.generation else self._tenure.is_clean,
             marks=marks,
             revision=self._let_go_of,
+            process=self._process,
         )
 
     def _marks(self) -> tuple[LaneMark, ...]:

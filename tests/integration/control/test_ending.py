@@ -15,11 +15,11 @@ from dataclasses import replace
 import pytest
 
 from isthmus.control.fabric import Fabric, Promoting
-from isthmus.control.links.host import start_of, whereabouts
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import ControllerDocument, LeaseDocument
 from isthmus.ledger.link import BEAT_S, read_documents
 from isthmus.local import LocalCluster
+from isthmus.local.host import start_of, whereabouts
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.host import whereabouts
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.running.following import Following
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import LeaseDocument, TopicDocument
 from isthmus.local import LocalCluster
+from isthmus.local.host import whereabouts
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic

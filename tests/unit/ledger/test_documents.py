@@ -239,8 +239,8 @@ def test_what_is_written_keeps_its_shape() -> None:
         "tree",
     ]  # fmt: skip
     assert stored["task/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "link", "marks", "revision", "schema_version",
-        "slot",
+        "controller", "ended_through", "generation", "is_clean", "link", "marks", "process", "revision",
+        "schema_version", "slot",
     ]  # fmt: skip
     assert stored["milestones/l/2"] == ["link", "milestones", "schema_version", "slot"]
     assert stored["lease/l/2"] == [

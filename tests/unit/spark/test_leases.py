@@ -14,13 +14,14 @@ import pytest
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.local.host import whereabouts
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, milestone_of
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark import leases, slots
-from isthmus.spark.jobs import JobFailed
+from isthmus.spark.jobs import JobFailed, failure_of
 from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
@@ -177,6 +178,27 @@ def test_a_lease_that_may_be_running_is_forbidden_to_write(jobs: Jobs, outcome: 
             book.hear(ended(1))
             await steps()
             assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, True)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_lease_is_over_with_its_process_whatever_spark_says(jobs: Jobs, has_ended: bool) -> None:
+    """An executor of which Spark says that it is lost may only be cut off; a process of this host that is gone writes
+    nothing any more.
+    """
+    here = whereabouts()
+    process = replace(here, process_start=here.process_start - 1) if has_ended else here
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book):
+            book.hear(replace(ended(1), ended_through=0, process=process))
+            end(
+                jobs.futures[0], failure_of("ExecutorLostFailure: Command exited with code 137\nTraceback (most recent")
+            )
+            await steps()
+            assert [spec.generation for spec in jobs.specs[1:]] == ([2] if has_ended else [])
 
     asyncio.run(scenario())
 

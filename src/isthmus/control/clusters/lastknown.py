@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 from isthmus.cluster.brokers import describe_cluster, told_releases
 from isthmus.cluster.features import features
 from isthmus.control.clusters.contents import NamesOfLink, contents
-from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, UnsupportedByBroker
 from isthmus.ledger.documents import Document, decoded, kind_of
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
+from isthmus.local.host import whereabouts
 from isthmus.model.cluster import Cluster
 from isthmus.model.lastknown import KnownBroker, KnownCluster, KnownFeature, KnownNames, LastKnown, Memories, newest
 from isthmus.model.link import Link

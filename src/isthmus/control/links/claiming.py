@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from isthmus.control.links.host import operator, whereabouts
+from isthmus.control.links.host import operator
 from isthmus.control.links.operators import recovered, require_nobody_recovers
 from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
@@ -18,6 +18,7 @@ from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.recovery import RECOVERS
 from isthmus.ledger.topic import on_topic
+from isthmus.local.host import whereabouts
 from isthmus.model.configuration import LedgerSettings
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from isthmus.control.links.host import whereabouts
 from isthmus.errors import Fenced
 from isthmus.ledger.documents import ControllerDocument, LeaseDocument
 from isthmus.ledger.handover import has_ended
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion, in_batches
+from isthmus.local.host import whereabouts
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire.client import Client
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from isthmus.control.links.host import goes_by_our_clock, liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S
+from isthmus.local.host import goes_by_our_clock, liveness_of
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 

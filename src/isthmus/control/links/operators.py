@@ -9,12 +9,12 @@ import asyncio
 import time
 from typing import Final
 
-from isthmus.control.links.host import goes_by_our_clock, liveness_of
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.recovery import RECOVERS
+from isthmus.local.host import goes_by_our_clock, liveness_of
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 

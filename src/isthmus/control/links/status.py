@@ -18,7 +18,6 @@ from isthmus.cluster.topics import selected_topics
 from isthmus.control.clusters.closed import reserved
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.filtering import operated
-from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.control.links.parted import going_on
 from isthmus.control.loops.all import tasks_of
@@ -27,6 +26,7 @@ from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
+from isthmus.local.host import liveness_of
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange

@@ -13,7 +13,6 @@ from typing import Final
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims, Selects
-from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, identified, producer_identity
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.others import claims_around, selection
@@ -29,6 +28,7 @@ from isthmus.control.running.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.view import Bookmark
+from isthmus.local.host import whereabouts
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.pauses import NO_PAUSES

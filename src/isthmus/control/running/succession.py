@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import ClusterError, ConfigError, Occupied
 from isthmus.ledger.documents import ControllerDocument, decoded
@@ -20,6 +19,7 @@ from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
+from isthmus.local.host import liveness_of
 from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.links import host
-from isthmus.control.links.host import liveness_of, start_of, whereabouts
+from isthmus.local import host
+from isthmus.local.host import liveness_of, start_of, whereabouts
 from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts
 
 
