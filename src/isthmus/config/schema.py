@@ -214,7 +214,8 @@ class LimitsSection(Section):
         _LIMITS.bytes_in_flight,
         description=(
             "Bytes a Spark task may have read that the target has not acknowledged yet; it bounds "
-            "the memory of the task."
+            "the memory of the task. A partition may have as much as is free, at most 8 MiB, and 256 KiB of its own "
+            "whatever others have; one that is not written to keeps one batch."
         ),
     )
 

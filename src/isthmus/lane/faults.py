@@ -97,6 +97,7 @@ class Faults:
                 f"[{fetched.diverged_at}, {run.copied_to}) that were copied are gone there",
                 self._keep_or_delete(run, fetched.diverged_at),
             )
+            run.disprove(fetched.diverged_at)
         elif fetched.diverged_at >= 0:
             self._doubt_source(run, fetched.diverged_at)
         elif code == codes.OFFSET_OUT_OF_RANGE:

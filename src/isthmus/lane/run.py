@@ -96,6 +96,8 @@ class LaneRun:
     `milestone` is how far the lane had been when that was last written down.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
 
+    Where the target was found to hold what the source does not, it is right up to `proven_end`, -1 if nobody knows.
+
     `reading` reads it, since it was `asked_at` for its `read_offset` (monotonic s). `evidence` is what it has shown.
 
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
@@ -136,6 +138,7 @@ class LaneRun:
     prefix: Prefix | None = None
     transit: Transit | None = None
     schema_id: int = -1
+    proven_end: int = NO_END
     reading: EndWitness | None = None
     asked_at: float = math.inf
     failed_at: float = -math.inf
@@ -335,6 +338,14 @@ class LaneRun:
         place = self.writer.position, self.read_offset
         return self.evidence.hindered(state, Problem(message, hint), place, time.monotonic())
 
+    def disprove(self, proven_end: int) -> None:
+        """The target holds what the source does not: it is right up to there (-1 while unknown), or as far as it was
+        ever known to be.
+        """
+        been = [each.position for each in (self.left, self.milestone) if each is not None]
+        right = [end for end in (proven_end, *been) if end < self.writer.position]
+        self.proven_end = proven_end if proven_end >= 0 else max(right, default=-1)
+
     def hold(self) -> None:
         """Where the lane stands is known, and it goes on nowhere."""
         if not self.is_over:
@@ -365,7 +376,7 @@ class LaneRun:
         return LaneReport(
             key=self.lane.key,
             state=state,
-            position=self.position,
+            position=min(self.position, self.proven_end),
             source_end=self.source_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,

@@ -64,6 +64,11 @@ class LaneState(enum.StrEnum):
         return self in _TERMINAL
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether the target holds something else than the source, so that where its log ends says nothing."""
+        return self in (LaneState.FOREIGN_WRITE, LaneState.DIVERGED)
+
+    @property
     def is_recoverable(self) -> bool:
         """Whether `isthmus link recover` is the way out."""
         return self in _RECOVERABLE
@@ -220,8 +225,9 @@ class Lane:
 class LaneReport:
     """A lane at one moment. Offsets are -1 while unknown.
 
-    `position` is the next offset to copy: everything before it is durable at the target. `source_end` is the source's
-    last stable offset as last seen. `records` and `size_bytes` count what this lease copied,
+    `position` is the next offset to copy: everything before it is durable at the target. Where the target was found to
+    hold something else than the source, it is how far it is known to be right. `source_end` is the source's last stable
+    offset as last seen. `records` and `size_bytes` count what this lease copied,
     `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
     `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
     """

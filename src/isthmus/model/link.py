@@ -26,7 +26,8 @@ DivergencePolicy = Literal["stop", "recover"]
 class Limits:
     """How much a link may take. `bytes_per_s` is for the whole link, `None` being no limit.
 
-    `bytes_in_flight` bounds what one Spark task has read and the target has not yet acknowledged.
+    `bytes_in_flight` bounds what one Spark task has read and the target has not yet acknowledged, but for a small floor
+    that each partition has.
     """
 
     bytes_per_s: int | None = None

@@ -40,7 +40,8 @@ class PartitionProgress:
     """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
-    then the target ends there.
+    then the target ends there. Where it holds something else than the source, it is right up to `proven_end`, -1 if
+    nobody knows; else that is `None`. What lies behind is still to be copied.
 
     `records` and `size_bytes` are what the present run has copied, `copied_records` what was copied since the lane
     began, by its map (`None` where offsets are the same, or its ledger does not answer), and `flags_replaced` the
@@ -55,6 +56,7 @@ class PartitionProgress:
     source_end: int = -1
     source_start: int = 0
     copied_end: int | None = None
+    proven_end: int | None = None
     records: int = 0
     size_bytes: int = 0
     copied_records: int | None = None
@@ -75,6 +77,8 @@ class PartitionProgress:
     def lag_records(self) -> int:
         """Offsets still to copy, -1 while unknown."""
         copied_end = self.target_end if self.copied_end is None else self.copied_end
+        if self.proven_end is not None:
+            copied_end = min(copied_end, self.proven_end)
         if copied_end < 0 or self.source_end < 0:
             return -1
         return max(self.source_end - max(copied_end, self.source_start), 0)

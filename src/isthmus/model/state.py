@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.model.lane import LaneState
+from isthmus.model.problem import Problem
 
 AGED_S: Final = 10.0
 """A value that is older says how old it is. A controller that was silent for longer runs no more."""
+
+UNHEARD_S: Final = 3 * AGED_S
+"""Leases tell of all their lanes every eight seconds or so. A lane of which nothing came for longer may not work."""
+UNHEARD: Final = Problem(
+    f"its task has not been heard for more than {UNHEARD_S:g} s, though its controller is alive",
+    "The executor may be frozen, overloaded or cut off from the target: look at it in Spark's UI. When the task is lost "
+    "the controller starts another one by itself.",
+)
 
 
 class LinkState(enum.StrEnum):
@@ -78,7 +87,7 @@ class LaneEvidence:
     """What is known of a lane, or of a topic as a whole.
 
     `ended` is a state that lasts until an operator acts, found by a lane or by looking before it runs. `is_at_source`
-    is whether the source has the topic. `reported` is what its lease said last.
+    is whether the source has the topic. `reported` is what its lease said last, `reported_s` how long ago (s).
     """
 
     controller: ControllerState
@@ -88,6 +97,12 @@ class LaneEvidence:
     target_is_away: bool = False
     is_at_source: bool = True
     reported: LaneState | None = None
+    reported_s: float = 0.0
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether its lease said that it works, and has said nothing for long although it should have."""
+        return self.reported is LaneState.ACTIVE and self.reported_s > UNHEARD_S
 
 
 def link_state(known: LinkEvidence) -> LinkState:
@@ -119,4 +134,6 @@ def lane_state(known: LaneEvidence) -> LaneState:
         return LaneState.SOURCE_UNAVAILABLE
     if known.controller is not ControllerState.ALIVE:
         return LaneState.STOPPED
-    return LaneState.STARTING if known.reported in (None, LaneState.STOPPED) else known.reported
+    if known.reported is None or known.reported is LaneState.STOPPED or known.is_unheard:
+        return LaneState.STARTING
+    return known.reported

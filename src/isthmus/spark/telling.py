@@ -58,7 +58,7 @@ class Telling:
 
     def _untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> Iterator[LaneReport]:
         for report in last:
-            if report.key not in lanes or report.position < 0:
+            if report.key not in lanes or (report.position < 0 and not report.state.is_terminal):
                 continue
             told, standing = self._told.get(report.key), report
             if report.state is LaneState.STOPPED:

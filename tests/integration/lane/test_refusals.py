@@ -129,3 +129,24 @@ def test_lanes_that_are_blocked_leave_room_for_the_others(
 
     for name in (*blocked, other):
         oracle.assert_same(east, secured, name)
+
+
+def test_the_lag_of_a_partition_that_others_wrote_to(mirror: Mirror, topic: TopicNamer, chance: random.Random) -> None:
+    """What stands at wrong offsets is not copied; whoever comes next does not know how much that is, and says so."""
+    name = topic("misplaced")
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.produce(mirror.source, name, topics.some(5, chance))
+    key = LaneKey(TargetTopic(name), 0)
+
+    async def scenario() -> None:
+        async with mirror.running(name) as running:
+            await running.until_copied()
+            await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(10, chance))
+            await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(10, chance))
+            found = await until_told(running, key, LaneState.FOREIGN_WRITE, "somebody else")
+            assert (found.position, found.lag_records) == (5, 10)
+        async with mirror.running(name) as running:
+            await until_told(running, key, LaneState.FOREIGN_WRITE)
+            assert running.reports[key].lag_records == -1
+
+    asyncio.run(scenario())

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.model.lane import LaneState
-from isthmus.model.state import AGED_S, ControllerState, LaneEvidence, LinkEvidence, LinkState, lane_state, link_state
+from isthmus.model.state import (
+    AGED_S,
+    UNHEARD_S,
+    ControllerState,
+    LaneEvidence,
+    LinkEvidence,
+    LinkState,
+    lane_state,
+    link_state,
+)
 
 ALIVE, NONE = ControllerState.ALIVE, ControllerState.NONE
 TERMINAL = [state for state in LaneState if state.is_terminal]
@@ -21,15 +30,17 @@ lanes = st.builds(
     target_is_away=st.booleans(),
     is_at_source=st.booleans(),
     reported=st.none() | st.sampled_from(PASSING),
+    reported_s=st.sampled_from([0.0, UNHEARD_S, UNHEARD_S + 1, 1e6]),
 )
 
 
 @given(lanes)
 def test_a_lane_is_active_only_if_it_says_so_itself(known: LaneEvidence) -> None:
-    """ACTIVE needs a live controller, both clusters, no pause, and the word of the lane."""
+    """ACTIVE needs a live controller, both clusters, no pause, and the word of the lane, which is not old."""
     if lane_state(known) is LaneState.ACTIVE:
         assert known.controller is ALIVE
         assert known.reported is LaneState.ACTIVE
+        assert known.reported_s <= UNHEARD_S
         assert {known.is_paused, known.source_is_away, known.target_is_away} == {False}
         assert known.ended is None
 

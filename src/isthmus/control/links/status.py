@@ -35,7 +35,7 @@ from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
-from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
+from isthmus.model.state import UNHEARD, ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire import codes
@@ -321,7 +321,8 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     told_age_s = known.report_age_s(lane, moment_ms)
     if lane in reading.ended:
         report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
-    state = lane_state(_evidence(reading, lane.topic, report))
+    evidence = _evidence(reading, lane.topic, report, told_age_s or 0.0)
+    state = lane_state(evidence)
     is_reported = report is not None and state == report.state
     at_source = reading.at_source(lane)
     source = reading.source.ranges.get(at_source)
@@ -334,11 +335,12 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
         copied_end=reading.copied_end(lane) if is_mapped else None,
+        proven_end=_proven_end(known.last_known.get(lane)) if state.is_wrong and not is_mapped else None,
         copied_records=cursor.copied_records if is_mapped and reading.ledger_problem is None else None,
         flags_replaced=cursor.flags_replaced,
         lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         records_per_s=_rate(reading, before, lane),
-        problem=report.problem if is_reported and report is not None else None,
+        problem=_problem(evidence, state, report),
         gaps=reading.gaps.get(lane, ()),
         state_age_s=(told_age_s or 0.0) if is_reported else 0.0,
         source_age_s=max(now - ends.source.seen_at, 0.0),
@@ -346,7 +348,19 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     )
 
 
-def _evidence(reading: _Reading, topic: TargetTopic, report: LaneReport | EndedPartition | None) -> LaneEvidence:
+def _proven_end(report: LaneReport | None) -> int:
+    return -1 if report is None else report.position
+
+
+def _problem(known: LaneEvidence, state: LaneState, report: LaneReport | EndedPartition | None) -> Problem | None:
+    if report is not None and state == report.state:
+        return report.problem
+    return UNHEARD if known.is_unheard and state is LaneState.STARTING else None
+
+
+def _evidence(
+    reading: _Reading, topic: TargetTopic, report: LaneReport | EndedPartition | None, told_age_s: float = 0.0
+) -> LaneEvidence:
     reported = None if report is None else LaneState(report.state)
     return LaneEvidence(
         controller=reading.controller,
@@ -356,6 +370,7 @@ def _evidence(reading: _Reading, topic: TargetTopic, report: LaneReport | EndedP
         target_is_away=reading.target.is_away,
         is_at_source=reading.source.has(reading.sources[topic]),
         reported=reported,
+        reported_s=told_age_s,
     )
 
 

@@ -13,7 +13,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
-from isthmus.model.state import ControllerState, LaneEvidence, lane_state
+from isthmus.model.state import UNHEARD, ControllerState, LaneEvidence, lane_state
 from isthmus.spark.progress import Count, LanePlace
 
 
@@ -62,7 +62,10 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         reported, problem = decision.state, decision.refusal
     elif report is not None:
         reported, problem = report.state, report.problem
-    state = lane_state(_evidence(topic.topic, reported, view))
+    known = _evidence(topic.topic, reported, view, 0.0 if report is None else age_s)
+    state = lane_state(known)
+    if known.is_unheard and state is LaneState.STARTING:
+        problem = UNHEARD
     source = decision.source
     # A lane that looks for its place does not know them yet: then it is where it was, or else where the plan found it.
     position, source_end = (-1, -1) if report is None else (report.position, report.source_end)
@@ -78,6 +81,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         state=state,
         target_end=decision.target_end if position < 0 or topic.is_mapped else position,
         copied_end=_copied_end(decision, position) if topic.is_mapped else None,
+        proven_end=position if state.is_wrong and not topic.is_mapped else None,
         source_end=source_end,
         source_start=max(decision.first, 0),
         records=count.records,
@@ -98,11 +102,12 @@ def _copied_end(decision: PartitionDecision, position: int) -> int:
     return -1 if decision.copied_end is None else decision.copied_end
 
 
-def _evidence(topic: TargetTopic, reported: LaneState | None, view: LanesView) -> LaneEvidence:
+def _evidence(topic: TargetTopic, reported: LaneState | None, view: LanesView, reported_s: float = 0.0) -> LaneEvidence:
     is_over = reported is not None and reported.is_terminal
     return LaneEvidence(
         controller=view.controller,
         ended=reported if is_over else None,
         is_paused=view.paused.covers(topic),
         reported=reported,
+        reported_s=reported_s,
     )

@@ -77,6 +77,7 @@ class Judgement:
     `has_fillers` says that the log begins with fillers. `ending` are producers of the source whose transactions here a
     coordinator may still be ending. `source_epoch` is the leader epoch in which the source got what it has at the last
     offset, -1 unless that was compared. `beyond` is what it amounts to where the source does not get so far.
+    `proven_end` is up to where the target is known to be right all the same.
     """
 
     state: LaneState | None = None
@@ -85,6 +86,7 @@ class Judgement:
     has_fillers: bool = False
     ending: frozenset[int] = frozenset()
     source_epoch: int = -1
+    proven_end: int = -1
 
 
 def is_left_at(left: LaneMark | Milestone | None, position: int) -> bool:
@@ -134,7 +136,9 @@ def compare(
     copied = None if isinstance(source, NoBatch) else source
     offset = sight.position - 1
     try:
-        is_ours = is_copy(tail, copied, offset, is_compacted=sight.is_compacted, is_aborted=is_aborted)
+        # Only a log cleaner makes holes. Its topic may not be compacted any more; then our own record came from there.
+        is_cleaned = sight.is_compacted or (tail.producer_id in ours and is_hole(copied, offset))
+        is_ours = is_copy(tail, copied, offset, is_compacted=is_cleaned, is_aborted=is_aborted)
     except ValueError as error:
         return undecodable(error)
     if not is_ours:
@@ -160,6 +164,17 @@ def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: boo
         return True
     wanted = None if source is None else _record_at(source, offset)
     return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
+
+
+def is_hole(source: Batch | None, offset: int) -> bool:
+    """Whether the source has nothing at all at `offset`, `source` being its first batch from there on: neither a record
+    nor a control record, though its log goes on.
+
+    :raises ValueError: The batch cannot be decoded.
+    """
+    if source is None or offset < source.base_offset:
+        return True
+    return not source.is_control and _record_at(source, offset) is None
 
 
 def _record_at(batch: Batch, offset: int) -> Record | None:
@@ -241,7 +256,7 @@ def lost(sight: Sight, milestone: Milestone, end: int) -> Judgement | None:
         f"the source's log was truncated to {end} (unclean leader election); offsets [{end}, {milestone.position}) "
         "that were copied are gone there"
     )
-    return Judgement(state=LaneState.DIVERGED, problem=Problem(message, held))
+    return Judgement(state=LaneState.DIVERGED, problem=Problem(message, held), proven_end=end)
 
 
 def beyond(sight: Sight, written: Problem | None) -> tuple[LaneState, Problem]:

@@ -80,6 +80,8 @@ class Tails:
                 run.prefix = Prefix(run.first, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
                 run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
+                if judgement.state.is_terminal:
+                    run.disprove(judgement.proven_end)
                 unsure.add(run)
         believed = [run for run in runs if run not in unsure]
         for run in believed:

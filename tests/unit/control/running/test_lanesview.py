@@ -16,7 +16,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
-from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.state import UNHEARD, UNHEARD_S, ControllerState, LinkState
 from isthmus.spark.progress import Count, LanePlace
 
 COUNTS = {LaneKey(TargetTopic("orders"), 0): Count(7, 70)}
@@ -88,8 +88,9 @@ def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
         (searching, LanePlace(40, 130), 90),
         (searching, LanePlace(-1, -1), 100),
         (arrived, LanePlace(40, 130), 30),
-        # What it had copied is no copy of this source.
-        (over, LanePlace(40, 130), 100),
+        # What it had copied may be no copy of this source: only what is known to be right counts.
+        (over, LanePlace(40, 130), -1),
+        (replace(over, position=30, source_end=130), LanePlace(130, 130), 100),
     ):
         view = LanesView(
             controller=ControllerState.ALIVE, reports={key: told}, counts=COUNTS, ages_s={}, places={key: last}
@@ -189,11 +190,16 @@ def test_what_was_not_heard_for_long_says_so() -> None:
     )
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
     key, found = LaneKey(TargetTopic("orders"), 0), report(0, LaneState.ACTIVE, 40)
-    for controller, state_age_s in ((ControllerState.ALIVE, 34.0), (ControllerState.NONE, 0.0)):
-        view = LanesView(controller=controller, reports={key: found}, counts=COUNTS, ages_s={key: 34.0})
+    for controller, state_age_s in ((ControllerState.ALIVE, 24.0), (ControllerState.NONE, 0.0)):
+        view = LanesView(controller=controller, reports={key: found}, counts=COUNTS, ages_s={key: 24.0})
         (partition,) = topics_of(plan, view)[0].partitions
-        assert (partition.state_age_s, partition.age_s) == (state_age_s, 34.0)
-        assert partition.as_dict()["source_end_age_seconds"] == 34.0
+        assert (partition.state_age_s, partition.age_s) == (state_age_s, 24.0)
+        assert partition.as_dict()["source_end_age_seconds"] == 24.0
+    silent = LanesView(
+        controller=ControllerState.ALIVE, reports={key: found}, counts=COUNTS, ages_s={key: UNHEARD_S + 1}
+    )
+    (partition,) = topics_of(plan, silent)[0].partitions
+    assert (partition.state, partition.problem, partition.is_unfinished) == (LaneState.STARTING, UNHEARD, True)
 
 
 def test_lag_of_a_link_is_unknown_while_that_of_a_topic_is() -> None:

@@ -189,8 +189,8 @@ def test_an_epoch_that_ends_before_what_was_copied_of_it_was_truncated(end: int,
         "gone there"
     )
     hint = keep_or_delete("orders", WEST, [HeldOffsets(0, end, 16)])
-    expected = Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint)) if is_lost else None
-    assert lost(sight(16), been, end) == expected
+    expected = Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint), proven_end=end)
+    assert lost(sight(16), been, end) == (expected if is_lost else None)
 
 
 def test_what_is_compared_tells_its_epoch() -> None:
@@ -375,10 +375,27 @@ def test_the_epoch_is_known_where_a_coordinator_ended_a_transaction() -> None:
     assert judged.source_epoch != -1
 
 
-@pytest.mark.parametrize(("is_compacted", "state"), [(True, None), (False, LaneState.FOREIGN_WRITE)])
+@pytest.mark.parametrize(
+    ("is_compacted", "producer_id", "state"),
+    [
+        (True, THEIRS, None),
+        (False, THEIRS, LaneState.FOREIGN_WRITE),
+        (True, OURS, None),
+        (False, OURS, None),
+    ],
+)
 def test_what_the_source_lacks_is_a_copy_of_it_where_it_is_compacted(
-    is_compacted: bool, state: LaneState | None
+    is_compacted: bool, producer_id: int, state: LaneState | None
 ) -> None:
-    """A record that was copied may be gone at the source by then; elsewhere nothing goes."""
-    seen = replace(sight(16), is_compacted=is_compacted)
-    assert compare(seen, (OURS,), one(stored(15, RECORDS[:1])), one(stored(20, RECORDS))).state is state
+    """A record that was copied may be gone at the source by then: a hole in its log is a cleaner's work, also where the
+    topic is not compacted any more, and then what we wrote there came from the source.
+    """
+    seen, tail = replace(sight(16), is_compacted=is_compacted), one(stored(15, RECORDS[:1], producer_id=producer_id))
+    assert compare(seen, (OURS,), tail, one(stored(20, RECORDS))).state is state
+
+
+def test_a_record_of_ours_where_the_source_has_a_control_record_is_none_of_its() -> None:
+    """That is no hole."""
+    tail = one(stored(15, RECORDS[:1], producer_id=OURS))
+    judged = compare(sight(16), (OURS,), tail, one(marker(15, THEIRS, commit=True)))
+    assert judged.state is LaneState.FOREIGN_WRITE
