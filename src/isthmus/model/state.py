@@ -20,7 +20,7 @@ UNHEARD_S: Final = 3 * AGED_S
 """Leases tell of all their lanes every eight seconds or so. A lane of which nothing came for longer may not work."""
 UNHEARD: Final = Problem(
     f"its task has not been heard for more than {UNHEARD_S:g} s, though its controller is alive",
-    "The executor may be frozen, overloaded or cut off from the target: look at it in Spark's UI. When the task is lost "
+    "The executor may be frozen, overloaded or cut off from the target: Spark's UI shows it. When the task is lost "
     "the controller starts another one by itself.",
 )
 
