@@ -76,6 +76,19 @@ async def rules_by_broker(client: Client, resource: Resource) -> dict[int, froze
     return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
 
 
+async def rules_anywhere(client: Client, resource: Resource) -> frozenset[Rule]:
+    """All rules about topics, or all about groups, that any broker knows: one that is not among them is gone, and no
+    broker has merely not heard of it.
+
+    :raises ClusterError: A broker did not tell.
+    """
+    told = (await rules_by_broker(client, resource)).values()
+    for found in told:
+        if isinstance(found, ClusterError):
+            raise found
+    return frozenset().union(*(found for found in told if not isinstance(found, ClusterError)))
+
+
 async def has_authorizer(client: Client) -> bool:
     """Whether access rules may keep something from us. Without DESCRIBE on the cluster there is an authorizer.
 

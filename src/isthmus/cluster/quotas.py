@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,9 +21,9 @@ _CLIENT: Final = "client-id"
 _ANY: Final = 2
 
 
-async def user_quotas(client: Client) -> dict[QuotaKey, float]:
-    """All quotas of users by name and of their clients; rates in bytes a second, times in percent. Needs
-    DESCRIBE_CONFIGS on the cluster.
+async def user_quotas(client: Client, *, node_id: int | None = None) -> dict[QuotaKey, float]:
+    """All quotas of users by name and of their clients, as any broker knows them, or the one named; rates in bytes a
+    second, times in percent. Needs DESCRIBE_CONFIGS on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: No broker answered.
@@ -31,9 +32,19 @@ async def user_quotas(client: Client) -> dict[QuotaKey, float]:
     return {
         # Those of whoever has none of their own are nobody's in particular.
         QuotaKey(each.user, DEFAULT_CLIENT if each.client_id == "" else each.client_id, each.limit): each.value
-        for each in await _listed(client, component)
+        for each in await _listed(client, component, node_id=node_id)
         if each.user
     }
+
+
+async def quotas_anywhere(client: Client) -> dict[QuotaKey, float]:
+    """The same, as far as any broker knows of one: one that is not among them is gone.
+
+    :raises ClusterError: A broker did not tell.
+    """
+    nodes = sorted((await client.metadata()).brokers)
+    told = await asyncio.gather(*(user_quotas(client, node_id=node) for node in nodes))
+    return {key: value for found in told for key, value in found.items()}
 
 
 async def client_quotas(client: Client) -> list[ClientQuota]:
@@ -45,9 +56,12 @@ async def client_quotas(client: Client) -> list[ClientQuota]:
     return await _listed(client)
 
 
-async def _listed(client: Client, *components: Any) -> list[ClientQuota]:
+async def _listed(client: Client, *components: Any, node_id: int | None = None) -> list[ClientQuota]:
     request = DescribeClientQuotasRequest(components=list(components), strict=False)
-    answer = await client.any(request, timeout_s=_TIMEOUT_S)
+    if node_id is None:
+        answer = await client.any(request, timeout_s=_TIMEOUT_S)
+    else:
+        answer = await client.broker(node_id, request)
     codes.raise_for_code(
         answer.error_code,
         "listing client quotas",

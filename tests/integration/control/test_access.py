@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
+from kafka.protocol.admin import DescribeClientQuotasRequest
+from kafka.protocol.admin.acl import DescribeAclsRequest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.cluster.quotas import alter_quotas, user_quotas
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.promotion import Promoter
@@ -23,6 +26,7 @@ from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange
+from isthmus.control.loops.quotas import QuotasLoop
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.ledger.access import AccessDocument
@@ -41,6 +45,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import Change, LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
+from isthmus.model.quotas import QuotaKey
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
 from tests.integration.acls import CLUSTER, denied
@@ -143,6 +148,21 @@ class Side:
         async with asyncio.timeout(30.0):
             while set(rules) & await self.found(client):
                 await asyncio.sleep(0.02)
+
+
+class Behind(Client):
+    """Meets a broker that has not heard of any rule and any quota yet, while it `is_behind`; the others have."""
+
+    is_behind = False
+
+    async def any(self, request: Any, **more: Any) -> Any:
+        """The answer of that broker."""
+        answer = await super().any(request, **more)
+        if self.is_behind and isinstance(request, DescribeAclsRequest):
+            answer.resources = []
+        if self.is_behind and isinstance(request, DescribeClientQuotasRequest):
+            answer.entries = []
+        return answer
 
 
 @asynccontextmanager
@@ -333,6 +353,49 @@ def test_what_was_there_is_not_claimed(secured: LocalCluster, guarded: LocalClus
             assert await side.run() == []
             assert await side.found(side.target) == {theirs}
             assert side.documents == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_is_behind_takes_nothing_away(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """A rule or a quota is taken back at the target once no broker of the source knows it any more: one that has not
+    heard of it yet is no reason to take rights away, or to let those in whom a DENY keeps out.
+    """
+    name = topic("behind")
+    reading, denying = rule(name), rule(name, principal="User:bob", permission=PermissionType.DENY)
+    there = [replace(each, name=f"east.{name}") for each in (reading, denying)]
+    maps = (NamespaceMap.parse(f"User:{name}-:User:east-{name}-", "principal"),)
+    limit = QuotaKey(f"{name}-ann", None, "producer_byte_rate")
+
+    async def scenario() -> None:
+        async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as side:
+            await side.make(side.source, reading, denying)
+            await side.until(*there)
+            access = replace(side.link.access, principals=maps)
+            limits, view = QuotasLoop(), replace(side.view, link=replace(side.link, access=access))
+
+            async def limited(value: float | None) -> None:
+                """Make passes until the target has that quota, or none."""
+                async with asyncio.timeout(TERM_S):
+                    while (await user_quotas(side.target)).get(limit._replace(user=f"east-{name}-ann")) != value:
+                        await limits.apply(view, await limits.look(view))
+                        await asyncio.sleep(0.02)
+
+            await alter_quotas(side.source, {limit: 1e6})
+            await limited(1e6)
+            async with Behind(admin(secured)) as behind:
+                behind.is_behind, side.source, view = True, behind, replace(view, source=behind)
+                for _ in range(3):
+                    assert not [each for each in await side.loop.look(side.view) if each.after is None]
+                    assert not [each for each in await limits.look(view) if each.after is None]
+                assert not await side.run()
+                behind.is_behind = False
+                await side.drop(side.source, reading)
+                await side.until(there[1])
+                await alter_quotas(side.source, {limit: None})
+                await limited(None)
+                await side.drop(side.source, denying)
+                await side.until()
 
     asyncio.run(scenario())
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_anywhere
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.loops.loop import LinkView
@@ -55,17 +55,16 @@ class AccessLoop:
         asked = {*resources, *(memory.rule.resource for memory in remembered)}
         source, target = await asyncio.gather(_described(view.source, resources), _described(view.target, asked))
         scopes = {Resource.TOPIC: _topics(view), Resource.GROUP: await _groups(view, source)}
-        self._plan = access_plan(
-            AccessView(
-                settings=link.access,
-                scopes=scopes,
-                source=source,
-                target=target,
-                remembered=remembered,
-                attempted=self._attempted,
-                own_principal=_principal(link.target),
-            )
+        known = AccessView(
+            settings=link.access,
+            scopes=scopes,
+            source=source,
+            target=target,
+            remembered=remembered,
+            attempted=self._attempted,
+            own_principal=_principal(link.target),
         )
+        self._plan = await _confirmed(view, known, access_plan(known), resources)
         return self._plan.changes
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
@@ -147,6 +146,26 @@ def _principal(target: Cluster) -> str | None:
     """Ours at the target, where the login says it; certificates and tokens are named by the brokers."""
     username = target.security.username
     return None if username is None else f"User:{username}"
+
+
+async def _confirmed(
+    view: LinkView, known: AccessView, plan: AccessPlan, resources: Collection[Resource]
+) -> AccessPlan:
+    """The plan without deletions of what any broker of the source still knows: the one that was asked may be behind,
+    and for as long as it is rights would be taken away, or a DENY that keeps others out.
+    """
+    if all(change.after is not None for change in plan.changes):
+        return plan
+    kept = [change for change in plan.changes if change.after is not None]
+    try:
+        told = await asyncio.gather(*(rules_anywhere(view.source, resource) for resource in sorted(resources)))
+    except ClusterError as error:
+        postponed = [change for change in plan.changes if change.after is None]
+        kept += [replace(change, problem=change.problem or problem_of(error)) for change in postponed]
+    else:
+        anywhere = access_plan(replace(known, source=frozenset(known.source).union(*told)))
+        kept += [change for change in anywhere.changes if change.after is None]
+    return replace(plan, changes=tuple(kept))
 
 
 async def _described(client: Client, resources: Collection[Resource]) -> frozenset[Rule]:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from isthmus.cluster.quotas import alter_quotas, user_quotas
+from isthmus.cluster.quotas import alter_quotas, quotas_anywhere, user_quotas
 from isthmus.control.loops.loop import LinkView
+from isthmus.errors import ClusterError
 from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.access import AccessPolicy
@@ -57,7 +58,17 @@ class QuotasLoop:
         source, target = await asyncio.gather(user_quotas(view.source), user_quotas(view.target))
         found = quota_steps(view.link.access, source, target, _made(view))
         self._forgotten = found.forgotten
-        return [_change(step) for step in found.steps]
+        changes = [_change(step) for step in found.steps if step.after is not None]
+        if len(changes) == len(found.steps):
+            return changes
+        # The broker that was asked may be behind: for as long as it is quotas would be taken back.
+        try:
+            anywhere = {**await quotas_anywhere(view.source), **source}
+        except ClusterError as error:
+            left = [_change(step) for step in found.steps if step.after is None]
+            return [*changes, *(replace(each, problem=problem_of(error)) for each in left)]
+        gone = quota_steps(view.link.access, anywhere, target, _made(view)).steps
+        return [*changes, *(_change(step) for step in gone if step.after is None)]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         """Make the changes; those that were refused.
