@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from isthmus import __version__
@@ -61,7 +61,7 @@ COMMANDS: Final = {
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them is used."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
-    "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
+    "help": Command("isthmus.cli.help", "Show what exit codes, error codes and states mean, and pages of the docs."),
 }
 """All commands in the order of the help. The name is what people type."""
 
@@ -90,6 +90,23 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
+_IN_WORDS: Final = {"<int>": "<number>", "<float>": "<number>", "<str>": "<text>"}
+
+
+def _say_types_in_words() -> None:
+    """Have the help name what an option takes in words, and nothing where it takes nothing."""
+    shown = TyperOption.display_type_rich
+
+    def in_words(option: TyperOption, ctx: Any) -> str | None:
+        if option.is_flag or option.count:
+            return None
+        text = shown(option, ctx)
+        return None if text is None else _IN_WORDS.get(text, text)
+
+    setattr(TyperOption, "display_type_rich", in_words)  # noqa: B010 - a method of another library's class
+
+
+_say_types_in_words()
 _EPILOG: Final = (
     "Exit codes: 0 done; 1 something is wrong; 2 command line or configuration; 3 plan: something would change; "
     "4 both sides differ; 5 not so in time; 6 refused; 10 no answer; 11 TLS or login; 12 access rule missing; "

@@ -8,12 +8,14 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.config import linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
 from isthmus.control.answers import FILTERS, Filters, patterns
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
+from isthmus.model.link import Link
 
 app = typer.Typer(add_completion=False)
 
@@ -30,6 +32,9 @@ def filters(
     configs_exclude: Annotated[
         _Patterns, typer.Option("--configs-exclude", help="Topic configurations not to sync.")
     ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Put what is given beside what is in force.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take what is given away from what is in force.")] = False,
+    yes: YesOption = False,
     reset: Annotated[bool, typer.Option("--reset", help="Select again what the file says.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be selected.")] = False,
     path: ConfigOption = None,
@@ -38,8 +43,9 @@ def filters(
 ) -> None:
     """Show what a link selects and syncs, or change it: running lanes go on, others come and go within seconds.
 
-    Each option may be given several times and replaces the whole list; "" empties it. What is given here is kept in
-    the ledger and holds in place of the file, for runs and for all commands, until --reset.
+    Each option may be given several times. With --add it adds to its list, with --remove it takes away; else it
+    replaces the whole list, and "" empties it: what of it would count no longer is asked about first. What is given
+    here is kept in the ledger and holds in place of the file, for runs and for all commands, until --reset.
     """
     given = Filters(
         topics_include=patterns(include),
@@ -48,39 +54,64 @@ def filters(
         groups_exclude=patterns(groups_exclude),
         configs_exclude=patterns(configs_exclude),
     )
-    if reset and not given.is_as_written:
-        raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
+    _check(given, add=add, remove=remove, reset=reset)
 
     def work(name: str) -> dict[str, Any]:
         fabric = Fabric(linked(path, name))
         found = fabric.filters(name)
         if reset or not given.is_as_written:
-            found = fabric.filter(name, Filters() if reset else given, known=found, dry_run=dry_run)
+            written = fabric.configuration.link(name)
+            wanted = _wanted(given, found, written, add=add, remove=remove)
+            lost = [] if add or remove or reset or yes or dry_run else given.lost_of(found, written)
+            if lost:
+                confirm(name, f"have {', '.join(lost)} count no longer (--add keeps that)")
+            found = fabric.filter(name, Filters() if reset else wanted, known=found, dry_run=dry_run)
         return dict(found.as_dict(fabric.configuration.link(name)))
 
     def show(fields: dict[str, Any]) -> None:
         if not output.is_table:
             render(fields, output, names=link)
-            return
-        rows = [
-            {
-                "filter": name.replace("_", " "),
-                "patterns": ", ".join(fields[name]),
-                "from": _origin(name, fields["changed"]),
-            }
-            for name in FILTERS
-        ]
-        render(rows, output, title=str(fields["link"]) if len(link) > 1 else None)
-        if fields["changed"]:
-            by = f" by {fields['by']}" if fields["by"] else ""
-            console.print(Text(printable(f"{fields['link']}: set{by} at {fields['since']}")))
-        for name, texts in fields["dropped"].items():
-            told = f"{fields['link']}: the file's {name.replace('_', ' ')} no longer counts: {', '.join(texts)}"
-            console.print(Text(printable(f"{told}. Give it again with the rest to keep it"), style="yellow"))
-        if dry_run:
-            console.print(Text(printable(f"{fields['link']}: nothing was changed")))
+        else:
+            _show(fields, output, is_named=len(link) > 1, dry_run=dry_run)
 
     each_shown(link, output, work, show, lambda fields: fields)
+
+
+def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:
+    """See that what is asked for can be meant.
+
+    :raises ConfigError: It contradicts itself.
+    """
+    if reset and not given.is_as_written:
+        raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
+    if add + remove + reset > 1 or ((add or remove) and given.is_as_written):
+        raise ConfigError("--add and --remove say what becomes of patterns", hint="Give one of them, and the patterns.")
+
+
+def _wanted(given: Filters, now: Filters, written: Link, *, add: bool, remove: bool) -> Filters:
+    if add:
+        return given.added_to(now, written)
+    return given.taken_from(now, written) if remove else given
+
+
+def _show(fields: dict[str, Any], output: OutputFormat, *, is_named: bool, dry_run: bool) -> None:
+    rows = [
+        {
+            "filter": name.replace("_", " "),
+            "patterns": ", ".join(fields[name]),
+            "from": _origin(name, fields["changed"]),
+        }
+        for name in FILTERS
+    ]
+    render(rows, output, title=str(fields["link"]) if is_named else None)
+    if fields["changed"]:
+        by = f" by {fields['by']}" if fields["by"] else ""
+        console.print(Text(printable(f"{fields['link']}: set{by} at {fields['since']}")))
+    for name, texts in fields["dropped"].items():
+        told = f"{fields['link']}: the file's {name.replace('_', ' ')} no longer counts: {', '.join(texts)}"
+        console.print(Text(printable(f"{told}. Give it again with the rest to keep it"), style="yellow"))
+    if dry_run:
+        console.print(Text(printable(f"{fields['link']}: nothing was changed")))
 
 
 def _origin(name: str, changed: list[str]) -> str:

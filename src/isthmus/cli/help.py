@@ -1,20 +1,32 @@
-"""`isthmus help`: exit codes, error codes, and the help of a command."""
+"""`isthmus help`: exit codes, error codes, states, pages of the documentation, and the help of a command."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final
 
 import typer
 
+from isthmus.cli.app import COMMANDS
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption
 from isthmus.cli.output import OutputFormat, Row, print_line, render
+from isthmus.cli.reading import explained, page, pages
 from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
 from isthmus.model.checks import CHECKS, Check
 
 _EXIT_COLUMNS: Final = (Column("exit_code"), Column("meaning", Cells.PROSE))
 _ERROR_COLUMNS: Final = (Column("code"), Column("exit_code"), Column("what_happened", Cells.PROSE))
-_TOPICS: Final = "exit-codes, errors, an error code such as ISTH-CONFIG, or a command"
+_STATE_COLUMNS: Final = (
+    Column("of"),
+    Column("state"),
+    Column("derived_from", Cells.PROSE),
+    Column("ended_by", Cells.PROSE),
+)
+_TOPICS: Final = (
+    "exit-codes, errors, an error code such as ISTH-CONFIG, a state such as BLOCKED, a page such as docs/states.md, or "
+    "a command"
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -25,9 +37,11 @@ def explain(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help=f"One of: {_TOPICS}.")] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show what exit codes and error codes mean, and what to do about them; or the help of a command."""
+    """Show what exit codes, error codes and states mean, and what to do about them; a page of the documentation, which
+    messages name as docs/PAGE.md; or the help of a command.
+    """
     if topic is None:
-        print_line(f"isthmus help TOPIC: {_TOPICS}. All commands: isthmus --help")
+        print_line(f"isthmus help TOPIC: {_TOPICS}. All commands: isthmus --help. All pages: {', '.join(pages())}")
     elif topic == "exit-codes":
         rows: list[Row] = [
             {"exit_code": code, "meaning": " Or: ".join(all_of)} for code, all_of in exit_codes().items()
@@ -38,6 +52,12 @@ def explain(
         render(rows, output, columns=_ERROR_COLUMNS)
     elif topic.upper().startswith("ISTH"):
         render(_named(topic), output)
+    elif states := explained(topic):
+        render([each._asdict() for each in states], output, columns=_STATE_COLUMNS)
+    elif topic not in COMMANDS and (text := page(topic)) is not None:
+        sys.stdout.write(text)
+    elif topic.startswith("docs/"):
+        raise ConfigError(f"there is no page {topic}", hint=f"There are {', '.join(pages())}.")
     else:
         _show_command(ctx, topic)
 

@@ -182,6 +182,9 @@ def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:
         render([asdict(cluster) for cluster in clusters], output)
         return
     rows = [{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers]
+    if not rows:
+        console.print("no local cluster is there. Start two: isthmus local up")
+        return
     render(rows, output, columns=_COLUMNS)
     secured = [cluster for cluster in clusters if cluster.secure]
     if secured:

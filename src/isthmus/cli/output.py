@@ -36,8 +36,9 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
     bool: "boolean",
     type(None): "null",
 }
-# Where nobody looks at a screen nothing has to fit one: a table is as wide as its cells.
 _UNBOUNDED_WIDTH: Final = 100_000
+_PIPE_WIDTH: Final = 160
+"""Where nobody looks at a screen: a table is wider where what cannot be broken into lines needs it."""
 _ANY_HEIGHT: Final = 25
 
 
@@ -161,7 +162,7 @@ def _print_table(
     else:
         shown = [column for column in columns if not column.is_wide]
         grid = Grid(data, _all_columns(data, columns) if is_wide or not columns else shown, title, wider=wider)
-    stdout = _stdout_console(is_bounded=not is_wide)
+    stdout = _stdout_console(grid, is_bounded=not is_wide)
     stdout.print(grid)
     missing = grid.missing(stdout.width)
     if missing:
@@ -192,8 +193,21 @@ def _cells(name: str, rows: Sequence[Row]) -> Cells:
     return Cells.PROSE if any(isinstance(value, str | Sequence | Mapping) for value in values) else Cells.WORD
 
 
-def _stdout_console(*, is_bounded: bool = True) -> Console:
+def _stdout_console(grid: Grid | None = None, *, is_bounded: bool = True) -> Console:
     if is_bounded and sys.stdout.isatty():
         return Console(file=sys.stdout, highlight=False)
+    width = _whole_width(grid) if is_bounded and grid is not None else _UNBOUNDED_WIDTH
     # With a width alone a dumb terminal would have 80 columns all the same.
-    return Console(file=sys.stdout, width=_UNBOUNDED_WIDTH, height=_ANY_HEIGHT, highlight=False)
+    return Console(file=sys.stdout, width=width, height=_ANY_HEIGHT, highlight=False)
+
+
+def _whole_width(grid: Grid) -> int:
+    """How wide a table is that nobody looks at on a screen: sentences have several lines, and nothing is left out."""
+    low, high = _PIPE_WIDTH, _UNBOUNDED_WIDTH
+    while low < high:
+        middle = (low + high) // 2
+        if grid.missing(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -32,6 +32,7 @@ from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
+from isthmus.model.loop import LoopState
 from isthmus.model.patterns import NamePattern
 from isthmus.model.pauses import told_of
 from isthmus.model.problem import exit_code_of
@@ -117,6 +118,11 @@ def status(
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:
     tasks = [(link.link, task) for link in links for task in link.loops if task.trouble or not only_problems]
+    idle = [each for each in tasks if each[1].state is LoopState.NOT_CONFIGURED]
+    if output is OutputFormat.TABLE and idle:
+        tasks = [each for each in tasks if each not in idle]
+        left_out = ", ".join(dict.fromkeys(task.loop for _, task in idle))
+        console.print(Text(printable(f"not configured, and so left out: {left_out}; -o wide shows all")))
     names = [f"{link}/{task.loop}" for link, task in tasks]
     rows = [task_row(link, task) if output.is_table else {"link": link, **task.as_dict()} for link, task in tasks]
     render(rows, output, columns=TASK_COLUMNS, names=names)

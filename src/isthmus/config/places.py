@@ -101,4 +101,7 @@ def _is_anybodys(folder: Path) -> bool:
 
 
 def _hint() -> str:
-    return f"Write one, for example {DEFAULT_NAME} with:\n\n{SMALLEST}"
+    return (
+        "Make one: isthmus init -b HOST:9092 --target HOST:9092 asks both clusters, isthmus import turns one of "
+        f"MirrorMaker 2 into it. Or write {DEFAULT_NAME} with:\n\n{SMALLEST}"
+    )

@@ -230,6 +230,7 @@ async def _link(
         *ledger,
         *await group_findings(link, pool),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
+        *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.advice),
     ]
 
 

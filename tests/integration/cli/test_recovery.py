@@ -119,7 +119,7 @@ def test_a_fresh_topic_beside(
     topics.produce(east, name, records(5, begin=10))
     consumers.commit(east, {group: {(name, 0): 12}})
     held = log_of(west, name)
-    shell.run("filters", shell.stem, "--exclude", name)
+    shell.run("filters", shell.stem, "--add", "--exclude", name)
     maps = ("--source", "east", "--target", "west", "--map-exact", f"{name}:{fresh}", "--group-map", group)
     shell.run("link", "create", link, *maps)
     shell.run("run", "--until", "caught-up")

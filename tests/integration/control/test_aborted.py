@@ -42,7 +42,7 @@ def test_left_out_where_the_target_verifies(
     assert planned.aborted is not None
     assert planned.aborted.policy is AbortedPolicy.OMIT
     assert "verify transactions" in planned.aborted.reason
-    assert not any("twice" in problem.message for problem in planned.recommendations)
+    assert not any("twice" in problem.message for problem in planned.advice)
 
     outcome = fabric.run(until="caught-up")
 
@@ -61,7 +61,7 @@ def test_left_out_where_the_target_verifies(
     (planned,) = copying.plan().links
     assert planned.aborted is not None
     assert planned.aborted.risk is not None
-    assert any("twice" in problem.message for problem in planned.recommendations)
+    assert any("twice" in problem.message for problem in planned.advice)
 
 
 def test_copied_where_the_target_does_not_verify(

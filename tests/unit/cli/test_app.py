@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from isthmus import __version__
 from isthmus.cli import app
+from isthmus.cli.reading import page
 from tests.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -30,6 +31,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 PROGRAM = """\
 import sys
 from isthmus.cli import app
+from isthmus.cli.reading import page
 app.COMMANDS["act"] = app.Command("acting", "Act.")
 {prelude}
 app.main()
@@ -133,6 +135,43 @@ def test_help_says_plainly_what_is_done() -> None:
         look(get_command(import_module(each.module).app))
     words = {word for text in found for word in re.findall(r"\w+", text.lower())}
     assert words.isdisjoint({"tell", "tells", "telling", "told"})
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        ("BLOCKED", "the task waits for a change outside"),
+        ("RESERVED", "it is reserved, and no leader shows otherwise"),
+        ("docs/networks.md", "# Networks"),
+        ("networks", "# Networks"),
+        ("groups", "Usage: isthmus groups"),
+    ],
+)
+def test_states_pages_and_commands_are_explained(start: Start, topic: str, told: str) -> None:
+    """What a message names is shown by the program itself: a state, a page of the documentation, a command."""
+    code, out, _ = ended(start("help", topic))
+
+    assert code == 0
+    assert told in " ".join(out.split())
+
+
+def test_pages_that_messages_name_are_there() -> None:
+    """Every hint that names a page leads somewhere, without the sources too."""
+    named = {
+        found
+        for path in SOURCE.rglob("*.py")
+        for found in re.findall(r"docs/[a-z0-9-]+\.md", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert [name for name in sorted(named) if page(name) is None] == []
+
+
+def test_help_names_no_types_of_a_programmer(start: Start) -> None:
+    """A switch takes nothing, and a number is called one."""
+    _, out, _ = ended(start("local", "up", "--help"))
+
+    assert "<number>" in out
+    assert not {"<bool>", "<int>", "<str>"} & set(out.split())
 
 
 def test_version(start: Start) -> None:

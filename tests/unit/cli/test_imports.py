@@ -152,7 +152,7 @@ def test_the_exit_code_does_not_hang_on_where_the_file_goes(given: Path, capsys:
 
     for to in (None, given.parent / "made.yaml"):
         with pytest.raises(typer.Exit) as ended:
-            import_(given, to=to)
+            import_(given, to=to, output=OutputFormat.WIDE)
         assert ended.value.exit_code == 1
         out, err = capsys.readouterr()
         assert "holds no certificate in PEM form" in (out if to else err)
@@ -165,7 +165,7 @@ def test_certificates_that_are_not_there_are_told(given: Path, capsys: Capture) 
     given.write_text(pair("a.security.protocol = SSL", "a.ssl.truststore.location = ca.pem"))
 
     with pytest.raises(typer.Exit):
-        import_(given, to=given.parent / "made.yaml")
+        import_(given, to=given.parent / "made.yaml", output=OutputFormat.WIDE)
 
     assert "holds no certificate in PEM form" in capsys.readouterr().out
 

@@ -138,10 +138,22 @@ def test_fields_of_one_value_are_written_alike(capsys: Capture) -> None:
 
 
 def test_table_is_never_cut_off_in_a_pipe(capsys: Capture) -> None:
-    """Where nobody looks at a screen, long cells stay whole and on one line."""
-    render([{"topic": "x" * 300, "problem": "y " * 200}], OutputFormat.TABLE)
+    """Where nobody looks at a screen, what cannot be broken stays whole, however wide that is."""
+    columns = (Column("topic", Cells.NAME), Column("why", Cells.PROSE))
+    render([{"topic": "x" * 300, "why": "y " * 200}], OutputFormat.TABLE, columns=columns)
 
-    assert any("x" * 300 in line and "y y y" in line for line in capsys.readouterr().out.split("\n"))
+    assert any("x" * 300 in line and " y y" in line for line in capsys.readouterr().out.split("\n"))
+
+
+def test_a_table_in_a_pipe_has_a_sensible_width(capsys: Capture) -> None:
+    """Sentences have several lines, as on a screen; all of them are there, and so is every column."""
+    columns = (Column("topic", Cells.NAME), Column("why", Cells.PROSE), Column("todo", Cells.PROSE))
+    words = [f"word{number}" for number in range(200)]
+    render([{"topic": "orders", "why": " ".join(words), "todo": "z " * 100}], OutputFormat.TABLE, columns=columns)
+
+    out, err = capsys.readouterr()
+    assert max(map(len, out.split("\n"))) <= 160
+    assert (out.count("word"), out.count("z"), err) == (200, 100, "")
 
 
 def test_no_rows_leave_stdout_empty(capsys: Capture) -> None:

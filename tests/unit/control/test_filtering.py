@@ -50,6 +50,25 @@ def test_what_of_the_file_no_longer_counts_is_told() -> None:
     assert Filters().as_dict(link)["dropped"] == {}
 
 
+def test_patterns_are_added_and_taken_away() -> None:
+    """To and from what is in force, by the file or by an operator; a list that is not named stays as it is."""
+    now = Filters(topics_exclude=("a", "b"))
+    assert Filters(topics_include=("audit", "orders")).added_to(now, LINK) == Filters(
+        topics_include=("orders", "audit")
+    )
+    assert Filters(topics_exclude=("c",)).added_to(now, LINK) == Filters(topics_exclude=("a", "b", "c"))
+    assert Filters(topics_exclude=("a",)).taken_from(now, LINK) == Filters(topics_exclude=("b",))
+    with pytest.raises(ConfigError, match="'audit' is not among the topics include of east-west"):
+        Filters(topics_include=("audit",)).taken_from(now, LINK)
+
+
+def test_what_a_new_list_leaves_out_is_known_before() -> None:
+    """Whoever gives a list in place of another is asked, if something of that counts no longer."""
+    assert Filters(topics_include=("audit",)).lost_of(Filters(), LINK) == ["orders"]
+    assert Filters(topics_include=("orders", "audit")).lost_of(Filters(), LINK) == []
+    assert Filters(topics_exclude=("c",)).lost_of(Filters(topics_exclude=("a",)), LINK) == ["a"]
+
+
 def test_an_empty_list_is_not_the_file() -> None:
     """Nothing is selected then, which is another thing than saying nothing."""
     assert patterns([""]) == ()

@@ -328,13 +328,18 @@ def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
         standing=standing,
         target_state=group.target.state,
         positions=positions,
-        problem=_problem(standing, positions),
+        problem=None if _is_beside(view, group, standing) else _problem(standing, positions),
     )
 
 
 def _problem(standing: Standing, positions: Iterable[PositionPlan]) -> Problem | None:
     """What stands in the way of a group, or of what is beside its positions."""
     return _PROBLEMS.get(standing) or (_BARE if any(position.is_bare for position in positions) else None)
+
+
+def _is_beside(view: GroupsView, group: GroupView, standing: Standing) -> bool:
+    """Whether a group reads other topics than those of the link, and only a pattern has brought it in."""
+    return standing is Standing.NOT_MIRRORED and group.group not in view.settings.literals
 
 
 def with_positions(plan: GroupPlan, positions: Iterable[PositionPlan]) -> GroupPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from isthmus.control.links.host import operator
 from isthmus.control.links.livesettings import SaidByJson, changed_meanwhile, settings_of
@@ -73,6 +73,37 @@ class Filters:
     def over(self, other: Filters) -> Filters:
         """These where they say something, else the other ones."""
         return Filters(since_ms=self.since_ms, by=self.by, **{**other.said, **self.said})
+
+    def added_to(self, now: Filters, link: Link) -> Filters:
+        """The lists in force with what these say at their ends. `now` is what an operator has said of the link, `link`
+        what the file says.
+        """
+        lists = _lists(now.of(link))
+        longer: dict[str, Any] = {n: tuple(dict.fromkeys((*lists[n], *texts))) for n, texts in self.said.items()}
+        return Filters(**longer)
+
+    def taken_from(self, now: Filters, link: Link) -> Filters:
+        """The lists in force without what these say.
+
+        :raises ConfigError: Something is not in its list.
+        """
+        lists = _lists(now.of(link))
+        for name, texts in self.said.items():
+            for text in texts:
+                if text not in lists[name]:
+                    there = ", ".join(lists[name]) or "nothing"
+                    raise ConfigError(
+                        f"{text!r} is not among the {name.replace('_', ' ')} of {link.name}", hint=f"There is: {there}."
+                    )
+        left: dict[str, Any] = {
+            n: tuple(each for each in lists[n] if each not in texts) for n, texts in self.said.items()
+        }
+        return Filters(**left)
+
+    def lost_of(self, now: Filters, link: Link) -> list[str]:
+        """What these would leave out of the lists in force."""
+        before, after = _lists(now.of(link)), _lists(self.over(now).of(link))
+        return [text for name in FILTERS for text in before[name] if text not in after[name]]
 
     def check(self) -> None:
         """See that all patterns can be used.

@@ -208,6 +208,7 @@ class LinkPlan:
     """One link. With a `problem` nothing of it can be done, for the reason given.
 
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
+    `recommendations` are about the link as it is; `advice` is what would make it safer or faster, which is for doctor.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
     topic knows beyond that is in `topics`. `filters` and `settings` are what an operator has it select and go by in
@@ -222,6 +223,7 @@ class LinkPlan:
     target_id: str = ""
     topics: tuple[TopicPlan, ...] = ()
     recommendations: tuple[Problem, ...] = ()
+    advice: tuple[Problem, ...] = ()
     no_longer_mirrored: tuple[TargetTopic, ...] = ()
     aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
@@ -274,7 +276,7 @@ class LinkPlan:
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": plain(self.topics),
             "unmatched": plain(self.unmatched),
-            "recommendations": plain(self.recommendations),
+            "recommendations": plain((*self.recommendations, *self.advice)),
             "changes": plain(self.changes),
             "no_longer_mirrored": list(self.no_longer_mirrored),
         }

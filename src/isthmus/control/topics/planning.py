@@ -108,7 +108,8 @@ def plan_link(
         source_id=observed.source_id,
         target_id=observed.target_id,
         topics=topics,
-        recommendations=(*_recommendations(observed, topics), *unseen_sources(link, topics, claims)),
+        recommendations=(*_pauses(observed, topics), *unseen_sources(link, topics, claims)),
+        advice=tuple(_advice(observed, topics)),
         aborted=observed.aborted,
         unmatched=observed.unmatched,
         problem=None if refusal is None else problem_of(refusal),
@@ -354,10 +355,9 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
     }
 
 
-def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
-    """What would make the link safer or faster, but is the operator's to decide."""
+def _advice(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
+    """What would make the link safer or faster, but is the operator's to decide: `isthmus doctor` says it."""
     copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
-    yield from _pauses(observed, topics)
     yield from _longer_memory(observed, copied)
     # Nothing of aborted transactions comes where offsets are mapped.
     yield from _safer_ends(observed, [topic.topic for topic in topics if topic.mode is TopicMode.IDENTITY])
@@ -376,12 +376,15 @@ def _longer_memory(observed: ObservedLink, copied: list[TargetTopic]) -> Iterato
     current = observed.expiration_ms
     if current is None or not copied:
         return
-    wanted = max(_record_age_ms(observed.pairs[name]) for name in copied)
+    ages = [_record_age_ms(observed.pairs[name]) for name in copied]
+    wanted = min(max(EXPIRATION_MS_MAX if age is None else age for age in ages), EXPIRATION_MS_MAX)
     if wanted <= current:
         return
+    known = [age for age in ages if age is not None]
+    kept = "for ever" if len(known) < len(ages) else f"for up to {_days(max(known))}"
     yield Problem(
         f"{observed.link.target.alias} forgets a producer whose last record is older than "
-        f"{_days(current)}, and source topics hold records of up to {_days(wanted)}",
+        f"{_days(current)}, and source topics keep records {kept}",
         f"Set producer.id.expiration.ms={wanted} on the target's brokers (dynamic, all brokers). "
         "Then the brokers themselves refuse a repeated or late write of old records too, on top of "
         "the waiting that protects them now.",
@@ -396,11 +399,12 @@ def _safer_ends(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[P
         yield Problem(f"{first_few(topics, _NAMED_MAX)} {verb} written in transactions, and {risk.message}", risk.hint)
 
 
-def _record_age_ms(pair: TopicPair) -> int:
+def _record_age_ms(pair: TopicPair) -> int | None:
+    """How old records of a topic may become before they are deleted, `None` for ever."""
     retention_ms = number(pair.source, "retention.ms", -1)
     if retention_ms < 0 or "delete" not in pair.source.cleanup_policy.split(","):
-        return EXPIRATION_MS_MAX
-    return min(retention_ms, EXPIRATION_MS_MAX)
+        return None
+    return retention_ms
 
 
 def _days(ms: int) -> str:

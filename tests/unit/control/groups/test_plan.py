@@ -18,7 +18,7 @@ from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
-from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.positions import PositionEntry
@@ -115,14 +115,19 @@ def test_how_far_a_group_is_behind_is_the_sum_of_its_positions() -> None:
 
 
 def test_what_is_not_mirrored_is_passed_over() -> None:
-    """A topic the link does not mirror keeps no other from being carried; alone it is the group's problem."""
+    """A topic the link does not mirror keeps no other from being carried; alone it is the problem of a group that is
+    included by name, and none of one that a pattern brings in.
+    """
     both = planned(view({KEY: 7, ("other", 0): 1}, {}))
     assert both.standing is Standing.DUE
     assert [p.standing for p in both.positions] == [Standing.DUE, Standing.NOT_MIRRORED]
-    alone = planned(view({("other", 0): 1}, {}))
-    assert alone.standing is Standing.NOT_MIRRORED
-    assert alone.problem is not None
-    assert commit_of(alone) is None
+    seen = view({("other", 0): 1}, {})
+    for include, is_problem in (("*", False), (seen.groups[0].group, True)):
+        settings = GroupSettings(include=(GroupPattern.parse(include),))
+        alone = planned(replace(seen, settings=settings))
+        assert alone.standing is Standing.NOT_MIRRORED
+        assert (alone.problem is not None, bool(alone.changes)) == (is_problem, is_problem)
+        assert commit_of(alone) is None
 
 
 def test_a_partition_that_is_no_copy_any_more_is_left_alone() -> None:

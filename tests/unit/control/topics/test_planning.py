@@ -155,7 +155,7 @@ def test_run_begins_anew_where_the_target_is_another() -> None:
 
 def recommendation(plan: LinkPlan) -> str:
     """The hints of all recommendations."""
-    return " ".join(problem.hint for problem in plan.recommendations)
+    return " ".join(problem.hint for problem in (*plan.recommendations, *plan.advice))
 
 
 def test_expiration_is_recommended_by_the_age_of_records() -> None:
@@ -166,6 +166,12 @@ def test_expiration_is_recommended_by_the_age_of_records() -> None:
     assert "producer.id.expiration.ms=604800000" in recommendation(plan_link(observed(week), Claims()))
     endless = TopicPair(name=ORDERS, source=topic({"cleanup.policy": "compact"}), target=None)
     assert f"={EXPIRATION_MS_MAX} " in recommendation(plan_link(observed(endless), Claims()))
+    (told,) = plan_link(observed(endless), Claims()).advice
+    assert told.message.endswith("source topics keep records for ever")
+    year = TopicPair(name=ORDERS, source=topic({"retention.ms": str(365 * 86_400_000)}), target=None)
+    (told,) = plan_link(observed(year), Claims()).advice
+    assert told.message.endswith("source topics keep records for up to 365 days")
+    assert f"={EXPIRATION_MS_MAX} " in told.hint
     unseen = observed(endless, expiration_ms=None)
     assert recommendation(plan_link(unseen, Claims())) == ""
 
@@ -189,8 +195,8 @@ def test_transactions_ended_by_coordinators_are_advised_against() -> None:
     assert recommendation(plan_link(observed(pair, aborted=verified), Claims())) == ""
     seen = observed(pair, aborted=verified, transactional=frozenset({"orders", "left-out"}))
     mapped = replace(LINK, topics=replace(LINK.topics, offsets=OffsetPolicy.MAPPED))
-    assert plan_link(replace(seen, link=mapped), Claims()).recommendations == ()
-    (problem,) = plan_link(seen, Claims()).recommendations
+    assert plan_link(replace(seen, link=mapped), Claims()).advice == ()
+    (problem,) = plan_link(seen, Claims()).advice
     assert problem.message.startswith("orders is written in transactions")
     assert "transactions.aborted" in problem.hint
     assert "transaction.partition.verification.enable=false" in problem.hint

@@ -1,0 +1,54 @@
+"""The pages of docs/ as they come along with the program, and the states that one of them explains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import isthmus
+
+_ROOT: Final = Path(isthmus.__file__).parent
+_FOLDERS: Final = (_ROOT / "docs", _ROOT.parents[1] / "docs")
+"""Where they are in an installed package, and in a checkout."""
+_STATES: Final = "states"
+_NAME: Final = re.compile(r"(?:docs/)?([a-z0-9-]+)(?:\.md)?(?:#.*)?")
+_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+_STATE: Final = re.compile(r"[A-Z][A-Z_]+")
+
+
+class ExplainedState(NamedTuple):
+    """A state: what it is one of, what it is derived from, and who ends it, "" where that is not said."""
+
+    of: str
+    state: str
+    derived_from: str
+    ended_by: str
+
+
+def pages() -> list[str]:
+    """The names of all pages, without `docs/` and `.md`."""
+    return sorted({path.stem for folder in _FOLDERS if folder.is_dir() for path in folder.glob("*.md")})
+
+
+def page(name: str) -> str | None:
+    """The text of a page that is named as in hints (`docs/states.md`) or by its bare name, `None` if there is none."""
+    found = _NAME.fullmatch(name)
+    paths = () if found is None else (folder / f"{found[1]}.md" for folder in _FOLDERS)
+    return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
+
+
+def explained(state: str) -> list[ExplainedState]:
+    """What the page of states says of one, for each kind of thing that has it."""
+    return [each for each in _states(page(_STATES) or "") if each.state == state]
+
+
+def _states(text: str) -> Iterator[ExplainedState]:
+    heading = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        cells = [_LINK.sub(r"\1", cell).replace("`", "").strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| ") and len(cells) > 1 and _STATE.fullmatch(cells[0]):
+            yield ExplainedState(heading, cells[0], cells[1], cells[2] if len(cells) > 2 else "")
