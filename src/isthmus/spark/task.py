@@ -339,6 +339,7 @@ class LeaseTask:
         """Do what the rules say now."""
         now = lasting_s()
         tenure, engine = self._tenure, self._engine
+        tenure.ticked(now)
         if tenure.ending(now) is not None or engine.failure is not None:
             # Nor is its time renewed: it may have been revoked.
             self._has_ended.set()

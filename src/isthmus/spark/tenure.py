@@ -23,6 +23,8 @@ SILENCE_S: Final = 10.0
 REVOCATION_S: Final = SILENCE_S + 3.0
 """After this a revoked task has written its last byte; the margin is for requests on their way."""
 DRAIN_S: Final = 0.5
+STALL_S: Final = 2.0
+"""Ticks that are further apart than this are those of a loop that stood still."""
 
 
 class Tenure:
@@ -51,6 +53,7 @@ class Tenure:
         self.beat = -1
         self._beat_at = now
         self._deaf_since: float | None = now
+        self._ticked_at = now
 
     def announced(self, offset: int) -> None:
         """The task's announcement stands at `offset` of the ledger."""
@@ -63,7 +66,7 @@ class Tenure:
             self.unreadable(asked_at)
             return
         self._known_at = asked_at
-        if self._deaf_since is not None:
+        if self._deaf_since is not None and asked_at >= self._deaf_since:
             # Silence counts only while one could have heard something; what there was of it before still counts.
             self._beat_at += max(asked_at - max(self._deaf_since, self._beat_at), 0.0)
             self._deaf_since = None
@@ -72,6 +75,14 @@ class Tenure:
         """The ledger, or the end of it, could not be read."""
         if self._deaf_since is None:
             self._deaf_since = now
+
+    def ticked(self, now: float) -> None:
+        """The rules are followed now, as they are several times a second. All leases of a task share one event loop: if
+        that stood still (it decoded, or the machine slept) nobody heard what had come, and silence does not count.
+        """
+        if now - self._ticked_at > STALL_S:
+            self.unreadable(self._ticked_at)
+        self._ticked_at = now
 
     def lost(self) -> None:
         """The ledger begins anew: nothing that was announced is in it."""

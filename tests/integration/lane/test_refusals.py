@@ -144,7 +144,9 @@ def test_the_lag_of_a_partition_that_others_wrote_to(mirror: Mirror, topic: Topi
             await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(10, chance))
             await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(10, chance))
             found = await until_told(running, key, LaneState.FOREIGN_WRITE, "somebody else")
-            assert (found.position, found.lag_records) == (5, 10)
+            # An answer may not have had all of them yet.
+            assert (found.position, found.lag_records) == (5, found.source_end - 5)
+            assert found.lag_records > 0
         async with mirror.running(name) as running:
             await until_told(running, key, LaneState.FOREIGN_WRITE)
             assert running.reports[key].lag_records == -1

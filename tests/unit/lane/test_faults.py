@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from isthmus.lane.engine import Engine
+from isthmus.lane.evidence import PATIENCE_S
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.run import LaneRun, TailCheck
@@ -84,6 +85,41 @@ def test_what_passes_is_no_problem(code: int) -> None:
     run, after_s = judged(code)
     assert (run.state, run.problem) == (LaneState.ACTIVE, None)
     assert after_s < 2.0
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "word"),
+    [
+        (codes.INVALID_PRODUCER_EPOCH, LaneState.BLOCKED, "producer id"),
+        (codes.OUT_OF_ORDER_SEQUENCE_NUMBER, LaneState.BLOCKED, "every few seconds"),
+        (codes.NOT_LEADER_OR_FOLLOWER, LaneState.TARGET_UNAVAILABLE, "replicas"),
+    ],
+)
+def test_what_does_not_pass_is_told_and_tried_less_often(code: int, state: LaneState, word: str) -> None:
+    """An answer that comes again and again at one offset is a state, and the broker is not stormed meanwhile; what was
+    sent behind it is refused too, and does not count.
+    """
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run.writer.placed(100)
+            for _ in range(5):
+                engine.faults.judged(run, AppendVerdict.RESOLVE, code)
+            now = time.monotonic()
+            assert (engine._resolver._due[run] - now < 0.1, run.report().state) == (True, LaneState.ACTIVE)
+            for _ in range(9):
+                engine._resolver._due.clear()
+                engine.faults.judged(run, AppendVerdict.RESOLVE, code)
+            assert 0.5 < engine._resolver._due[run] - time.monotonic() <= 1.0
+            found = run.evidence.hindrance(now + PATIENCE_S)
+            assert found is not None
+            assert (found.state, codes.name_of(code) in found.problem.message) == (state, True)
+            assert word in found.problem.hint
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,28 @@ def test_silence_does_not_count_while_nothing_could_be_heard() -> None:
     assert lease.ending(BEGUN + 41.5) is Ending.ORPHANED
 
 
+def test_silence_does_not_count_while_the_loop_stood_still() -> None:
+    """What one lease of a task does for twenty seconds does not end the others: they hear what came meanwhile first.
+    Nothing is written before.
+    """
+    lease = tenure(ended_through=1)
+    announce(lease)
+    lease.ticked(BEGUN + 0.2)
+    lease.ticked(BEGUN + 20)
+    # The answer to what was asked before.
+    lease.looked(BEGUN + 0.1, 105, at_end=True)
+    assert lease.ending(BEGUN + 20) is None
+    assert lease.write_until < BEGUN + 20
+    lease.ticked(BEGUN + 20.2)
+    assert lease.ending(BEGUN + 20.2) is None
+    lease.looked(BEGUN + 20.3, 106, at_end=True)
+    for tenths in range(203, 299):
+        lease.ticked(BEGUN + tenths / 10)
+    assert lease.ending(BEGUN + 29.8) is None
+    lease.ticked(BEGUN + 30.5)
+    assert lease.ending(BEGUN + 30.5) is Ending.ORPHANED
+
+
 def test_a_ledger_that_cannot_be_read_now_and_then_hides_no_silence() -> None:
     """Nor does one of which a broker over a quota shows only a part: what there was of silence before still counts."""
     lease = tenure(ended_through=1)
