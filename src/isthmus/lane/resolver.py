@@ -134,7 +134,7 @@ class Resolver:
 
     async def look_on(self, runs: Iterable[LaneRun]) -> None:
         """Note how far the target's logs are where mapped lanes rest."""
-        await self._places.look_on(runs)
+        await self._places.look_on(runs, self._engine.may_write)
 
     async def warm_up(self, runs: list[LaneRun]) -> None:
         """Learn who leads what and connect, so that the first look takes one round trip."""

@@ -121,7 +121,9 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
     ordered = sorted(current(segments), key=lambda segment: segment.cursor.reach[1:])
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
     begin = max(segment.begin for segment in segments)
-    cursor = max((segment.cursor for segment in ordered), key=lambda each: each.reach)
+    cursor = max(
+        (segment.cursor for segment in ordered), key=lambda each: (*each.reach, each.looked_epoch, each.looked_to)
+    )
     return LaneMap(offsets, cursor, begin, tuple(ordered))
 
 

@@ -45,18 +45,18 @@ class Cursor:
     """How far a mapped lane is: every record before it is durable at the target.
 
     `source_offset` is the next offset to copy and `ordinal` the number of the next record to append, from which its
-    sequence follows. The lane counts from `first_ordinal` on: where the target's leader remembers the link's producer
-    from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
-    `target_offset`, unless there is none yet: then none of it lies before it or behind. Of the offsets before
-    `source_offset` the last `left_out` hold nothing that was copied: the source may lose and replace them.
-    `source_epoch` is a leader epoch of the source not below that of the last record before `source_offset`, -1 while
-    unknown. A lane that `continues_another` was begun where another had stopped copying: another program
-    (`isthmus import --take-over`), or a lane with the same offsets (`isthmus link recover --way mapped`). `rewound` is
-    how often the lane has gone back, because the target had lost what it had acknowledged, or the source what had been
-    left out. Of a distributor that keeps copy flags in a header, `flags_replaced` counts the records whose header said
-    nothing, or that had several. In the target's leader epoch `looked_epoch` nothing of the lane lay from
-    `target_offset` up to `looked_to` (-1: nobody has looked). What comes behind is copied by its `selection`: by what
-    the lane is told itself where that is `None`.
+    sequence follows. The lane counts from `first_ordinal` on: where the target's leader remembers the link's
+    producer from an earlier life of the lane, that is where it left off. The last record of the lane lies right
+    before `target_offset`, unless there is none yet: then none of it lies before it or behind. Of the offsets
+    before `source_offset` the last `left_out` hold nothing that was copied: the source may lose and replace them.
+    `source_epoch` is a leader epoch of the source not below that of the last record before `source_offset`, -1
+    while unknown. A lane that `continues_another` was begun where another had stopped copying: another program
+    (`isthmus import --take-over`), or a lane with the same offsets (`isthmus link recover --way mapped`). `rewound`
+    is how often the lane has gone back (the target had lost what it had acknowledged, or the source what had been
+    left out) or was told another selection. Of a distributor that keeps copy flags in a header, `flags_replaced`
+    counts the records whose header said nothing, or that had several. In the target's leader epoch `looked_epoch`
+    nothing of the lane lay from `target_offset` up to `looked_to` (-1: nobody has looked). What comes behind is
+    copied by its `selection`: by what the lane is told itself where that is `None`.
     """
 
     source_offset: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -132,9 +132,10 @@ class Places:
         delays = await asyncio.gather(*(self._guarded(look, until) for look in looks))
         return {look.run: delay for look, delay in zip(looks, delays, strict=True)}
 
-    async def look_on(self, runs: Iterable[LaneRun]) -> None:
+    async def look_on(self, runs: Iterable[LaneRun], may_write: Callable[[], bool]) -> None:
         """Note for lanes with nothing on its way how far the target's log is: what comes of them lies behind that, and
-        whoever looks for their places next needs not read what others wrote before.
+        whoever looks for their places next needs not read what others wrote before. Who may not write any more by the
+        time of the answer knows nothing: the next owner may have written before that end.
         """
         before = {run: run.transit.cursor for run in runs if _is_quiet(run) and run.transit is not None}
         epochs: dict[PartitionKey, int] = {}
@@ -150,7 +151,7 @@ class Places:
                 continue
             is_far = end.offset - max(cursor.target_offset, cursor.looked_to) >= _LOOK_ON_OFFSETS
             # What was sent meanwhile and not answered may lie before the end that was told.
-            if is_far and _is_quiet(run) and run.transit.cursor == cursor:
+            if is_far and may_write() and _is_quiet(run) and run.transit.cursor == cursor:
                 run.transit.cursor = replace(cursor, looked_to=end.offset, looked_epoch=epoch)
 
     async def _begin(self, looks: Sequence[Look]) -> None:
@@ -308,12 +309,15 @@ class Places:
         """
         before, selection = transit.cursor, run.lane.selection
         after = replace(before, selection=selection)
+        if before.selection not in (None, selection):
+            # A late word of the owner before, of the same place, must not bring back the former selection.
+            after = replace(after, rewound=before.rewound + 1)
         if before.source_offset < run.lane.begin_offset:
             after = replace(after, source_offset=run.lane.begin_offset, left_out=0)
         if after == before:
             return
         transit.resume(after)
-        if self._store is None or (before.selection is None and after.source_offset == before.source_offset):
+        if self._store is None or after.reach == before.reach:
             # So it was selected before, as far as anybody knows.
             return
         try:

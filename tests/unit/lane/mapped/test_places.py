@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import Offset
 from tests.unit.lane.looks import NOWHERE
 
 OURS, THEIRS = 7, 8
@@ -580,6 +583,36 @@ def test_what_arrived_is_counted_by_what_was_selected_then() -> None:
         scene.store.is_away = False
         assert await scene.look(17) is None
         assert scene.place == (7, 7)
-        assert scene.store.cursor == Cursor(7, 7, 17, selection=lane.selection)
+        assert scene.store.cursor == Cursor(7, 7, 17, selection=lane.selection, rewound=1)
 
     with_scene(work, Cursor(5, 5, 15, selection=former), lane=lane)
+
+
+@pytest.mark.parametrize("told", ["at rest", "in flight since", "moved since", "ended since"])
+def test_how_far_others_are_is_noted_of_a_lane_at_rest(told: str) -> None:
+    """Only where nothing of it can lie before the end that its target tells: the next owner, too, may have written."""
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4) is None
+        run = scene.run
+        assert run.transit is not None
+        run.phase = run.phase.placed()
+        transit, may_write = run.transit, True
+
+        async def ask(keys: Iterable[tuple[str, int]], asking: Callable[..., Any]) -> dict[tuple[str, int], Offset]:
+            nonlocal may_write
+            with contextlib.suppress(AttributeError):
+                await asking(None, dict.fromkeys(keys, 3))
+            if told == "in flight since":
+                run.writer.sent(2)
+            elif told == "moved since":
+                transit.cursor = Cursor(6, 6, 900)
+            may_write = told != "ended since"
+            return {run.target: Offset(0, 2_000)}
+
+        fakes: Any = scene.places
+        fakes._target = SimpleNamespace(ask=ask)
+        await scene.places.look_on([run], lambda: may_write)
+        assert transit.cursor.looked_to == (2_000 if told == "at rest" else -1)
+
+    with_scene(work, Cursor(5, 5, 15))
