@@ -116,9 +116,8 @@ class WorkRoom:
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """A look that callers wait for; once it is `begun` nobody else joins it, as things may have changed since."""
+    """A look that callers wait for; once it has begun nobody else joins it, as things may have changed since."""
 
-    begun: bool = False
     callers: int = 0
     task: asyncio.Task[ToldAnswer] | None = None
 
@@ -130,6 +129,11 @@ class _Looks:
     at_work: asyncio.Lock = field(default_factory=asyncio.Lock)
     next: _Look | None = None
     callers: int = 0
+
+    def close(self, one: _Look) -> None:
+        """Nobody else joins this one."""
+        if self.next is one:
+            self.next = None
 
 
 class SharedLooks:
@@ -149,7 +153,7 @@ class SharedLooks:
             if one is None:
                 one = looks.next = _Look()
                 one.task = asyncio.create_task(self._looked(looks, one, look))
-            return await _joined(one)
+            return await _joined(looks, one)
         finally:
             looks.callers -= 1
             if not looks.callers:
@@ -159,19 +163,14 @@ class SharedLooks:
     async def _looked(
         looks: _Looks, one: _Look, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]
     ) -> ToldAnswer:
-        def begin() -> None:
-            one.begun = True
-            if looks.next is one:
-                looks.next = None
-
         try:
             async with looks.at_work:
-                return await look(begin)
+                return await look(lambda: looks.close(one))
         finally:
-            begin()
+            looks.close(one)
 
 
-async def _joined(one: _Look) -> ToldAnswer:
+async def _joined(looks: _Looks, one: _Look) -> ToldAnswer:
     assert one.task is not None  # noqa: S101 - it has one from the moment it can be found
     one.callers += 1
     try:
@@ -179,6 +178,7 @@ async def _joined(one: _Look) -> ToldAnswer:
     finally:
         one.callers -= 1
         if not one.callers:
+            looks.close(one)
             one.task.cancel()
 
 

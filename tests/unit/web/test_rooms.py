@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Caller, RateLimit
-from isthmus.web.rooms import LOOKS_MAX, Rooms, WorkRoom
+from isthmus.web.rooms import LOOKS_MAX, Rooms, SharedLooks, WorkRoom
 from isthmus.web.tokens import Role, TokenFile
 
 NOTHING = Configuration(clusters=(), links=())
@@ -221,3 +222,30 @@ def test_a_look_that_finds_nothing_out_is_ended() -> None:
 
 async def _nowhere(_: Message) -> None:
     return
+
+
+def test_who_is_cut_off_ends_nobody_elses_look() -> None:
+    """Whoever asks at the very moment when the only one who waited is gone has a look of its own."""
+
+    async def scenario() -> list[Message]:
+        shared, goes_on = SharedLooks(), asyncio.Event()
+
+        async def look(begin: Callable[[], None]) -> list[Message]:
+            begin()
+            await goes_on.wait()
+            return [{"type": "http.response.start"}]
+
+        async with asyncio.timeout(_LONG_S):
+            first = asyncio.create_task(shared.shared("a", look))
+            await asyncio.sleep(0)
+            gone = asyncio.create_task(shared.shared("a", look))
+            await asyncio.sleep(0)
+            gone.cancel()
+            await asyncio.sleep(0)
+            coming = asyncio.create_task(shared.shared("a", look))
+            await asyncio.sleep(0)
+            goes_on.set()
+            await first
+            return await coming
+
+    assert asyncio.run(scenario()) == [{"type": "http.response.start"}]
