@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -116,30 +115,35 @@ async def _entered(room: WorkRoom, caller: str) -> None:
         pass
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12), st.randoms())
-def test_places_are_neither_lost_nor_given_twice(asked: list[tuple[str, bool]], order: random.Random) -> None:
+_ASKING = st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 2), st.integers(0, 3))
+
+
+@given(st.lists(_ASKING, max_size=12))
+def test_places_are_neither_lost_nor_given_twice(asked: list[tuple[str, bool, int, int]]) -> None:
     """In whatever order callers come, are cut off and leave."""
 
     async def scenario() -> None:
         room, inside, most = WorkRoom(3, wait_s=_LONG_S), Counter[str](), [0]
 
-        async def work(caller: str) -> None:
+        async def work(caller: str, stays: int) -> None:
             async with room.place(caller):
                 inside[caller] += 1
                 most.append(inside.total())
                 try:
-                    for _ in range(order.randrange(4)):
+                    for _ in range(stays):
                         await asyncio.sleep(0)
                 finally:
                     inside[caller] -= 1
 
-        tasks = [(asyncio.create_task(work(caller)), is_cut) for caller, is_cut in asked]
-        for task, is_cut in tasks:
-            for _ in range(order.randrange(3)):
+        tasks = []
+        for caller, is_cut, pause, stays in asked:
+            tasks.append(asyncio.create_task(work(caller, stays)))
+            for _ in range(pause):
                 await asyncio.sleep(0)
             if is_cut:
-                task.cancel()
-        await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
+                tasks[-1].cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(each) for each in ended} <= {type(None), asyncio.CancelledError}
         async with asyncio.timeout(_LONG_S), room.place("a"), room.place("b"), room.place("c"):
             pass
         assert max(most) <= 3
