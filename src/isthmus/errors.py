@@ -347,7 +347,8 @@ RESULTS: Final[Mapping[int, str]] = {
     2: "The command line cannot be used.",
     3: "`plan --detailed-exitcode`: something would be created or copied.",
     4: "`verify`, `groups drill`, `schemas diff`: the two sides differ; `tree verify`: something is wrong.",
-    5: "`run --until caught-up`: something is paused, and was not copied.",
+    5: "`run --until caught-up`: something is paused, or waits for an open transaction, and was "
+    "not copied; `verify`: something at the end of the source waits for one, and could not be compared.",
     130: "Ctrl-C.",
     141: "Whoever read the results has left, as `head` does.",
     143: "SIGTERM.",

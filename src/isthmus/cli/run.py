@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.text import Text
@@ -63,6 +63,13 @@ class UntilOption(enum.StrEnum):
     """When a run ends by itself."""
 
     CAUGHT_UP = "caught-up"
+    COMMITTED = "committed"
+    """As caught up, but for what is in transactions that are open at the source."""
+
+    @property
+    def condition(self) -> Literal["caught-up", "committed"]:
+        """What the run is to end with."""
+        return "caught-up" if self is UntilOption.CAUGHT_UP else "committed"
 
 
 @app.command()
@@ -102,6 +109,9 @@ def run(
 ) -> None:
     """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up.
 
+    Records that wait for an open transaction of the source keep a run from being caught up; with --until committed they
+    do not count.
+
     Ctrl-C ends in good order, within a second or two; once more ends at once.
 
     Only one controller runs a link. If another one is at work this run names it and ends with 16. One that may be
@@ -113,7 +123,7 @@ def run(
     other ones are started and ended, filters, limits and intervals are followed, and everything else goes on.
 
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
-    caught up and something is paused.
+    caught up and something is paused, or waits for an open transaction for 30 seconds.
     """
     fabric = Fabric(linked(path, link := chosen_link(name, link)))
     if dry_run:
@@ -121,7 +131,7 @@ def run(
         raise typer.Exit(found.exit_code)
     with fabric, _served(fabric, serve, tokens, (certificate, key), path) as told, LiveProgress() as live:
         outcome = fabric.run(
-            until="caught-up" if until is UntilOption.CAUGHT_UP else None,
+            until=None if until is None else until.condition,
             link=link,
             clusters=clusters or (),
             on_progress=partial(_tell, (live.show, told.feed if told else None)),
@@ -198,8 +208,12 @@ def _left(link: LinkProgress) -> list[str]:
     """What a link did not copy."""
     if link.state in (LinkState.FAILED, LinkState.UNAVAILABLE, LinkState.PAUSED):
         return [f"{link.link} is {link.state}, lag {_lag(link.lag_records)}"]
-    behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0]
-    return [f"{link.link}/{topic.topic} is {topic.state}, lag {_lag(topic.lag_records)}" for topic in behind]
+    behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0 or t.waiting_records > 0]
+    return [
+        f"{link.link}/{topic.topic} is {topic.state}, lag {_lag(topic.lag_records)}"
+        + (f", {topic.waiting_records:,} wait for open transactions" if topic.waiting_records > 0 else "")
+        for topic in behind
+    ]
 
 
 def _lag(lag_records: int) -> str:

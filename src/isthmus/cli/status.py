@@ -156,6 +156,8 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
                 if problem.hint:
                     console.print(Text(f"  {printable(problem.hint)}"))
+        for where, told in link.waits:
+            console.print(Text(printable(f"{where}: {told}"), style="yellow"))
         for partition in [partition for topic in link.topics for partition in topic.partitions]:
             for gap in partition.gaps:
                 where = f"{link.link}/{partition.topic}-{partition.partition}"

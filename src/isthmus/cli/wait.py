@@ -43,14 +43,21 @@ def wait(
     ],
     conditions: Annotated[
         list[str],
-        typer.Option("--for", help="caught-up, 'lag<=N' (or lag=N), state=ACTIVE[,...]; may be repeated: then all."),
+        typer.Option(
+            "--for",
+            help="caught-up, committed, 'lag<=N' (or lag=N), 'lag_seconds<=N', state=ACTIVE[,...]; may be repeated: "
+            "then all.",
+        ),
     ],
     timeout: Annotated[str, typer.Option("--timeout", help="How long: 30s, 5m, 1h; 0 looks once.")] = "5m",
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Wait until a link or a topic is caught up, lags no more than so many records, or is in a state.
+    """Wait until a link or a topic is caught up, lags no more than so far, or is in a state.
+
+    Caught up is what holds all that its source had when the wait began, so producers may go on. What is in open
+    transactions at the source counts as missing, but for `committed`.
 
     Ends with 0 as soon as it is so, and with 5 when the time is over. Clusters that are away are waited for. What waits
     needs no controller on this host: the logs and the ledger are looked at, once a second. Several are waited for at
@@ -168,6 +175,9 @@ def _hint(look: Waiting) -> str:
         return "Create it at the source, or see what the link selects: isthmus plan."
     if found.state in (LinkState.STOPPED, LaneState.STOPPED):
         return "No controller runs the link. Start one: isthmus run."
+    told = next((told for _, told in look.link.waits), "")
+    if told:
+        return f"{told[0].upper()}{told[1:]}: end its producer, or wait for what is committed: --for committed."
     if found.state in (LinkState.PAUSED, LaneState.PAUSED):
         return f"It is paused. Go on with it: isthmus resume {look.link.link}."
     return "Give it more time with --timeout; isthmus status shows what it does."

@@ -74,6 +74,15 @@ async def transactions_in(client: Client, topics: Collection[str]) -> tuple[Open
     return (await open_transactions(client, _held(states, await _logs(client, states))))[0]
 
 
+async def transactions_holding(client: Client, logs: Mapping[PartitionKey, LogRange]) -> tuple[OpenTransaction, ...]:
+    """The transactions for which the ends of these logs wait, but for partitions without a leader.
+
+    :raises ClusterError: A leader does not tell.
+    """
+    states = await _led(client, {topic for topic, _ in logs})
+    return (await open_transactions(client, _held(states, {key: logs[key] for key in logs if key in states})))[0]
+
+
 async def _led(client: Client, topics: Collection[str]) -> dict[PartitionKey, PartitionState]:
     """The partitions of topics that have a leader."""
     if not topics:

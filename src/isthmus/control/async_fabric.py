@@ -275,9 +275,10 @@ class AsyncFabric:
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
-        With `until="caught-up"` it ends when the sources have nothing more that was not copied; a
-        function instead is asked twice a second, with the newest progress, whether to end.
-        SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
+        With `until="caught-up"` it ends when the sources have nothing more that was not copied, with "committed" when
+        that is so but for what is in open transactions; a function instead is asked twice a second, with the newest
+        progress, whether to end. SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by
+        link.
 
         A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
         taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is

@@ -278,7 +278,7 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.sent_away(run, self.node_id, fetched.preferred)
             return 0
-        run.source_end = fetched.stable_end
+        run.source_end, run.source_log_end = fetched.stable_end, fetched.high_watermark
         run.source_start = fetched.log_start
         if fetched.log_start > run.read_offset:
             self.remove(run)

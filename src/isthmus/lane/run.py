@@ -118,6 +118,7 @@ class LaneRun:
     read_end: int = field(init=False)
     source_start: int = -1
     source_end: int = -1
+    source_log_end: int = -1
     target_start: int = 0
     phase: Phase = Phase.SEEKING
     intake: Intake = Intake.WHOLE
@@ -378,6 +379,7 @@ class LaneRun:
             state=state,
             position=min(self.position, self.proven_end),
             source_end=self.source_end,
+            source_log_end=self.source_log_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
             schema_id=self.schema_id,

@@ -174,6 +174,18 @@ LAG = MetricDescription(
     _TOPIC,
     "Offsets still to copy, over all partitions; none while any is unknown.",
 )
+WAITING = MetricDescription(
+    "isthmus_replication_waiting_records",
+    _GAUGE,
+    _TOPIC,
+    "Offsets at the source's end that wait for open transactions, and are no lag; none while that is unknown.",
+)
+WAITING_S = MetricDescription(
+    "isthmus_replication_waiting_seconds",
+    _GAUGE,
+    _TOPIC,
+    "For how long the topic's oldest open transaction has held them back, as far as it was seen; 0 while none does.",
+)
 LAG_MAX = MetricDescription(
     "isthmus_replication_lag_records_max", _GAUGE, _TOPIC, "Offsets still to copy in the partition that has most."
 )
@@ -253,6 +265,8 @@ METRICS: Final = (
     RECORDS,
     BYTES,
     LAG,
+    WAITING,
+    WAITING_S,
     LAG_MAX,
     LAG_S,
     STATE,

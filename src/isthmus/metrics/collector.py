@@ -241,6 +241,10 @@ class _LinkTelling:
         self._add(catalogue.BYTES, topic.size_bytes, *labels)
         if topic.lag_records >= 0:
             self._add(catalogue.LAG, topic.lag_records, *labels)
+        if topic.waiting_records >= 0:
+            waited_s = (partition.waiting_s or 0.0 for partition in topic.partitions if partition.waiting_records > 0)
+            self._add(catalogue.WAITING, topic.waiting_records, *labels)
+            self._add(catalogue.WAITING_S, max(waited_s, default=0.0), *labels)
         lags = [partition.lag_records for partition in topic.partitions if partition.lag_records >= 0]
         if lags:
             self._add(catalogue.LAG_MAX, max(lags), *labels)
@@ -264,9 +268,8 @@ class _LinkTelling:
             lag_s = self._seen.lag_s.get(LinkLane(self._link.link, partition.key))
             if lag_s is not None:
                 self._add(catalogue.PARTITION_LAG_S, lag_s, *labels)
-            position = partition.target_end if partition.copied_end is None else partition.copied_end
-            if position >= 0:
-                self._add(catalogue.PARTITION_POSITION, position, *labels)
+            if partition.position >= 0:
+                self._add(catalogue.PARTITION_POSITION, partition.position, *labels)
             if partition.source_end >= 0:
                 self._add(catalogue.PARTITION_SOURCE_END, partition.source_end, *labels)
 

@@ -1,7 +1,9 @@
 """What somebody waits for: that a link or a topic is caught up, lags no more than so far, or is in some state.
 
-`caught-up`            everything the source has is copied, and nothing is in the way
-`lag<=N`, `lag=N`      at most N records are still to be copied
+`caught-up`            everything is copied that the source had when the wait began, and nothing is in the way
+`committed`            the same, but for what was in open transactions then
+`lag<=N`, `lag=N`      at most N records are still to be copied, or wait for open transactions
+`lag_seconds<=N`       the oldest of these records is no older than N seconds
 `state=A`, `state=A,B` it is in that state, or in one of these
 """
 
@@ -9,35 +11,47 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, Self
+from math import inf
+from typing import Final, NamedTuple, Self
 
 from isthmus.errors import ConfigError
-from isthmus.model.lane import LaneState
-from isthmus.model.progress import LinkProgress, TopicProgress
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.model.state import AGED_S, LinkState
 
 _LAG: Final = re.compile(r"lag\s*<?=\s*(\d+)")
 _STATE: Final = re.compile(r"state\s*==?\s*(.*)", re.IGNORECASE)
-_HINT: Final = "Write caught-up, 'lag<=N' (in quotes, or lag=N) or state=ACTIVE; state=ACTIVE,STOPPED is either."
+_LAG_S: Final = re.compile(r"lag_seconds\s*<?=\s*(\d+(?:\.\d+)?)")
+_HINT: Final = (
+    "Write caught-up, committed, 'lag<=N' (in quotes, or lag=N), 'lag_seconds<=N' or state=ACTIVE; "
+    "state=ACTIVE,STOPPED is either."
+)
 
 
 class Waited(enum.Enum):
     """The kinds of conditions."""
 
     CAUGHT_UP = enum.auto()
+    COMMITTED = enum.auto()
     LAG = enum.auto()
+    LAG_S = enum.auto()
     STATE = enum.auto()
+
+
+_ARRIVED: Final = {"caught-up": Waited.CAUGHT_UP, "committed": Waited.COMMITTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitCondition:
-    """One condition. `lag_max` (records) is for LAG, `states` are for STATE, by name."""
+    """One condition. `lag_max` (records) is for LAG, `lag_max_s` for LAG_S, `states` are for STATE, by name."""
 
     text: str
     kind: Waited
     lag_max: int = 0
+    lag_max_s: float = 0.0
     states: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
@@ -50,11 +64,14 @@ class WaitCondition:
         :raises ConfigError: It is none, or there is no such state.
         """
         given = text.strip()
-        if given == "caught-up":
-            return cls(text=given, kind=Waited.CAUGHT_UP)
+        if given in _ARRIVED:
+            return cls(text=given, kind=_ARRIVED[given])
         lag = _LAG.fullmatch(given)
         if lag is not None:
             return cls(text=f"lag<={int(lag[1])}", kind=Waited.LAG, lag_max=int(lag[1]))
+        lag_s = _LAG_S.fullmatch(given)
+        if lag_s is not None:
+            return cls(text=f"lag_seconds<={float(lag_s[1]):g}", kind=Waited.LAG_S, lag_max_s=float(lag_s[1]))
         state = _STATE.fullmatch(given)
         if state is None:
             raise ConfigError(f"{text!r} is nothing to wait for", field="--for", hint=_HINT)
@@ -62,19 +79,70 @@ class WaitCondition:
         _check_states(states, of_topic=of_topic)
         return cls(text=f"state={','.join(sorted(states))}", kind=Waited.STATE, states=states)
 
-    def holds(self, found: LinkProgress | TopicProgress) -> bool:
-        """Whether it holds by what is known of a link or a topic. What is old, or not known, holds nothing."""
+    def holds(self, found: LinkProgress | TopicProgress, begun: SourceEnds | None) -> bool:
+        """Whether it holds by what is known of a link or a topic, whose sources ended at `begun` when the wait began.
+        What is old, or not known, holds nothing.
+        """
         if self.kind is Waited.STATE:
             return str(found.state) in self.states
-        if not _is_seen(found) or not 0 <= found.lag_records <= self.lag_max:
+        if not _is_seen(found):
             return False
-        return self.kind is Waited.LAG or not found.is_unfinished
+        partitions = _partitions(found)
+        if self.kind is Waited.LAG:
+            return _is_known(found) and sum(p.lag_records + p.waiting_records for p in partitions) <= self.lag_max
+        if self.kind is Waited.LAG_S:
+            return _is_known(found) and all(_age_s(each) <= self.lag_max_s for each in partitions)
+        return begun is not None and not found.is_unfinished and self._is_there(partitions, begun)
+
+    def _is_there(self, partitions: Iterable[PartitionProgress], begun: SourceEnds) -> bool:
+        """Whether everything is copied that the sources had when they ended at `begun`."""
+        known = {each.key: each for each in partitions}
+        for key, ends in begun.items():
+            each = known.get(key)
+            end = ends.log if self.kind is Waited.CAUGHT_UP else ends.stable
+            # What is beyond its source's end is not a copy of it.
+            if each is None or not end <= each.position <= max(end, each.source_log_end):
+                return False
+        return True
+
+
+class SourceEnd(NamedTuple):
+    """Where a source's log ended, and where what is in no open transaction did."""
+
+    stable: int
+    log: int
+
+
+SourceEnds = Mapping[LaneKey, SourceEnd]
+
+
+def source_ends(found: LinkProgress | TopicProgress) -> SourceEnds | None:
+    """Where the sources of a link or a topic end now; `None` while that is not known of all of them."""
+    if not _is_seen(found) or not _is_known(found):
+        return None
+    return {each.key: SourceEnd(each.source_end, each.source_log_end) for each in _partitions(found)}
+
+
+def _partitions(found: LinkProgress | TopicProgress) -> list[PartitionProgress]:
+    topics = found.topics if isinstance(found, LinkProgress) else (found,)
+    return [partition for topic in topics for partition in topic.partitions]
+
+
+def _is_known(found: LinkProgress | TopicProgress) -> bool:
+    """Whether it is known of all partitions how far they are behind, and what waits there."""
+    return found.lag_records >= 0 and all(each.source_log_end >= 0 for each in _partitions(found))
+
+
+def _age_s(partition: PartitionProgress) -> float:
+    """How old the oldest record is that is not copied; infinite where there is one and nobody tells."""
+    lag_s = partition.lag_s if partition.lag_records else 0.0
+    waiting_s = partition.waiting_s if partition.waiting_records else 0.0
+    return max(inf if lag_s is None else lag_s, inf if waiting_s is None else waiting_s)
 
 
 def _is_seen(found: LinkProgress | TopicProgress) -> bool:
     """Whether the ends of the logs were seen just now. That a controller was silent for long does not matter."""
-    topics = found.topics if isinstance(found, LinkProgress) else (found,)
-    ages = (max(p.source_age_s, p.target_age_s) for topic in topics for p in topic.partitions)
+    ages = (max(each.source_age_s, each.target_age_s) for each in _partitions(found))
     is_away = isinstance(found, LinkProgress) and found.state in (LinkState.UNAVAILABLE, LinkState.FAILED)
     return not is_away and max(ages, default=0.0) <= AGED_S
 

@@ -227,7 +227,8 @@ class LaneReport:
 
     `position` is the next offset to copy: everything before it is durable at the target. Where the target was found to
     hold something else than the source, it is how far it is known to be right. `source_end` is the source's last stable
-    offset as last seen. `records` and `size_bytes` count what this lease copied,
+    offset as last seen, `source_log_end` the end of its log then: what lies between waits for open transactions.
+    `records` and `size_bytes` count what this lease copied,
     `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
     `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
     """
@@ -236,6 +237,7 @@ class LaneReport:
     state: LaneState
     position: int = -1
     source_end: int = -1
+    source_log_end: int = -1
     records: int = 0
     size_bytes: int = 0
     flags_replaced: int = 0

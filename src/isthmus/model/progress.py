@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from isthmus.model.instant import written_instant
@@ -26,9 +26,9 @@ from isthmus.model.progressforms import (
 )
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.semantics import SEMANTICS_LOOP
-from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.state import AGED_S, ControllerState, LinkState
 from isthmus.model.topic import Parted
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.transactions import AbortedPolicy, OpenTransaction, waited_for
 from isthmus.model.wording import counted
 from isthmus.model.writability import KeptBy
 
@@ -41,7 +41,9 @@ class PartitionProgress:
 
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there. Where it holds something else than the source, it is right up to `proven_end`, -1 if
-    nobody knows; else that is `None`. What lies behind is still to be copied.
+    nobody knows; else that is `None`. What lies behind is still to be copied. `waiting_records` are offsets at the end
+    of the source's log that wait for open transactions (-1 while unknown) and count as no lag; the oldest of them was
+    written `waiting_s` ago.
 
     `records` and `size_bytes` are what the present run has copied, `copied_records` what was copied since the lane
     began, by its map (`None` where offsets are the same, or its ledger does not answer), and `flags_replaced` the
@@ -62,6 +64,8 @@ class PartitionProgress:
     copied_records: int | None = None
     flags_replaced: int = 0
     lag_s: float | None = None
+    waiting_records: int = -1
+    waiting_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
@@ -74,14 +78,22 @@ class PartitionProgress:
         return LaneKey(self.topic, self.partition)
 
     @property
+    def position(self) -> int:
+        """The source offset up to which everything was copied, -1 while unknown."""
+        copied_end = self.target_end if self.copied_end is None else self.copied_end
+        return copied_end if self.proven_end is None else min(copied_end, self.proven_end)
+
+    @property
+    def source_log_end(self) -> int:
+        """Where the source's log ends, with what waits for open transactions; -1 while unknown."""
+        return -1 if min(self.source_end, self.waiting_records) < 0 else self.source_end + self.waiting_records
+
+    @property
     def lag_records(self) -> int:
         """Offsets still to copy, -1 while unknown."""
-        copied_end = self.target_end if self.copied_end is None else self.copied_end
-        if self.proven_end is not None:
-            copied_end = min(copied_end, self.proven_end)
-        if copied_end < 0 or self.source_end < 0:
+        if self.position < 0 or self.source_end < 0:
             return -1
-        return max(self.source_end - max(copied_end, self.source_start), 0)
+        return max(self.source_end - max(self.position, self.source_start), 0)
 
     @property
     def is_unfinished(self) -> bool:
@@ -115,6 +127,8 @@ class PartitionProgress:
             **place,
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
+            "waiting_records": _known(self.waiting_records),
+            "waiting_seconds": _rounded(self.waiting_s),
             "records_per_second": _rounded(self.records_per_s),
             "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
             "problem": plain(self.problem),
@@ -150,6 +164,12 @@ class TopicProgress:
     def lag_records_min(self) -> int:
         """Offsets still to copy as far as they are known."""
         return sum(max(partition.lag_records, 0) for partition in self.partitions)
+
+    @property
+    def waiting_records(self) -> int:
+        """Offsets of the source that wait for open transactions, -1 while those of any partition are unknown."""
+        found = [partition.waiting_records for partition in self.partitions]
+        return -1 if not found or min(found) < 0 else sum(found)
 
     @property
     def is_mapped(self) -> bool:
@@ -198,6 +218,7 @@ class TopicProgress:
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "lag_seconds": max((round(p.lag_s, 3) for p in self.partitions if p.lag_s is not None), default=None),
+            "waiting_records": _known(self.waiting_records),
             "records_per_second": _rounded(sum(rates)) if rates else None,
             "age_seconds": round(self.age_s, 1),
             "problem": plain(self.problem),
@@ -261,7 +282,8 @@ class LinkProgress:
     """One link. `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in
     `model.latency`) how long that took, and `leases` what its leases were.
 
-    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `namespaces` are the
+    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `transactions` are those
+    that are open at the source and that records to copy wait for, as far as its brokers tell. `namespaces` are the
     pairs of namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out,
     and `pauses` what operators have paused.
     """
@@ -279,6 +301,7 @@ class LinkProgress:
     latency: tuple[int, ...] = ()
     leases: LeaseTotals = field(default_factory=LeaseTotals)
     aborted: AbortedPolicy | None = None
+    transactions: tuple[OpenTransaction, ...] = ()
     problem: Problem | None = None
     namespaces: tuple[NamespaceMap, ...] = ()
     reserved: Mapping[Namespace, KeptBy] = field(default_factory=dict)
@@ -310,6 +333,23 @@ class LinkProgress:
     def lag_records_min(self) -> int:
         """Offsets still to copy as far as they are known."""
         return sum(topic.lag_records_min for topic in self.topics)
+
+    @property
+    def waiting_records(self) -> int:
+        """Offsets of the source that wait for open transactions, as far as they are known."""
+        return sum(max(partition.waiting_records, 0) for topic in self.topics for partition in topic.partitions)
+
+    @property
+    def waits(self) -> Iterator[tuple[str, str]]:
+        """Partitions whose end has waited for an open transaction for more than ten seconds, each with a sentence."""
+        found = {(each.topic, each.partition): each for each in reversed(self.transactions)}
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if partition.waiting_records > 0 and partition.waiting_s is not None and partition.waiting_s >= AGED_S:
+                    transaction = found.get((topic.source_topic, partition.partition))
+                    count = counted(partition.waiting_records, "offset waits", "offsets wait")
+                    where = f"{self.link}/{topic.topic}-{partition.partition}"
+                    yield where, f"{count} for {waited_for(transaction, partition.waiting_s)}"
 
     @property
     def copied_records(self) -> int | None:
@@ -360,6 +400,8 @@ class LinkProgress:
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "topics_in_trouble": sum(self.trouble.values()),
+            "waiting_records": self.waiting_records,
+            "transactions": plain(self.transactions),
             "aborted": None if self.aborted is None else str(self.aborted),
             "problem": plain(self.problem),
             "pauses": plain(self.pauses),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from isthmus.model.lane import LaneState
 from isthmus.model.loop import LoopStatusJson
@@ -11,7 +11,7 @@ from isthmus.model.pauses import PauseJson
 from isthmus.model.problem import ProblemJson
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.topic import PartedJson
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.transactions import AbortedPolicy, OpenTransaction
 from isthmus.model.writability import KeptBy
 
 
@@ -43,6 +43,8 @@ class PartitionStatusJson(MapPlaceJson):
     target_end_age_seconds: float | None
     lag_records: int | None
     lag_seconds: float | None
+    waiting_records: int | None
+    waiting_seconds: float | None
     records_per_second: float | None
     gaps: list[OffsetRangeJson]
     problem: ProblemJson | None
@@ -64,6 +66,7 @@ class TopicStatusJson(TypedDict):
     lag_records: int | None
     lag_records_min: int
     lag_seconds: float | None
+    waiting_records: int | None
     records_per_second: float | None
     age_seconds: float
     problem: ProblemJson | None
@@ -114,6 +117,8 @@ class LinkStatusJson(TypedDict):
     lag_records: int | None
     lag_records_min: int
     topics_in_trouble: int
+    waiting_records: int
+    transactions: list[Annotated[dict[str, Any], OpenTransaction]]
     aborted: Annotated[str, AbortedPolicy] | None
     problem: ProblemJson | None
     pauses: list[PauseJson]

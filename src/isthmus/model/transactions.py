@@ -103,6 +103,17 @@ class OpenTransaction(NamedTuple):
         """Who has it open, as well as that is known."""
         return self.transactional_id or f"producer {self.producer_id}"
 
+    def age_s(self, now_s: float) -> float | None:
+        """For how long it has been open, by its first record there or by its coordinator; `None` while nobody tells."""
+        began = [at for at in (self.since_ms, self.started_ms) if at is not None and at >= 0]
+        return max(now_s - min(began) / 1000, 0.0) if began else None
+
     def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
         return plain_fields(self)
+
+
+def waited_for(transaction: OpenTransaction | None, age_s: float | None) -> str:
+    """What records wait for, in words, and for how long by now, as far as that is known."""
+    whose = "an open transaction" if transaction is None else f"the transaction of {transaction.owner}"
+    return whose if age_s is None else f"{whose}, open for {age_s:,.0f} s"

@@ -50,11 +50,12 @@ class PartitionVerdict:
     """The comparison of one partition over the offsets `[offset_begin, offset_end)`.
 
     `records` and `size_bytes` are the source's in that range. `lag` counts the offsets from its end to the source's
-    last stable offset that were left out because lag is allowed. `cleaned` counts records that only one side has since
-    each side's log cleaner works on its own: a later record of the same key makes them obsolete. `left_out` counts
-    aborted records that the target lacks and may lack. `foreign` counts offsets of a mapped partition at the target
-    that its map does not know: what others wrote there, which is not judged. `findings` are the first of each kind; the
-    counts are of all records.
+    last stable offset that were left out because lag is allowed. `waiting` counts those behind it, which wait for an
+    open transaction and could not be compared, unless lag is allowed. `cleaned` counts records that only one side has
+    since each side's log cleaner works on its own: a later record of the same key makes them obsolete. `left_out`
+    counts aborted records that the target lacks and may lack. `foreign` counts offsets of a mapped partition at the
+    target that its map does not know: what others wrote there, which is not judged. `findings` are the first of each
+    kind; the counts are of all records.
     """
 
     partition: int
@@ -69,11 +70,12 @@ class PartitionVerdict:
     left_out: int = 0
     lag: int = 0
     foreign: int = 0
+    waiting: int = 0
     findings: tuple[Discrepancy, ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        return not (self.missing or self.extra or self.different)
+        return not (self.missing or self.extra or self.different or self.waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,15 @@ class TopicVerdict:
     @property
     def foreign(self) -> int:
         return sum(partition.foreign for partition in self.partitions)
+
+    @property
+    def waiting(self) -> int:
+        return sum(partition.waiting for partition in self.partitions)
+
+    @property
+    def differs(self) -> bool:
+        """Whether something was found to differ: not only something that waits for an open transaction."""
+        return bool(self.problem or self.missing or self.extra or self.different)
 
     @property
     def missing(self) -> int:
@@ -177,10 +188,21 @@ class Verdict:
     @property
     def equal(self) -> bool:
         """Whether every record stands at the same offset, or where its map says, with the same content and visibility.
+        Where something could not be compared, as it waits for an open transaction, that is not known.
 
         Aborted records that are left out make no difference.
         """
         return all(topic.is_equal for topic in self.topics)
+
+    @property
+    def differs(self) -> bool:
+        """Whether something was found to differ."""
+        return any(topic.differs for topic in self.topics)
+
+    @property
+    def waiting(self) -> int:
+        """Offsets of the source that could not be compared, as they wait for an open transaction."""
+        return sum(topic.waiting for topic in self.topics)
 
     @property
     def records(self) -> int:

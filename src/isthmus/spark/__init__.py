@@ -27,8 +27,9 @@ def run(
     """Mirror what a configuration says inside a Spark application that is there already.
 
     The session is left running. With `until="caught-up"` the call returns when the sources have nothing more that was
-    not copied, else on SIGINT or SIGTERM. What goes wrong is in the outcome, link by link. A link that another
-    controller runs is left to it, unless `take_over`: then that one ends. With `standby` its end is waited for.
+    not copied ("committed": that is in no open transaction), else on SIGINT or SIGTERM. What goes wrong is in the
+    outcome, link by link. A link that another controller runs is left to it, unless `take_over`: then that one ends.
+    With `standby` its end is waited for.
 
     :param config: The YAML file, whose links and those declared on its clusters are run, or the configuration itself.
     :raises ConfigError: The file cannot be used, or there is no link of that name.

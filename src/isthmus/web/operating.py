@@ -162,7 +162,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Wait until a link or a topic is caught up, lags no more than so many records, or is in a state",
+        summary="Wait until a link or a topic is caught up, lags no more than so far, or is in a state",
     )
     async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> OperationJson:
         wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]

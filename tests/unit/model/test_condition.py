@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.model.condition import WaitCondition
+from isthmus.model.condition import SourceEnds, WaitCondition, source_ends
 from isthmus.model.duration import parse_duration
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -19,7 +19,9 @@ from isthmus.model.state import LinkState
 
 def topic(lag: int, state: LaneState = LaneState.ACTIVE, **known: Any) -> TopicProgress:
     """A topic of one partition that is so many records behind."""
-    partition = PartitionProgress(topic=TargetTopic("orders"), partition=0, state=state, target_end=0, source_end=lag)
+    partition = PartitionProgress(
+        topic=TargetTopic("orders"), partition=0, state=state, target_end=0, source_end=lag, waiting_records=0
+    )
     return topic_of(TargetTopic("orders"), SourceTopic("orders"), [replace(partition, **known)])
 
 
@@ -28,9 +30,10 @@ def link(*topics: TopicProgress, state: LinkState = LinkState.ACTIVE) -> LinkPro
     return LinkProgress(link="l", source="east", target="west", state=state, topics=topics)
 
 
-def holds(text: str, found: LinkProgress | TopicProgress) -> bool:
-    """Whether a condition holds."""
-    return WaitCondition.parse(text, of_topic=isinstance(found, TopicProgress)).holds(found)
+def holds(text: str, found: LinkProgress | TopicProgress, begun: SourceEnds | None = None) -> bool:
+    """Whether a condition holds, of sources that ended at `begun` when the wait began, or as they do now."""
+    condition = WaitCondition.parse(text, of_topic=isinstance(found, TopicProgress))
+    return condition.holds(found, source_ends(found) if begun is None else begun)
 
 
 @pytest.mark.parametrize("state", [LaneState.ACTIVE, LaneState.STOPPED, LaneState.PAUSED])
@@ -64,6 +67,40 @@ def test_what_is_not_known_now_holds_nothing() -> None:
         assert not holds("lag<=1000", link(topic(0, **known)))
     assert not holds("caught-up", link(topic(0), state=LinkState.UNAVAILABLE))
     assert holds("caught-up", topic(0, state_age_s=3600.0))
+
+
+def test_caught_up_goes_by_the_ends_at_the_beginning() -> None:
+    """What producers write after that is not waited for; what is not known at the beginning is, until it is known."""
+    begun = source_ends(topic(100))
+    assert begun is not None
+    assert not holds("caught-up", topic(150, target_end=99), begun)
+    assert holds("caught-up", topic(150, target_end=100), begun)
+    assert holds("caught-up", link(topic(150, target_end=100)), begun)
+    assert source_ends(topic(100, source_age_s=11.0)) is None
+    # What is beyond its source is no copy of it.
+    assert not holds("caught-up", topic(150, target_end=151), begun)
+    # A partition that is not seen any more may lack anything.
+    assert not holds("caught-up", link(), begun)
+
+
+def test_open_transactions_count_unless_they_are_left_out() -> None:
+    """What waits for one is not there yet: only whoever asks for what is committed is done."""
+    found = topic(0, waiting_records=500, waiting_s=40.0)
+    assert holds("committed", found)
+    assert not holds("caught-up", found)
+    assert not holds("lag<=499", link(found))
+    assert holds("lag<=500", link(found))
+    assert not holds("lag<=1000", topic(0, waiting_records=-1))
+    assert not holds("caught-up", topic(0, waiting_records=-1))
+
+
+@pytest.mark.parametrize("known", [{"lag_s": 30.0}, {"lag_s": 1.0, "waiting_records": 3, "waiting_s": 30.0}])
+def test_lag_in_seconds_is_the_age_of_the_oldest_record(known: dict[str, Any]) -> None:
+    """One that waits for an open transaction included; an age that nobody tells may be any."""
+    assert holds("lag_seconds<=30", topic(5, **known))
+    assert not holds("lag_seconds<=29.5", link(topic(5, **known)))
+    assert holds("lag_seconds<=0", topic(0))
+    assert not holds("lag_seconds<=1000000000", topic(5))
 
 
 def test_state_is_one_of_those_named() -> None:

@@ -31,7 +31,8 @@ class CatchUp:
     When everything the source held at the beginning is copied, its ends are read once more: what
     arrived meanwhile is to be copied too. A source that is written to all the time is caught up
     with in this sense, and one that is not has a lag of 0. What waits for somebody to act for `stuck_s` is waited for
-    no longer.
+    no longer, and so are records that wait for an open transaction. Those are passed over from the beginning where they
+    do not count (`ignores_open`).
     """
 
     def __init__(self, source: Client, stuck_s: float) -> None:
@@ -40,23 +41,29 @@ class CatchUp:
         self._ends: dict[LaneKey, int] = {}
         self._was_asked_again = False
         self._waiting_since: dict[LaneKey, float] = {}
+        self._held_at: dict[LaneKey, int] = {}
 
-    async def look(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> Arrival:
+    async def look(
+        self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport], *, ignores_open: bool = False
+    ) -> Arrival:
         """How far these lanes are, those that cannot go on included. Ask again every moment.
 
         :raises ClusterError: The source does not answer.
         """
         for lane in lanes:
             report = reports.get(lane.key)
-            self.note(lane.key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
+            is_waiting = report is not None and (
+                report.state in _WAITING_FOR_SOMEBODY or self._is_held(report, self._ends.get(lane.key, -1))
+            )
+            self.note(lane.key, is_waiting=is_waiting)
         going = [lane for lane in lanes if not self._has_ended(lane.key, reports.get(lane.key))]
         new = [lane for lane in going if lane.key not in self._ends]
         if new:
-            await self._read(new)
+            await self._read(new, ignores_open=ignores_open)
         if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
             return Arrival.UNDER_WAY
         if going and not self._was_asked_again:
-            self._was_asked_again = await self._read(going)
+            self._was_asked_again = await self._read(going, ignores_open=ignores_open)
             return Arrival.UNDER_WAY
         return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
 
@@ -72,6 +79,15 @@ class CatchUp:
         since = self._waiting_since.get(key)
         return since is not None and time.monotonic() - since > self._stuck_s
 
+    def _is_held(self, report: LaneReport, end: int) -> bool:
+        """Whether a lane waits for an open transaction to end, and has not moved since the look before."""
+        if not report.source_end <= report.position < min(end, report.source_log_end):
+            self._held_at.pop(report.key, None)
+            return False
+        before = self._held_at.get(report.key)
+        self._held_at[report.key] = report.position
+        return before == report.position
+
     def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
         end = self._ends.get(lane.key)
         if end is None or report is None:
@@ -82,9 +98,11 @@ class CatchUp:
     def _has_ended(self, key: LaneKey, report: LaneReport | None) -> bool:
         return (report is not None and report.state.is_terminal) or self.is_stuck(key)
 
-    async def _read(self, lanes: Collection[Lane]) -> bool:
+    async def _read(self, lanes: Collection[Lane], *, ignores_open: bool) -> bool:
         """Read where the source ends in these lanes; whether it said so of all of them."""
         partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
         ranges = await log_ranges(self._source, partitions)
-        self._ends.update((partitions[key], log.stable_end) for key, log in ranges.values.items())
+        self._ends.update(
+            (partitions[key], log.stable_end if ignores_open else log.end) for key, log in ranges.values.items()
+        )
         return not ranges.errors

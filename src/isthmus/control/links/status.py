@@ -17,6 +17,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.clusters.closed import reserved
 from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.lanes.waiting import ASKED_MAX, holders
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.control.links.parted import going_on
@@ -36,7 +37,7 @@ from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import UNHEARD, ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.transactions import AbortedPolicy, OpenTransaction
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -112,8 +113,10 @@ class _Reading:
     cursors: Mapping[LaneKey, Cursor] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
+    waiting_times: Mapping[PartitionKey, int] = field(default_factory=dict)
+    transactions: tuple[OpenTransaction, ...] = ()
 
-    async def take(self, source: Client, target: Client) -> None:
+    async def take(self, source: Client, target: Client, before: _Reading | None) -> None:
         """Look at both clusters; one that does not answer keeps nothing of the other from being seen."""
         self._recall()
         await self._select(source)
@@ -127,8 +130,20 @@ class _Reading:
         if not self.source.is_away:
             try:
                 self.times = await record_times(source, dict(list(self._oldest().items())[:_AGED_MAX]))
+                await self._hold(source, before)
             except ClusterError as error:
                 self.source.problem = problem_of(error)
+
+    async def _hold(self, source: Client, before: _Reading | None) -> None:
+        """Look for what waits for open transactions, and for which; what has moved since the look before does not."""
+        held = {key: log for key, log in self.source.ranges.items() if log.stable_end < log.end}
+        if before is not None:
+            seen = before.source.ranges
+            held = {key: log for key, log in held.items() if key not in seen or seen[key].stable_end == log.stable_end}
+        held = dict(list(held.items())[:ASKED_MAX])
+        if held:
+            self.waiting_times = await record_times(source, {key: log.stable_end for key, log in held.items()})
+            self.transactions = await holders(source, held)
 
     def at_source(self, lane: LaneKey) -> PartitionKey:
         """The partition at the source that goes into one at the target."""
@@ -249,7 +264,7 @@ class StatusReader:
         link = operated(link, known.documents)
         reading = _Reading(link, known, ledger_problem)
         target = self._pool.client(link.target)
-        await reading.take(self._pool.client(link.source), target)
+        await reading.take(self._pool.client(link.source), target, self._before.get(link.name))
         if link.name not in self._aborted and not reading.target.is_away:
             with contextlib.suppress(ClusterError):
                 self._aborted[link.name] = (await treated(link, target)).policy
@@ -281,6 +296,7 @@ class StatusReader:
             reserved={} if isinstance(ledger, Problem) else reserved(link, ledger, reading.target.cluster_id),
             pauses=reading.paused.told,
             aborted=self._aborted.get(link.name),
+            transactions=reading.transactions,
             problem=problem,
         )
 
@@ -339,6 +355,8 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         copied_records=cursor.copied_records if is_mapped and reading.ledger_problem is None else None,
         flags_replaced=cursor.flags_replaced,
         lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
+        waiting_records=_waiting(source, known.last_known.get(lane)),
+        waiting_s=_waiting_s(reading, at_source, moment_ms),
         records_per_s=_rate(reading, before, lane),
         problem=_problem(evidence, state, report),
         gaps=reading.gaps.get(lane, ()),
@@ -412,6 +430,22 @@ def _lag_s(source: LogRange | None, copied_end: int, oldest: int | None, moment_
     if source is not None and copied_end >= source.stable_end:
         return 0.0
     return None if oldest is None else max((moment_ms - oldest) / _MS_PER_S, 0.0)
+
+
+def _waiting(source: LogRange | None, report: LaneReport | None) -> int:
+    """How many offsets at the source's end wait for open transactions, or did when its lane saw it last."""
+    if source is not None:
+        return source.end - source.stable_end
+    if report is None or min(report.source_end, report.source_log_end) < 0:
+        return -1
+    return max(report.source_log_end - report.source_end, 0)
+
+
+def _waiting_s(reading: _Reading, at_source: PartitionKey, moment_ms: int) -> float | None:
+    """For how long they have, by the record's time or the coordinator's, whichever is earlier."""
+    began = [each.started_ms for each in reading.transactions if (each.topic, each.partition) == at_source]
+    known = [at for at in (reading.waiting_times.get(at_source), *began) if at is not None and at >= 0]
+    return max((moment_ms - min(known)) / _MS_PER_S, 0.0) if known else None
 
 
 def _rate(reading: _Reading, before: _Reading | None, key: LaneKey) -> float | None:

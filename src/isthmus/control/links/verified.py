@@ -12,7 +12,7 @@ from isthmus.ledger.log import append_once
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
-from isthmus.model.wording import first_few
+from isthmus.model.wording import counted, first_few
 from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ def document_of(link: str, verdict: Verdict) -> VerificationDocument:
 
 
 def _problem(link: str, verdict: Verdict) -> Problem | None:
-    names = sorted(topic.target_topic for topic in verdict.topics if not topic.is_equal)
+    names = sorted(topic.target_topic for topic in verdict.topics if topic.differs)
+    if not names and verdict.waiting:
+        return Problem(
+            f"{counted(verdict.waiting, 'offset')} of the source could not be compared: an open transaction held them "
+            "back",
+            f"isthmus status {link} names it; verify again when it has ended.",
+        )
     if not names:
         return None
     return Problem(

@@ -13,11 +13,12 @@ from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.links.status import StatusReader
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
-from isthmus.model.condition import WaitCondition
+from isthmus.model.condition import SourceEnds, WaitCondition, source_ends
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.progressforms import LinkStatusJson, TopicStatusJson
+from isthmus.model.wording import counted
 
 LOOK_S: Final = 1.0
 
@@ -77,7 +78,9 @@ class Waiting:
         if self.found is None:
             return f"{self.name} is not there yet"
         lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
-        return f"{self.name} is {self.found.state}, lag {lag}"
+        waiting = self.found.waiting_records
+        held = f", {counted(waiting, 'offset waits', 'offsets wait')} for open transactions" if waiting > 0 else ""
+        return f"{self.name} is {self.found.state}, lag {lag}{held}"
 
     @property
     def missing(self) -> str:
@@ -108,6 +111,8 @@ async def wait_until(
 ) -> Waiting:
     """Look once a second until all conditions hold, or the time is over; once at least. The last look tells which.
 
+    Caught up is what holds all that its source had at the first look that could be had: producers may go on.
+
     The topic is named as at the source or as at the target. A cluster that is away is waited for, too.
 
     :raises ConfigError: The link does not mirror the topic.
@@ -116,10 +121,12 @@ async def wait_until(
     async with ClusterPool() as pool:
         name = None if topic is None else await _mirrored(link, topic, pool)
         reader = StatusReader((link,), pool)
+        ends: SourceEnds | None = None
         while True:
             (progress,) = await reader.read()
             found = progress if name is None else _topic(progress, name)
-            unmet = tuple(each for each in conditions if found is None or not each.holds(found))
+            ends = source_ends(found) if ends is None and found is not None else ends
+            unmet = tuple(each for each in conditions if found is None or not each.holds(found, ends))
             elapsed_s = time.monotonic() - begun
             look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s)
             on_look(look)

@@ -28,7 +28,7 @@ class Approach:
         self._topics, self._lanes, self._groups, self._loops = topics, lanes, groups, loops
         self._catch_up = CatchUp(link.source, link.timings.stuck_s)
 
-    async def look(self) -> Arrival:
+    async def look(self, *, ignores_open: bool) -> Arrival:
         """How far what runs is; see `CatchUp`.
 
         :raises ClusterError: A cluster does not answer.
@@ -36,7 +36,7 @@ class Approach:
         plan = self._topics.plan
         if plan is None:
             return Arrival.UNDER_WAY
-        arrival = await self._catch_up.look(self._lanes.runnable(), self._lanes.reports())
+        arrival = await self._catch_up.look(self._lanes.runnable(), self._lanes.reports(), ignores_open=ignores_open)
         if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()

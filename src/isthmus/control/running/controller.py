@@ -28,7 +28,7 @@ from isthmus.model.latency import merge
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress
 
-Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
+Until = Literal["caught-up", "committed"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
@@ -49,9 +49,10 @@ class Controller:
     """Runs some links of a configuration; `workers` are left running when it ends.
 
     `on_progress` is called twice a second; with very many partitions less often, see `Pace`. With `until="caught-up"`
-    the run ends when everything the sources had is copied, with a function when that says so of the newest progress,
-    and in any case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs,
-    `following` how it learns of changes of the configuration, and `takes` which links that come there it runs.
+    the run ends when everything the sources had is copied, with "committed" but for what is in open transactions, with
+    a function when that says so of the newest progress, and in any case with `stop` or a signal. `when_occupied` is
+    what it does about links that another controller runs, `following` how it learns of changes of the configuration,
+    and `takes` which links that come there it runs.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Controller:
         return RunOutcome(
             links=self._progress(),
             caught_up=frozenset(link for link, arrival in arrivals.items() if arrival is Arrival.CAUGHT_UP),
-            is_to_catch_up=self._until == "caught-up",
+            is_to_catch_up=isinstance(self._until, str),
             errors={run.link.name: run.error for run in self._links.runs if run.error is not None},
             signal=self._signal,
             duration_s=time.monotonic() - begun,
@@ -217,7 +218,7 @@ class Controller:
             if callable(self._until):
                 if self._until(self._progress()):
                     break
-            elif self._until == "caught-up":
+            elif self._until is not None:
                 arrivals = await self._arrivals()
                 if Arrival.UNDER_WAY not in arrivals.values():
                     # What was found out since is told too, before all is stopped.
@@ -249,7 +250,8 @@ class Controller:
     async def _arrivals(self) -> dict[str, Arrival]:
         # Links may come and go meanwhile.
         runs = list(self._links.runs)
-        arrivals = await asyncio.gather(*(run.arrival() for run in runs))
+        ignores_open = self._until == "committed"
+        arrivals = await asyncio.gather(*(run.arrival(ignores_open=ignores_open) for run in runs))
         return {run.link.name: arrival for run, arrival in zip(runs, arrivals, strict=True)}
 
     def _tell_progress(self) -> None:

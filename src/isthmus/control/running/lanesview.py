@@ -9,6 +9,7 @@ from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
@@ -23,7 +24,7 @@ class LanesView:
 
     `reports` are their newest and `ages_s` how long ago those were made, `looked_s` how long ago topics were looked at,
     `counts` what the run copied, `places` where they were last known to be, `paused` what an operator has paused,
-    `link` what says how topics are called.
+    `link` what says how topics are called, `waiting_s` for how long lanes have waited for open transactions.
     """
 
     controller: ControllerState
@@ -34,6 +35,7 @@ class LanesView:
     places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
     looked_s: Mapping[TargetTopic, float] = field(default_factory=dict)
     link: Link | None = None
+    waiting_s: Mapping[LaneKey, float] = field(default_factory=dict)
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
@@ -84,6 +86,8 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         proven_end=position if state.is_wrong and not topic.is_mapped else None,
         source_end=source_end,
         source_start=max(decision.first, 0),
+        waiting_records=_waiting(report, source),
+        waiting_s=view.waiting_s.get(key),
         records=count.records,
         size_bytes=count.size_bytes,
         flags_replaced=view.places[key].flags_replaced if key in view.places else 0,
@@ -93,6 +97,13 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         source_age_s=age_s,
         target_age_s=age_s,
     )
+
+
+def _waiting(report: LaneReport | None, source: LogRange | None) -> int:
+    """How many offsets at the source's end wait for open transactions, as the lane says, or else as it was planned."""
+    if report is not None and 0 <= report.source_end <= report.source_log_end:
+        return report.source_log_end - report.source_end
+    return -1 if source is None else source.end - source.stable_end
 
 
 def _copied_end(decision: PartitionDecision, position: int) -> int:

@@ -10,6 +10,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.lanes.waiting import TransactionWatch
 from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.workers import Workers
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
@@ -31,6 +32,7 @@ class LeasedLanes:
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle = IdleLanes(link.source, link.target)
+        self.watch = TransactionWatch(link.source)
         self._audit = Audit(link.context.target)
         self._audited_at = time.monotonic()
 
@@ -94,9 +96,10 @@ class LeasedLanes:
         for key, find in self._audit.found.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
-        for key, end in self._idle.ends.items():
+        for key, log in self._idle.logs.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
-            reports[key] = replace(report, source_end=max(report.source_end, end))
+            end = max(report.source_end, log.stable_end)
+            reports[key] = replace(report, source_end=end, source_log_end=max(log.end, end))
         return reports
 
     def _heard(self) -> Mapping[LaneKey, LaneReport]:
@@ -108,10 +111,15 @@ class LeasedLanes:
     @property
     def idle(self) -> frozenset[LaneKey]:
         """The lanes that do not run now: where their source ends is looked at here."""
-        return frozenset(self._idle.ends)
+        return frozenset(self._idle.logs)
 
-    async def measure_idle(self) -> bool:
-        """Look where the source ends in lanes that do not run now; whether the target has all of it.
+    async def look_at_transactions(self) -> None:
+        """Look now and then for whose open transactions lanes wait."""
+        sources = {lane.target_topic: lane.source_topic for lane in self._wanted()}
+        await self.watch.look_when_due(self.reports(), sources)
+
+    async def measure_idle(self, *, ignores_open: bool = False) -> bool:
+        """Look where the source ends in lanes that do not run now; whether the target has all of it, see `IdleLanes`.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -121,7 +129,8 @@ class LeasedLanes:
             for lane in self._wanted()
             if lane.key not in runnable or (lane.key in reports and reports[lane.key].state.is_terminal)
         ]
-        is_complete = await self._idle.look(idle, lane_cursors(self._link.name, self._link.ledger.documents))
+        cursors = lane_cursors(self._link.name, self._link.ledger.documents)
+        is_complete = await self._idle.look(idle, cursors, ignores_open=ignores_open)
         return is_complete and not (self._audit.found and idle)
 
     async def audit_when_due(self) -> None:

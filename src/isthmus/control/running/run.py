@@ -297,6 +297,7 @@ class LinkRun:
             paused=paused,
             places=self._progress.places,
             looked_s={} if session is None else session.looked_s,
+            waiting_s={} if session is None else session.watch.ages_s(time.monotonic()),
             link=self.link,
         )
         topics = () if plan is None else topics_of(plan, view)
@@ -325,6 +326,7 @@ class LinkRun:
             latency=tuple(self._progress.latency),
             leases=self._progress.leases,
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
+            transactions=() if session is None else session.watch.transactions,
             problem=self._problem or (None if at_work is None else at_work.problem),
         )
 
@@ -338,13 +340,13 @@ class LinkRun:
         """The latencies of all records copied, as a histogram."""
         return self._progress.latency
 
-    async def arrival(self) -> Arrival:
-        """How far the link is on its way to what the source had."""
+    async def arrival(self, *, ignores_open: bool) -> Arrival:
+        """How far the link is on its way to what the source had, see `CatchUp`."""
         if self.error is not None:
             return Arrival.HELD_UP
         if self._session is None or not self._is_at_work:
             return Arrival.UNDER_WAY
         try:
-            return await self._session.arrival()
+            return await self._session.arrival(ignores_open=ignores_open)
         except ClusterError:
             return Arrival.UNDER_WAY

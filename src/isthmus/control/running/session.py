@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
+from isthmus.control.lanes.waiting import TransactionWatch
 from isthmus.control.links.claims import Claims, Selects
 from isthmus.control.links.memory import LedgerMemory, recollect, recorded_topics
 from isthmus.control.links.others import selection
@@ -218,6 +219,7 @@ class Session:
                 await self._lanes.audit_when_due()
                 await self._write_reports()
                 await self._lanes.measure_idle()
+                await self._lanes.look_at_transactions()
             except ClusterError as error:
                 self._away = problem_of(error)
             else:
@@ -327,6 +329,11 @@ class Session:
         return self._lanes.idle
 
     @property
+    def watch(self) -> TransactionWatch:
+        """Which lanes wait for open transactions of the source."""
+        return self._lanes.watch
+
+    @property
     def groups(self) -> tuple[GroupProgress, ...]:
         """How the groups stand."""
         return self._groups.progress
@@ -345,7 +352,7 @@ class Session:
             groups_loop(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
         )
 
-    async def arrival(self) -> Arrival:
+    async def arrival(self, *, ignores_open: bool) -> Arrival:
         """How far the link is on its way to what the source had; see `CatchUp`.
 
         What could not be copied, and how the groups stand, is in the ledger when it is under way no more: whoever is
@@ -354,14 +361,15 @@ class Session:
         :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
         """
         plan = self.plan
-        arrival = await self._approach.look()
+        arrival = await self._approach.look(ignores_open=ignores_open)
         if plan is None or arrival is Arrival.UNDER_WAY:
             return Arrival.UNDER_WAY
         await self._write_reports()
         await self._groups.remember()
-        if arrival is Arrival.HELD_UP or not plan.is_whole or not await self._lanes.measure_idle():
+        if arrival is Arrival.HELD_UP or not plan.is_whole:
             return Arrival.HELD_UP
-        return Arrival.CAUGHT_UP
+        is_complete = await self._lanes.measure_idle(ignores_open=ignores_open)
+        return Arrival.CAUGHT_UP if is_complete else Arrival.HELD_UP
 
     def _view(self) -> LinkView | None:
         if self.plan is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.lanes.waiting import ASKED_MAX, holders
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.identity import checked_identity
@@ -29,7 +30,7 @@ from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.firstlook import begun_before, first_look_of
 from isthmus.control.topics.observation import ObservedLink, observe, seen_again
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
-from isthmus.control.topics.plan import Action, LinkPlan
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
 from isthmus.control.topics.validation import validated
 from isthmus.errors import ClusterError, Unreachable
@@ -55,7 +56,11 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.offsets import Cursor
+from isthmus.model.problem import Problem
+from isthmus.model.state import AGED_S
 from isthmus.model.timings import USUAL
+from isthmus.model.transactions import OpenTransaction, waited_for
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -131,7 +136,45 @@ async def foresee(
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
     plan = planned(observed)
     plan = await validated(replace(plan, filters=filters, settings=settings, pauses=paused.told), target)
+    plan = await _with_transactions(plan, source)
     return Foreseen(observed=observed, plan=plan, documents=documents)
+
+
+async def _with_transactions(plan: LinkPlan, source: Client) -> LinkPlan:
+    """The plan with a note on each partition whose end waits for an open transaction."""
+    held: dict[PartitionKey, LogRange] = {
+        (topic.source_topic, one.partition): one.source
+        for topic in plan.topics
+        for one in topic.partitions
+        if one.source is not None and one.waiting_records
+    }
+    if not held:
+        return plan
+    held = dict(list(held.items())[:ASKED_MAX])
+    open_there = {(each.topic, each.partition): each for each in reversed(await holders(source, held))}
+    now_s = time.time()
+    topics = [
+        replace(topic, notes=(*topic.notes, *waiting_notes(topic, open_there, now_s)))
+        if topic.waiting_records
+        else topic
+        for topic in plan.topics
+    ]
+    return replace(plan, topics=tuple(topics))
+
+
+def waiting_notes(
+    topic: TopicPlan, open_there: Mapping[PartitionKey, OpenTransaction], now_s: float
+) -> Iterator[Problem]:
+    """What there is to say of partitions whose end waits for a transaction, unless that has just begun."""
+    for one in topic.partitions:
+        found = open_there.get((topic.source_topic, one.partition))
+        age_s = None if found is None else found.age_s(now_s)
+        if one.waiting_records and (age_s is None or age_s >= AGED_S):
+            count = counted(one.waiting_records, "offset waits", "offsets wait")
+            yield Problem(
+                f"partition {one.partition}: {count} for {waited_for(found, age_s)}",
+                "They are copied when it ends. isthmus cluster tells of transactions that nobody will end.",
+            )
 
 
 def _scout(

@@ -57,6 +57,7 @@ class TopicPlanJson(TypedDict):
     partitions: int
     states: list[Annotated[str, LaneState]]
     records_to_copy: int
+    records_waiting: int
     offsets_to_fill: int
     local_log_starts: dict[str, int]
     configs: dict[str, str | None]
@@ -128,6 +129,11 @@ class TopicPlan:
         return sum(max(p.lag_records, 0) for p in self._copied)
 
     @property
+    def waiting_records(self) -> int:
+        """Offsets that wait for open transactions, as far as they are known: of what can be copied only."""
+        return sum(p.waiting_records for p in self._copied)
+
+    @property
     def prefix_offsets(self) -> int:
         """Offsets to fill before the first records to copy."""
         return sum(p.prefix for p in self._copied)
@@ -159,6 +165,7 @@ class TopicPlan:
             "partitions": self.partition_count,
             "states": [str(state) for state in self.states],
             "records_to_copy": self.lag_records,
+            "records_waiting": self.waiting_records,
             "offsets_to_fill": self.prefix_offsets,
             "local_log_starts": {str(partition): start for partition, start in sorted(self.local_starts.items())},
             "configs": dict(self.creation.configs) if self.creation else {},

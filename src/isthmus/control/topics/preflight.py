@@ -103,6 +103,11 @@ class PartitionDecision:
         return max(self.source.stable_end - max(copied_end, self.first), 0)
 
     @property
+    def waiting_records(self) -> int:
+        """Offsets at the source's end that wait for open transactions, 0 while that is unknown."""
+        return 0 if self.source is None else self.source.end - self.source.stable_end
+
+    @property
     def prefix(self) -> int:
         """Offsets without records before the first one to copy: they are filled, and deleted again but for a gap's."""
         if self.source is None or self.target_end < 0 or self.copied_end is not None:

@@ -121,6 +121,7 @@ def _partition(
         + sum(one.left_out for one in totals if one.is_equal or extent.lane is not None),
         lag=extent.lag,
         foreign=extent.foreign,
+        waiting=extent.waiting,
         findings=tuple(_placed(extent, finding) for kind in DiscrepancyKind for finding in _first(kind, findings)),
     )
 

@@ -19,6 +19,7 @@ class ComparedRange:
 
     The target's log ends at `target_end`: before `offset_end` where it lags behind, after it where it holds more than
     the source. `lag` counts the source's offsets from `offset_end` on that are left out because lag is allowed.
+    `waiting` counts those at the end that are in no comparison because they wait for an open transaction.
 
     With the `lane` of a mapped partition all of these are the source's offsets: the target is what its map says of it,
     and `foreign` counts the target's offsets that are in no range of it.
@@ -31,6 +32,7 @@ class ComparedRange:
     offset_end: int
     target_end: int
     lag: int = 0
+    waiting: int = 0
     foreign: int = 0
     # Two maps of one partition are of one lane; and comparing them costs as much as they are long.
     lane: LaneMap | None = field(default=None, compare=False, repr=False)
@@ -141,6 +143,10 @@ def extent_of(
     if until is not None:
         end = min(end, until)
         target_end = min(target_end, end)
+    waiting = 0
+    if source is not None and not allow_lag:
+        last = source.end if until is None else min(source.end, until)
+        waiting = max(last - max(source.stable_end, since or 0), 0)
     lag = max(end - max(target_end, begin), 0) if allow_lag else 0
     end -= lag
     begin = min(begin, end)
@@ -152,6 +158,7 @@ def extent_of(
         offset_end=end,
         target_end=max(target_end, begin),
         lag=lag,
+        waiting=waiting,
         lane=lane,
     )
 

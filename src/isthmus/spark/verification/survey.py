@@ -188,7 +188,7 @@ async def _offsets_at(
         for key, found in (await list_offsets(await client.connection(leader), partitions, timestamp_ms)).items():
             what = f"looking up {timestamp_ms} ms in {key[0]}-{key[1]}"
             codes.raise_for_code(found.error_code, what, on_topic("DESCRIBE", key[0]), cluster=client.cluster.alias)
-            offsets[key] = logs[key].stable_end if found.offset == _NO_OFFSET else found.offset
+            offsets[key] = logs[key].end if found.offset == _NO_OFFSET else found.offset
     return offsets
 
 

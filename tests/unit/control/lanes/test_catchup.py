@@ -46,3 +46,31 @@ def test_a_source_that_cannot_be_asked_once_more_is_asked_again(monkeypatch: pyt
         assert ends == []
 
     asyncio.run(scenario())
+
+
+def test_what_waits_for_an_open_transaction_is_not_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for while the transaction moves on, and held up once it has not for a while; those who leave it out
+    are done.
+    """
+    own = lane(0)
+
+    async def log_ranges(_: Any, partitions: Any) -> Outcomes[Any, LogRange]:
+        return Outcomes({key: LogRange(0, 5, 9) for key in partitions}, {})
+
+    monkeypatch.setattr(catchup, "log_ranges", log_ranges)
+
+    async def scenario() -> None:
+        report = LaneReport(key=own.key, state=LaneState.ACTIVE, position=5, source_end=5, source_log_end=9)
+        patient = CatchUp(cast(Any, None), stuck_s=10.0)
+        for _ in range(4):
+            assert await patient.look([own], {own.key: report}) is Arrival.UNDER_WAY
+        hasty = CatchUp(cast(Any, None), stuck_s=-1.0)
+        moved = replace(report, position=6, source_end=6)
+        for each in (report, moved, report, moved):
+            assert await hasty.look([own], {own.key: each}) is Arrival.UNDER_WAY
+        assert await hasty.look([own], {own.key: moved}) is Arrival.HELD_UP
+        unaware = CatchUp(cast(Any, None), stuck_s=10.0)
+        assert await unaware.look([own], {own.key: report}, ignores_open=True) is Arrival.UNDER_WAY
+        assert await unaware.look([own], {own.key: report}, ignores_open=True) is Arrival.CAUGHT_UP
+
+    asyncio.run(scenario())
