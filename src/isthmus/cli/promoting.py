@@ -20,6 +20,7 @@ from isthmus.cli.steps import tell_step
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
+from isthmus.model.elapsed import ago
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
 from isthmus.model.transactions import OpenTransaction
@@ -48,6 +49,7 @@ _COLUMNS: Final = (
     Column("source_end", Cells.NUMBER),
     Column("target_end", Cells.NUMBER),
     Column("missing_records", Cells.NUMBER),
+    Column("heard"),
     Column("state"),
 )
 
@@ -206,7 +208,8 @@ def failover(
     """Have namespaces follow no more, and be written to, without the source: for when it is lost.
 
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
-    records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
+    records as far as the source was heard, and for how long it was not heard; or that nobody knows. If the source
+    answers after all, that is said too. Groups stay where they were carried to.
     """
     fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
     chosen = maps_of(maps, exact, groups, principals)
@@ -217,7 +220,7 @@ def failover(
             return promoter.failover(dry_run=dry_run)
 
     for one in () if yes or dry_run else name:
-        _tell(_missing(work(one, dry_run=True)))
+        _tell(work(one, dry_run=True).missing_in_words)
         confirm(one, "give up what is missing")
     _each(name, work, output, dry_run=dry_run)
 
@@ -262,14 +265,16 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
         render(found.as_dict(), output, names=[str(each.target) for each in found.namespaces])
         return
-    render([each.as_dict() for each in found.partitions], output, columns=_COLUMNS)
+    heard = ("never" if each.source_age_s is None else ago(each.source_age_s) for each in found.partitions)
+    rows = [{**each.as_dict(), "heard": when} for each, when in zip(found.partitions, heard, strict=True)]
+    render(rows, output, columns=_COLUMNS)
     if found.groups:
         groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
     if found.is_done and not found.partitions:
         _tell("it was done before: isthmus provenance TOPIC tells what came from where, and what may be missing")
     else:
-        _tell(_missing(found))
+        _tell(found.missing_in_words)
     for each in found.aborted:
         _tell(aborted(each))
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
@@ -281,17 +286,6 @@ def aborted(transaction: OpenTransaction) -> str:
     """A line about a transaction that was open when nothing was to be."""
     held = counted(transaction.held_records, "record")
     return f"aborted the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
-
-
-def _missing(found: Promotion) -> str:
-    told = f"{counted(found.missing_records, 'record')} of the source may be missing"
-    if found.unknown:
-        told += f", and of {found.unknown} it is not known"
-    if found.missing_s:
-        told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
-    if found.ended:
-        told += f"; {found.ended}, which may hold what the source does not have"
-    return told
 
 
 def _tell(text: str) -> None:

@@ -25,6 +25,7 @@ _COLUMNS: Final = (
     Column("source_topic", Cells.NAME),
     Column("link", Cells.NAME),
     Column("verb"),
+    Column("missing", gives_way=4),
     Column("at", gives_way=1),
     Column("by", gives_way=2),
 )
@@ -50,6 +51,7 @@ def provenance(
                 **each.as_dict(),
                 "partition": "all" if each.partition < 0 else str(each.partition),
                 "offset_end": each.end_in_words,
+                "missing": each.missing_in_words,
             }
             for each in found
         ]

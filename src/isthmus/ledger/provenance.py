@@ -22,8 +22,9 @@ class ProvenanceDocument(DocumentOfLink):
 
     `offset_end` is -1 where nobody knows how far that goes. Where it `is_mapped` records of others may lie between.
     `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
-    have, -1 where that is not known. What lies before or behind was written here, or came by another link, or by this
-    one at another time. What the source's offsets `[left_begin, left_end)` held was left in its remote tier.
+    have when it was last heard, `heard_s` before, -1 where that is not known. What lies before or behind was written
+    here, or came by another link, or by this one at another time. What the source's offsets `[left_begin, left_end)`
+    held was left in its remote tier.
     """
 
     KIND: ClassVar[str] = "provenance"
@@ -37,6 +38,7 @@ class ProvenanceDocument(DocumentOfLink):
     offset_begin: int
     offset_end: int
     missing_records: int = -1
+    heard_s: float = -1.0
     left_begin: int = 0
     left_end: int = 0
     verb: str

@@ -228,9 +228,8 @@ class LaneReport:
     `position` is the next offset to copy: everything before it is durable at the target. Where the target was found to
     hold something else than the source, it is how far it is known to be right. `source_end` is the source's last stable
     offset as last seen, `source_log_end` the end of its log then: what lies between waits for open transactions.
-    `records` and `size_bytes` count what this lease copied,
-    `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
-    `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
+    `heard_ms` is when the source last told where its log ends, by the wall clock, once that is some seconds ago: -1 for
+    just now. `records` and `size_bytes` count what this lease copied,
     """
 
     key: LaneKey
@@ -238,6 +237,7 @@ class LaneReport:
     position: int = -1
     source_end: int = -1
     source_log_end: int = -1
+    heard_ms: int = -1
     records: int = 0
     size_bytes: int = 0
     flags_replaced: int = 0

@@ -72,8 +72,11 @@ class PromotionJson(TypedDict):
     verb: Verb
     namespaces: list[str]
     done: bool
-    missing_records: int
+    missing_records: int | None
+    missing_records_min: int
     missing_seconds: float | None
+    topics_seen_seconds_ago: float | None
+    source_answers: bool
     groups: dict[str, str]
     aborted: list[Annotated[dict[str, Any], OpenTransaction]]
     partitions: list[LeftPartitionJson]
@@ -83,6 +86,9 @@ class PromotionJson(TypedDict):
 class Promotion:
     """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
     after promote and failover they can be written to, and transactions that were open there are `aborted`.
+
+    `topics_age_s` is how long ago (s) it was seen which topics the source has, `None` for never: then there may be any
+    number beside the `partitions`. `answering` is the source's alias where it answered just now, "" where it did not.
     """
 
     link: str
@@ -92,15 +98,26 @@ class Promotion:
     groups: Mapping[str, str] = field(default_factory=dict)
     aborted: tuple[OpenTransaction, ...] = ()
     is_done: bool = False
+    topics_age_s: float | None = 0.0
+    answering: str = ""
 
     @property
-    def missing_records(self) -> int:
-        """How many records of the source are known not to be here."""
+    def missing_records(self) -> int | None:
+        """How many records of the source may be missing here, of those it had when it was last heard (`missing_s`
+        ago): no more than that. `None` where nobody can tell.
+        """
+        return None if self.unknown else self.missing_records_min
+
+    @property
+    def missing_records_min(self) -> int:
+        """How many records may be missing of the partitions of which that is known."""
         return sum(max(each.missing_records, 0) for each in self.partitions)
 
     @property
     def unknown(self) -> str:
         """Of what it is not known how much is missing, in words; "" where that is known of everything."""
+        if self.topics_age_s is None:
+            return "its topics"
         found = [each.partition < 0 for each in self.partitions if each.missing_records < 0]
         topics, partitions = sum(found), len(found) - sum(found)
         counts = [(topics, "whole topic"), (partitions, "partition")]
@@ -114,9 +131,27 @@ class Promotion:
 
     @property
     def missing_s(self) -> float | None:
-        """For how long (s) the source may have been written to since it was last heard; `None` for not at all."""
+        """For how long (s) the source may have been written to since it was last heard; `None` where it never was."""
         ages = [each.source_age_s for each in self.partitions if each.source_age_s is not None]
         return max(ages, default=None)
+
+    @property
+    def missing_in_words(self) -> str:
+        """What may be missing here, and what is not known of it, in one sentence."""
+        known = counted(self.missing_records_min, "record")
+        told = f"{known} of the source may be missing"
+        if self.unknown:
+            told = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
+            told += f", beside {known}" if self.partitions else ""
+        if self.missing_s:
+            told += f"; what was written there in the last {self.missing_s:,.0f} s is not counted"
+        if (self.topics_age_s or 0.0) > (self.missing_s or 0.0):
+            told += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
+        if self.ended:
+            told += f"; {self.ended}, which may hold what the source does not have"
+        if self.answering:
+            told += f"; {self.answering} answers: promote or reverse in place of this loses nothing"
+        return told
 
     def as_dict(self) -> PromotionJson:
         """Plain values under stable names."""
@@ -126,7 +161,10 @@ class Promotion:
             "namespaces": [str(each) for each in self.namespaces],
             "done": self.is_done,
             "missing_records": self.missing_records,
+            "missing_records_min": self.missing_records_min,
             "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
+            "topics_seen_seconds_ago": None if self.topics_age_s is None else round(self.topics_age_s, 1),
+            "source_answers": bool(self.answering),
             "groups": dict(self.groups),
             "aborted": plain(self.aborted),
             "partitions": plain(self.partitions),

@@ -12,12 +12,13 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, M
 class Telling:
     """One lease's reports: those that changed since they were told, now and then all.
 
-    A lane that the lease has given up is told for what it copied in the end, and for nothing else: how it stands is
-    for its next lease to say.
+    A lane that the lease has given up is told once more, for what it copied in the end, and that the lease hears its
+    source no more: how it stands is for its next lease to say.
     """
 
     def __init__(self) -> None:
         self._told: dict[LaneKey, LaneReport] = {}
+        self._parted: set[LaneKey] = set()
 
     def due(self, reports: Iterable[LaneReport], lanes: Container[LaneKey], *, is_full: bool) -> list[LaneReport]:
         """What is to be told now of all lanes the lease ever had; `lanes` are those it has."""
@@ -29,18 +30,21 @@ class Telling:
             if report.key in lanes:
                 if is_full or report != told:
                     yield report
-            elif report.records > (0 if told is None else told.records):
+            elif report.key in self._parted or report.records > (0 if told is None else told.records):
                 yield _counts(report)
 
     def told(self, reports: Iterable[LaneReport]) -> None:
         """These are told: they stand in the ledger."""
-        self._told.update((report.key, report) for report in reports)
+        found = {report.key: report for report in reports}
+        self._told.update(found)
+        self._parted.difference_update(found)
 
     def parted(self, keys: Iterable[LaneKey]) -> None:
         """The lease has given these up. Should they come back they are told anew, however they stand then."""
         for key in keys:
             if key in self._told:
                 self._told[key] = _counts(self._told[key])
+                self._parted.add(key)
 
     def last(self, reports: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
         """What the receipt says, whatever was told before: it may not have been heard."""

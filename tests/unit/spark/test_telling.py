@@ -307,10 +307,15 @@ def test_counts_never_go_back_and_end_with_the_exact_sum(
 
 
 def test_what_was_told_before_a_lane_was_given_up_is_not_told_again() -> None:
-    """The records of a lane that has left are counted once, and how it stood is not repeated at the end."""
+    """It is told once that the lane was given up. The records of a lane that has left are counted once, and how it
+    stood is not repeated at the end.
+    """
     telling = Telling()
     telling.told([report(5)])
     telling.parted([FIRST])
+    (left,) = telling.due([report(5)], {}, is_full=False)
+    assert (left.state, left.records) == (LaneState.STOPPED, 5)
+    telling.told([left])
     assert telling.due([report(5)], {}, is_full=True) == []
     (last,) = telling.last([report(5, state=LaneState.REFUSED)], {})
     assert (last.state, last.records, last.problem) == (LaneState.STOPPED, 5, None)

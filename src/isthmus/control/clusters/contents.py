@@ -60,6 +60,8 @@ class NamesOfLink:
 
 async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLink]) -> list[KnownNames]:
     """What is there of the namespaces of these links now. What a right is missing for is not told, with the reason."""
+    # What is told of logs was so at the latest when they were asked for.
+    seen_ms = now_ms()
     topics = {each.link.name: _topics(each, metadata) for each in links}
     wanted = {topic.name: topic for chosen, _ in topics.values() for topic in chosen}
     keys = [(topic.name, each.partition) for topic in wanted.values() for each in topic.partitions]
@@ -87,6 +89,7 @@ async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLi
         descriptions={} if isinstance(described, ClusterError) else described.values,
         groups={} if isinstance(groups, ClusterError) else listed(groups),
         rules=sorted(rules, key=lambda rule: (rule.resource, rule.name, rule.digest)),
+        at_ms=seen_ms,
     )
     cluster_id, alias = metadata.cluster_id or "", client.cluster.alias
     return [_names(each, cluster_id, alias, topics[each.link.name], seen, untold) for each in links]
@@ -98,6 +101,7 @@ class _Seen:
     descriptions: Mapping[str, TopicDescription]
     groups: Mapping[str, GroupListing]
     rules: Sequence[Rule]
+    at_ms: int
 
 
 def _topics(names: NamesOfLink, metadata: Metadata) -> tuple[list[TopicMetadata], int]:
@@ -129,7 +133,7 @@ def _names(
         cluster_id=cluster_id,
         alias=alias,
         link=names.link.name,
-        seen_ms=now_ms(),
+        seen_ms=seen.at_ms,
         topics=tuple(_topic(topic, seen) for topic in chosen),
         groups=tuple(
             KnownGroup(name, str(seen.groups[name].type), str(seen.groups[name].state)) for name in groups[:OTHERS_MAX]

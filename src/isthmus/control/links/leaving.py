@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,7 +13,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
-from isthmus.errors import ConfigError
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.documents import (
     BeginningDocument,
     Document,
@@ -26,17 +28,20 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.provenance import beginning_of
 from isthmus.ledger.records import LedgerChange, in_batches
-from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import LeftPartition, Promotion
 from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 from isthmus.wire.offsets import PartitionKey
 
 _MS_PER_S: Final = 1000
+_SOURCE_S: Final = 4.0
+"""A source that may be lost is waited for no longer."""
 _NO_COPIES: Final = frozenset({LaneState.DIVERGED, LaneState.TOPIC_RECREATED})
 """States in which an offset is not that of the same record on both sides: how far a lane came tells nothing."""
 
@@ -46,23 +51,41 @@ async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange
 
     :raises ClusterError: One of them cannot be told.
     """
-    metadata = await selected_topics(source, link.topics)
-    keys = [
-        (name, each.partition)
-        for name in sorted(link.topics.named(metadata.topics).sources.values())
-        for each in metadata.topics[name].partitions
-    ]
-    found = await log_ranges(source, keys)
+    found = await log_ranges(source, _selected(link, await selected_topics(source, link.topics)))
     for error in found.errors.values():
         raise error
     return dict(found.values)
 
 
+def _selected(link: Link, metadata: Metadata) -> list[PartitionKey]:
+    return [
+        (name, each.partition)
+        for name in sorted(link.topics.named(metadata.topics).sources.values())
+        for each in metadata.topics[name].partitions
+    ]
+
+
+async def seen_logs(link: Link) -> tuple[dict[PartitionKey, LogRange] | None, bool]:
+    """The source's logs as far as it answers within a few seconds, `None` where it does not; and whether all of it did.
+    Nothing is raised: it may be lost.
+    """
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+            metadata = await selected_topics(source, link.topics)
+            keys = _selected(link, metadata)
+            found = await log_ranges(source, keys, timeout_s=_SOURCE_S / 2)
+            return dict(found.values), len(found.values) == len(keys)
+    return None, False
+
+
 async def left_partitions(
-    link: Link, target: Client, here: Mapping[PartitionKey, LogRange] | None
+    link: Link,
+    target: Client,
+    here: Mapping[PartitionKey, LogRange] | None,
+    seen: Mapping[PartitionKey, LogRange] | None = None,
 ) -> tuple[LeftPartition, ...]:
-    """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them;
-    then with those of followed topics that the target does not have.
+    """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them and
+    is `seen` now; then with those of followed topics that the target does not have.
 
     :raises ClusterError: The target does not answer.
     """
@@ -71,7 +94,7 @@ async def left_partitions(
     named = [name for name in topics if link.topics.source_of(TargetTopic(name)) is not None]
     keys = [(name, each.partition) for name in named for each in topics[name].partitions]
     ranges = (await log_ranges(target, keys)).values
-    return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms())
+    return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms(), seen or {})
 
 
 def left_of(
@@ -80,16 +103,18 @@ def left_of(
     there: Mapping[PartitionKey, LogRange | None],
     here: Mapping[PartitionKey, LogRange] | None,
     at_ms: int,
+    seen: Mapping[PartitionKey, LogRange] | None = None,
 ) -> tuple[LeftPartition, ...]:
     """What is left of the partitions that are `there`, at the target, and of those the source is known to have. A
-    followed topic of which neither is known is in it as partition -1: all of it may be missing.
+    followed topic of which neither is known is in it as partition -1: all of it may be missing. `seen` is what the
+    source answers now where it is not known to be all that it has.
     """
     sight = _Sight(
         known=known,
         topics=known.topics,
         ended=ended_lanes(known),
         here=here,
-        told={} if here is not None else _told(link, known, at_ms),
+        told={} if here is not None else _told(link, known, at_ms, seen or {}),
         at_ms=at_ms,
         left_mapped=frozenset(
             LaneKey(one.topic, one.partition)
@@ -115,6 +140,11 @@ def left_of(
     return tuple(_left_partition(sight, key, lanes[key], there.get(key)) for key in sorted(lanes))
 
 
+def names_age_s(known: LinkMemory, at_ms: int) -> float | None:
+    """How long ago (s) it was seen which topics the source has, `None` where nobody wrote that down."""
+    return min((max(at_ms - each.seen_ms, 0) / _MS_PER_S for each in known_names(known)), default=None)
+
+
 def ended_lanes(known: LinkMemory) -> dict[LaneKey, LaneState]:
     """The lanes that wait for an operator, as `isthmus status` tells of them."""
     found = {key: report.state for key, report in known.reports.items() if report.state.is_terminal}
@@ -131,18 +161,30 @@ class _Told(NamedTuple):
     age_s: float
 
 
-def _told(link: Link, known: LinkMemory, at_ms: int) -> dict[PartitionKey, _Told]:
-    """The logs of the source's partitions as the link's controller wrote them down last, each minute."""
-    sources = {each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument)}
+def _told(
+    link: Link, known: LinkMemory, at_ms: int, seen: Mapping[PartitionKey, LogRange]
+) -> dict[PartitionKey, _Told]:
+    """The logs of the source's partitions as they are seen now, or as the link's controller wrote them down last, each
+    minute.
+    """
     found: dict[PartitionKey, _Told] = {}
-    for document in known.documents.values():
-        if isinstance(document, KnownNamesDocument) and document.names.cluster_id in sources:
-            age_s = max(at_ms - document.names.seen_ms, 0) / _MS_PER_S
-            for topic in document.names.topics:
-                if link.topics.matches(SourceTopic(topic.name)):
-                    for each in topic.logs:
-                        found[topic.name, each.partition] = _Told(each.start, each.end, age_s)
-    return found
+    for names in known_names(known):
+        age_s = max(at_ms - names.seen_ms, 0) / _MS_PER_S
+        for topic in names.topics:
+            if link.topics.matches(SourceTopic(topic.name)):
+                for each in topic.logs:
+                    found[topic.name, each.partition] = _Told(each.start, each.end, age_s)
+    return found | {key: _Told(log.start, log.end, 0.0) for key, log in seen.items()}
+
+
+def known_names(known: LinkMemory) -> list[KnownNames]:
+    """What the link's controller wrote down of its source."""
+    sources = {each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument)}
+    return [
+        each.names
+        for each in known.documents.values()
+        if isinstance(each, KnownNamesDocument) and each.names.cluster_id in sources
+    ]
 
 
 class _Sight(NamedTuple):
@@ -170,20 +212,16 @@ class _Sight(NamedTuple):
 
 def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, there: LogRange | None) -> LeftPartition:
     report, is_mapped = sight.known.last_known.get(key), sight.is_mapped(key)
-    source_end, age_s, start = -1, None, 0
     log = None if sight.here is None else sight.here.get((source_topic, key.partition))
-    if log is not None:
-        source_end, age_s, start = log.end, 0.0, log.start
-    elif report is not None and report.source_end >= 0:
-        source_end, age_s = report.source_end, sight.known.source_age_s(key, sight.at_ms)
-    elif (seen := sight.told.get((source_topic, key.partition))) is not None:
-        source_end, age_s, start = seen.end, seen.age_s, max(seen.start, 0)
+    heard = _heard_end(sight, key, source_topic, report) if log is None else _Told(log.start, log.end, 0.0)
     # What its source has no more there is nothing to prove of.
     ended = sight.state(key)
     state = ended if log is not None or sight.here is None else None
     position = -1 if report is None else report.position
     copied = _copied(state, there, position, is_mapped=is_mapped)
-    missing = -1 if source_end < 0 or copied is None else max(source_end - max(copied, start), 0)
+    missing = -1
+    if heard is not None and heard.end >= 0 and copied is not None:
+        missing = max(heard.end - max(copied, heard.start), 0)
     return LeftPartition(
         topic=key.topic,
         partition=key.partition,
@@ -193,9 +231,31 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
         target_begin=-1 if there is None else there.start,
         target_end=-1 if there is None else there.end,
         copied_end=_copied_end(ended, there, position, is_mapped=is_mapped),
-        source_end=source_end,
-        source_age_s=age_s,
+        source_end=-1 if heard is None else heard.end,
+        source_age_s=None if heard is None else heard.age_s,
         missing_records=missing,
+    )
+
+
+def _heard_end(sight: _Sight, key: LaneKey, source_topic: SourceTopic, report: LaneReport | None) -> _Told | None:
+    """The source's log as it was last heard, `None` for never. Of all who saw it the one who saw it end furthest tells
+    the end, as logs only grow, and the one who saw it last tells how long ago that was.
+    """
+    found: list[_Told] = []
+    if report is not None and report.source_end >= 0:
+        age_s = sight.known.source_age_s(key, sight.at_ms)
+        if age_s is not None:
+            found.append(_Told(0, max(report.source_end, report.source_log_end), age_s))
+    told = sight.told.get((source_topic, key.partition))
+    if told is not None:
+        found.append(told)
+    if not found:
+        return None
+    known = [each for each in found if each.end >= 0]
+    return _Told(
+        start=max(0, *(each.start for each in found)),
+        end=max((each.end for each in known), default=-1),
+        age_s=min(each.age_s for each in known or found),
     )
 
 
@@ -345,6 +405,7 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         offset_begin=min(max(each.target_begin, begin), last),
         offset_end=each.copied_end,
         missing_records=each.missing_records,
+        heard_s=-1.0 if each.source_age_s is None else each.source_age_s,
         left_begin=left[0].offset_begin if left else 0,
         left_end=left[0].offset_end if left else 0,
         verb=found.verb,

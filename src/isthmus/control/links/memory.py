@@ -109,7 +109,8 @@ class LinkMemory:
     _written_ms: dict[str, int] = field(default_factory=dict)
     _reporters: dict[LaneKey, _Lease] = field(default_factory=dict)
     _reported_ms: dict[_Lease, int] = field(default_factory=dict)
-    _silent_ms: dict[LaneKey, int] = field(default_factory=dict)
+    _hearing: dict[_Lease, set[LaneKey]] = field(default_factory=dict)
+    _source_ms: dict[LaneKey, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
@@ -193,12 +194,14 @@ class LinkMemory:
     def source_age_s(self, key: LaneKey, now_ms: int) -> float | None:
         """How long ago (s) the source of a lane was last heard, at most; `None` where it never was.
 
-        A task that cannot reach the source goes on telling that, and nothing new of the log.
+        A task hears the sources of the lanes that it calls ACTIVE. Of others, and of those it has given up, it was
+        heard when their ends were last seen to move, or until they were told for the last time.
         """
-        age_s = self.report_age_s(key, now_ms)
-        if key in self._silent_ms:
-            age_s = _age_s(self._silent_ms[key], now_ms)
-        return None if age_s is None else age_s + HEARING_S
+        lease = self._reporters.get(key)
+        if lease is not None and key in self._hearing.get(lease, ()):
+            return _age_s(self._reported_ms[lease], now_ms) + HEARING_S
+        heard_ms = self._source_ms.get(key)
+        return None if heard_ms is None else _age_s(heard_ms, now_ms) + HEARING_S
 
     def document_age_s(self, document: Document, now_ms: int) -> float:
         """How long ago (s) a document of the ledger was written."""
@@ -236,33 +239,64 @@ class LinkMemory:
             self._begin(document.generation)
         elif isinstance(document, ProgressDocument) and document.controller >= self._generation:
             self._begin(document.controller)
-            lease = _Lease(document.controller, document.slot, document.generation)
-            self._note_silence(document, self._reported_ms.get(lease, entry.timestamp))
-            self._reported_ms[lease] = entry.timestamp
-            found = {report.key: report for report in document.reports}
-            self._reporters.update(dict.fromkeys(found, lease))
-            self.reports.update(found)
-            for key, report in found.items():
-                # A task that begins while the source is lost has never heard it.
-                before = self.last_known.get(key, report)
-                is_heard = report.source_end >= 0 or before.source_end < 0
-                self.last_known[key] = report if is_heard else replace(report, source_end=before.source_end)
+            self._take_progress(document, entry.timestamp)
         self.documents[entry.key] = document
         self._written_ms[entry.key] = entry.timestamp
 
-    def _note_silence(self, document: ProgressDocument, before_ms: int) -> None:
-        """Since when sources are not heard: they were, until the report before."""
-        for report in document.reports:
-            if report.state is LaneState.SOURCE_UNAVAILABLE:
-                self._silent_ms.setdefault(report.key, before_ms)
-            elif report.source_end >= 0:
-                self._silent_ms.pop(report.key, None)
+    def _take_progress(self, document: ProgressDocument, at_ms: int) -> None:
+        lease = _Lease(document.controller, document.slot, document.generation)
+        before_ms = self._reported_ms.get(lease, at_ms)
+        self._reported_ms[lease] = at_ms
+        # That a lease has given a lane up says nothing of it once another one has told of it.
+        found = {
+            each.key: each
+            for each in document.reports
+            if each.state is not LaneState.STOPPED or self._reporters.get(each.key, lease) == lease
+        }
+        if document.is_full:
+            for key in self._hearing.get(lease, set()) - found.keys():
+                self._fall_silent(key, before_ms)
+        for key, report in found.items():
+            self._note_hearing(lease, report, before_ms)
+            # A task that begins while the source is lost has never heard it.
+            before = self.last_known.get(key, report)
+            if report.source_end < 0 <= before.source_end:
+                report = replace(report, source_end=before.source_end, source_log_end=before.source_log_end)
+            self.last_known[key] = report
+        self._reporters.update(dict.fromkeys(found, lease))
+        self.reports.update(found)
+
+    def _note_hearing(self, lease: _Lease, report: LaneReport, before_ms: int) -> None:
+        """Whether a lease hears the source of a lane from now on, or else until when it did."""
+        key, before = report.key, self.last_known.get(report.key)
+        if report.source_end >= 0 and report.heard_ms < 0 and report.state is LaneState.ACTIVE:
+            former = self._reporters.get(key, lease)
+            if former != lease:
+                self._hearing.get(former, set()).discard(key)
+            self._hearing.setdefault(lease, set()).add(key)
+            return
+        self._fall_silent(key, before_ms)
+        is_moved = before is None or (before.source_end, before.source_log_end) != (
+            report.source_end,
+            report.source_log_end,
+        )
+        if report.source_end >= 0 and (report.heard_ms >= 0 or is_moved):
+            heard_ms = report.heard_ms if report.heard_ms >= 0 else before_ms
+            self._source_ms[key] = max(self._source_ms.get(key, heard_ms), heard_ms)
+
+    def _fall_silent(self, key: LaneKey, at_ms: int) -> None:
+        """The lease that heard the source of a lane does so no more: it did until then."""
+        lease = self._reporters.get(key)
+        if lease is not None and key in self._hearing.get(lease, ()):
+            self._hearing[lease].discard(key)
+            self._source_ms[key] = min(self._reported_ms[lease], at_ms)
 
     def copy(self) -> LinkMemory:
         """What is known now: it stays as it is, whatever is read later."""
         copied = copy(self)
-        for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms", "_silent_ms"):
+        for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms", "_source_ms"):
             setattr(copied, name, dict(getattr(self, name)))
+        copied._hearing = {lease: set(keys) for lease, keys in self._hearing.items()}
         return copied
 
     def _begin(self, generation: int) -> None:

@@ -25,8 +25,15 @@ from isthmus.control.links.ending import end_leases
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.forgetting import forget_copies
 from isthmus.control.links.hearing import Beats, is_gone
-from isthmus.control.links.leaving import left_partitions, source_logs, write_down, writing_lanes
-from isthmus.control.links.memory import recollect
+from isthmus.control.links.leaving import (
+    left_partitions,
+    names_age_s,
+    seen_logs,
+    source_logs,
+    write_down,
+    writing_lanes,
+)
+from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.links.operators import require_nobody_recovers
 from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.control.links.reversing import await_reserved, require_no_members, settings_back
@@ -38,12 +45,10 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, letting_go
 from isthmus.model.link import Link
-from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.wording import counted, first_few
 from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
@@ -154,9 +159,9 @@ class Promoter:
             groups = await self._proven(verb, link, chosen, is_attached=False, dry_run=False)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
-        if found.missing_records > self.max_lag:
+        if (late := found.missing_records_min) > self.max_lag:
             raise GateNotMet(
-                f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
+                f"link {self.name}: {counted(late, 'record')} came to the source after it was quiet",
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
             )
         if is_attached:
@@ -165,8 +170,8 @@ class Promoter:
         return await self._let_go(found, link)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, whatever the source holds: nothing is written there, and of its topics it
-        is not asked. What is declared is read from its ledger too, where it answers within a few seconds.
+        """Have the namespaces follow no more, whatever the source holds: nothing is written there. What is declared is
+        read from its ledger too, and where its logs end, where it answers within a few seconds.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
@@ -360,13 +365,27 @@ class Promoter:
     async def _result(
         self, verb: Verb, link: Link, chosen: tuple[NamespaceMap, ...], groups: Mapping[str, str]
     ) -> Promotion:
-        here: Mapping[PartitionKey, LogRange] | None = None
         if verb == "promote":
             async with Client(link.source) as source:
                 here = await source_logs(link, source)
+            async with Client(link.target) as target:
+                partitions = await left_partitions(link, target, here)
+            return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
+        seen, is_whole = await seen_logs(link)
         async with Client(link.target) as target:
-            partitions = await left_partitions(link, target, here)
-        return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
+            partitions = await left_partitions(link, target, None, seen)
+            topics_age_s = None if seen is None else 0.0
+            if seen is None:
+                topics_age_s = names_age_s(await recollect(self.name, target), now_ms())
+        return Promotion(
+            link=self.name,
+            verb=verb,
+            namespaces=chosen,
+            partitions=partitions,
+            groups=groups,
+            topics_age_s=topics_age_s,
+            answering=link.source.alias if is_whole else "",
+        )
 
     async def _let_go(self, found: Promotion, link: Link) -> Promotion:
         """Write down where everything came from, and release the namespaces, unless they are only detached."""

@@ -42,6 +42,7 @@ class OriginJson(TypedDict):
     link: str
     verb: str
     missing_records: int | None
+    source_heard_seconds_before: float | None
     by: str | None
     at: str | None
     former_topic: bool
@@ -53,9 +54,10 @@ class Origin:
 
     `offset_end` is -1 where that link follows still, or nobody knows how far that goes; where it `is_mapped` records of
     others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is what
-    ended it, "follows" while nothing has; "left in the source's tier" says that these offsets of the source were not
-    copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and created
-    since.
+    ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last heard,
+    `heard_s` before that (-1 where it is not known); "left in the source's tier" says that these offsets of the source
+    were not copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and
+    created since.
     """
 
     cluster: str
@@ -69,6 +71,7 @@ class Origin:
     verb: str
     is_mapped: bool = False
     missing_records: int = -1
+    heard_s: float = -1.0
     by: str = ""
     at_ms: int = -1
     is_of_former_topic: bool = False
@@ -79,6 +82,16 @@ class Origin:
         if self.offset_end >= 0:
             return f"{self.offset_end:,}"
         return "open" if self.verb == _FOLLOWS else "unknown"
+
+    @property
+    def missing_in_words(self) -> str:
+        """How much more the source had, as far as it was heard, for people; "" for what follows still."""
+        if self.verb in (_FOLLOWS, LEFT):
+            return ""
+        if self.missing_records < 0:
+            return "unknown"
+        heard = f", heard {self.heard_s:,.0f} s before" if self.heard_s > 0 else ""
+        return f"{self.missing_records:,}{heard}"
 
     def as_dict(self) -> OriginJson:
         """Plain values under stable names; what is unknown is null."""
@@ -94,6 +107,7 @@ class Origin:
             "link": self.link,
             "verb": self.verb,
             "missing_records": None if self.missing_records < 0 else self.missing_records,
+            "source_heard_seconds_before": None if self.heard_s < 0 else round(self.heard_s, 1),
             "by": self.by or None,
             "at": None if self.at_ms < 0 else written_instant(self.at_ms),
             "former_topic": self.is_of_former_topic,
@@ -151,6 +165,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
             verb=each.verb,
             is_mapped=each.is_mapped,
             missing_records=each.missing_records,
+            heard_s=each.heard_s,
             by=each.by,
             at_ms=each.at_ms,
             is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
@@ -209,4 +224,5 @@ def _left(origin: Origin, stretch: LeftInTier) -> Origin:
         verb=LEFT,
         is_mapped=False,
         missing_records=-1,
+        heard_s=-1.0,
     )

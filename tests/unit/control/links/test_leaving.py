@@ -8,11 +8,21 @@ from dataclasses import replace
 import pytest
 
 from isthmus.control.links.gates import is_beyond, require_copies, require_within
-from isthmus.control.links.leaving import left_of, writing_lanes
+from isthmus.control.links.leaving import left_of, names_age_s, writing_lanes
 from isthmus.control.links.memory import LinkMemory
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import Document, EndedPartition, LeaseDocument, LinkDocument, TaskDocument, TopicDocument
+from isthmus.ledger.documents import (
+    Document,
+    EndedPartition,
+    LeaseDocument,
+    LinkDocument,
+    ProgressDocument,
+    TaskDocument,
+    TopicDocument,
+    encoded,
+)
 from isthmus.ledger.lastknown import KnownNamesDocument
+from isthmus.ledger.records import Entry
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownTopic
@@ -60,6 +70,12 @@ def memory(*documents: Document) -> LinkMemory:
     return LinkMemory("orders", documents={each.key: each for each in documents})
 
 
+def tell(known: LinkMemory, report: LaneReport) -> None:
+    """A task tells of a lane."""
+    told = ProgressDocument(link="orders", slot=0, controller=1, generation=1, is_full=True, reports=(report,))
+    known.take(Entry(0, told.key, encoded(told), 0))
+
+
 def test_a_topic_that_the_target_does_not_have_is_missing_as_a_whole() -> None:
     """With all that its source was seen to hold, or as a whole of which nothing is known: it is not passed over."""
     begun = LinkDocument(
@@ -76,8 +92,39 @@ def test_a_topic_that_the_target_does_not_have_is_missing_as_a_whole() -> None:
         ("x-3", -1, -1, None),
     ]
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=left)
-    assert (found.missing_records, found.missing_s, found.unknown) == (50, 10.0, "1 whole topic and 2 partitions")
+    assert (found.missing_records, found.missing_records_min, found.missing_s) == (None, 50, 10.0)
+    assert found.unknown == "1 whole topic and 2 partitions"
+    assert "it is not known how many records of the source are missing" in found.missing_in_words
     assert [each["partition"] for each in found.as_dict()["partitions"]] == [0, 0, 1, None]
+
+
+def test_a_link_that_never_ran_knows_nothing() -> None:
+    """Of its source's topics nobody has heard: any number of records may be missing, not 0."""
+    found = Promotion(link="orders", verb="failover", namespaces=(), topics_age_s=names_age_s(memory(), 1))
+    assert (found.missing_records, found.missing_records_min, found.topics_age_s) == (None, 0, None)
+    assert found.missing_in_words == (
+        "it is not known how many records of the source are missing: nothing is known of its topics"
+    )
+
+
+def test_a_source_that_answers_tells_itself() -> None:
+    """What it has now counts, whatever was written down of it; and that it answers is said."""
+    known = memory(topic(1), KnownNamesDocument(link="orders", names=NAMES))
+    logs, seen = {("x-1", 0): LogRange(0, 20, 20)}, {("a-1", 0): LogRange(0, 30, 90)}
+    (left, *_) = left_of(LINK, known, logs, None, at_ms=50_000, seen=seen)
+    assert (left.source_end, left.missing_records, left.source_age_s) == (90, 70, 0.0)
+    found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,), answering="east")
+    assert found.missing_in_words.endswith("east answers: promote or reverse in place of this loses nothing")
+    assert found.as_dict()["source_answers"]
+
+
+def test_what_waits_for_a_transaction_may_be_missing() -> None:
+    """Records behind an open transaction are acknowledged, and are not copied: the log's end counts."""
+    known, key = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0)
+    report = LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=20, source_log_end=520)
+    tell(known, report)
+    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 20, 20)}, None, at_ms=1)
+    assert left.missing_records == 500
 
 
 def test_what_the_source_says_now_is_all_there_is() -> None:
@@ -110,10 +157,9 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     elif told_by == "topic":
         document = replace(document, state=str(state))
     known = memory(document)
-    report = LaneReport(key=key, state=state, position=position, source_end=25)
-    known.last_known[key] = report
-    if told_by == "report":
-        known.reports[key] = report
+    tell(known, LaneReport(key=key, state=state, position=position, source_end=25))
+    if told_by != "report":
+        known.reports.clear()
 
     (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, None, at_ms=1)
 
