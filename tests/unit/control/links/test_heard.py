@@ -19,7 +19,6 @@ from isthmus.model.lastknown import KnownLog, KnownNames, KnownTopic
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.promotion import Promotion
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.spark.telling import Telling
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -84,7 +83,7 @@ class World:
 
     def passes(self, key: LaneKey, number: int) -> None:
         """Time passes."""
-        self.now_ms += 700 * number
+        self.now_ms += 1500 * number
 
     def grows(self, key: LaneKey, number: int) -> None:
         """Producers write to the source."""
@@ -136,7 +135,7 @@ class World:
                 self.hears(partition, LaneState.ACTIVE)
         told = [each.report for each in self.partitions.values() if each.report is not None]
         leased = {key for key, each in self.partitions.items() if each.is_leased}
-        is_full = number % 2 == 0
+        is_full = number == 9
         due = self.telling.due(told, leased, is_full=is_full)
         if due or is_full:
             self.write(
@@ -176,16 +175,12 @@ class World:
                     assert left.source_age_s is not None
                     held = partition.end_at(self.now_ms - 1000 * left.source_age_s)
                     assert left.missing_records >= held - partition.copied
-            found = Promotion(link="l", verb="failover", namespaces=(), partitions=left_of(LINK, known, there, None, 0))
-            assert found.missing_records is None or len(found.partitions) == len(LANES)
 
 
 EVENTS: tuple[Callable[[World, LaneKey, int], None], ...] = (
-    World.passes,
-    World.grows,
+    # What happens most comes up most.
+    *(World.passes, World.grows, World.copies, World.reports) * 2,
     World.begins,
-    World.copies,
-    World.reports,
     World.pauses,
     World.is_blocked,
     World.dies,
@@ -194,7 +189,7 @@ EVENTS: tuple[Callable[[World, LaneKey, int], None], ...] = (
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(LANES), st.integers(1, 9)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(LANES), st.integers(1, 9)), min_size=15, max_size=40))
 def test_no_order_of_events_understates_what_is_missing(
     events: list[tuple[Callable[[World, LaneKey, int], None], LaneKey, int]],
 ) -> None:
@@ -202,6 +197,10 @@ def test_no_order_of_events_understates_what_is_missing(
     source held when it is said to have been heard, or that nobody knows.
     """
     world = World()
+    for key in LANES:
+        world.begins(key, 1)
+        world.copies(key, 1)
+    world.reports(LANES[0], 9)
     for event, key, number in events:
         event(world, key, number)
         world.look()
