@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +21,9 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links import pausing
 from isthmus.control.links.cutover import promote_together
+from isthmus.control.links.memory import HEARING_S
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
 from isthmus.control.running.following import Following
@@ -220,10 +223,13 @@ def test_failover_leaves_a_source_alone_that_can_be_reached(
 def test_a_topic_that_was_refused_is_told_as_missing(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
 ) -> None:
-    """All of it, as far as the source was seen to hold any: a failover passes over no topic that it should have had."""
+    """All of it, as far as the source was seen to hold any: a failover passes over no topic that it should have had. Of
+    one that is paused no more is said to have been heard than was, though its lease goes on with others.
+    """
     only, _ = created(both, east, name)
     topics.create(east, f"{name}.a-2")
     topics.produce(east, f"{name}.a-2", records(50))
+    topics.create(east, f"{name}.a-3")
     # Kafka refuses a name that differs from another one by a dot for an underscore only.
     topics.create(west, f"{name.replace('.', '_')}_x-2")
 
@@ -231,13 +237,30 @@ def test_a_topic_that_was_refused_is_told_as_missing(
         async with running(only, spark) as run:
             await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
             await run.until(lambda: remembers(both, "west", "east", name))
+            await run.until(lambda: run.state_of(f"{name}.x-3") is LaneState.ACTIVE)
+            (link,) = only.links
+            await pausing.pause(link, pausing.Named(topic=f"{name}.x-1"), only.ledger)
+            await run.until_resting(link, f"{name}.x-1")
+            resting_at = time.monotonic()
+            await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(7))
+            while time.monotonic() < resting_at + 2 * HEARING_S:
+                # The lease that had it tells of the other topic meanwhile.
+                await asyncio.to_thread(topics.produce, east, f"{name}.a-3", records(1))
+                await asyncio.sleep(0.5)
+            paused_s = time.monotonic() - resting_at
+            foreseen = await Promoter(configuration=cut(both, "east"), name=name).failover(dry_run=True)
+            (one,) = [each for each in foreseen.partitions if each.topic == f"{name}.x-1"]
+            assert one.source_age_s is not None
+            assert one.missing_records >= 7 or one.source_age_s >= paused_s
+        answered = await Promoter(configuration=both, name=name).failover(dry_run=True)
+        assert (answered.answering, answered.partitions[0].missing_records) == ("east", 7)
+        assert "east answers: promote or reverse" in answered.missing_in_words
         promoter = Promoter(configuration=cut(both, "east"), name=name)
         found = await promoter.failover()
-        assert [(one.topic, one.partition, one.missing_records) for one in found.partitions] == [
-            (f"{name}.x-1", 0, 0),
-            (f"{name}.x-2", 0, 50),
+        assert [(one.topic, one.partition) for one in found.partitions] == [
+            (f"{name}.x-{number}", 0) for number in (1, 2, 3)
         ]
-        assert (found.missing_records, found.unknown) == (50, "")
+        assert (found.partitions[1].missing_records, found.unknown) == (50, "")
 
     asyncio.run(scenario())
 

@@ -189,7 +189,9 @@ EVENTS: tuple[Callable[[World, LaneKey, int], None], ...] = (
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(LANES), st.integers(1, 9)), min_size=15, max_size=40))
+@given(
+    st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(LANES), st.integers(1, 9)), min_size=15, max_size=40)
+)
 def test_no_order_of_events_understates_what_is_missing(
     events: list[tuple[Callable[[World, LaneKey, int], None], LaneKey, int]],
 ) -> None:
