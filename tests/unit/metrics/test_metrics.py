@@ -286,3 +286,19 @@ def test_a_scrape_within_half_a_second_is_told_the_same() -> None:
     telling.scrape()
     assert telling.value("isthmus_records_replicated_total") == 2
     assert telling.value("isthmus_progress_age_seconds") == 0.5
+
+
+def test_what_waits_for_a_transaction_is_told_beside_the_lag() -> None:
+    """How many offsets and for how long; what is not known has no series, and what waits for none is 0."""
+    telling = Telling()
+    telling.show(
+        link_at(
+            topic_at("held", waiting_records=501, waiting_s=40.0),
+            topic_at("calm"),
+            topic_at("unseen", waiting_records=-1),
+        )
+    )
+    waiting = telling.ask("isthmus_replication_waiting_records")
+    assert sorted(waiting.values()) == [0, 501]
+    assert telling.value('isthmus_replication_waiting_seconds{topic="held"}') == 40.0
+    assert telling.value('isthmus_replication_lag_records{topic="held"}') == 0
