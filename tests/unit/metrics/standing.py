@@ -28,7 +28,13 @@ def free_port() -> int:
 
 def partition_of(topic: str, number: int = 0, **more: Any) -> PartitionProgress:
     """A partition with ten records, all of them copied unless `more` says otherwise."""
-    fields: dict[str, Any] = {"state": LaneState.ACTIVE, "target_end": 10, "source_end": 10, "records": 10, "waiting_records": 0}
+    fields: dict[str, Any] = {
+        "state": LaneState.ACTIVE,
+        "target_end": 10,
+        "source_end": 10,
+        "records": 10,
+        "waiting_records": 0,
+    }
     return PartitionProgress(topic=TargetTopic(topic), partition=number, **{**fields, "size_bytes": 700, **more})
 
 
