@@ -107,10 +107,8 @@ def run(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up.
-
-    Records that wait for an open transaction of the source keep a run from being caught up; with --until committed they
-    do not count.
+    """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up (--until committed: but for
+    what waits for an open transaction of the source).
 
     Ctrl-C ends in good order, within a second or two; once more ends at once.
 

@@ -53,7 +53,7 @@ class CatchUp:
         for lane in lanes:
             report = reports.get(lane.key)
             is_waiting = report is not None and (
-                report.state in _WAITING_FOR_SOMEBODY or self._is_held(report, self._ends.get(lane.key, -1))
+                report.state in _WAITING_FOR_SOMEBODY or self._note_held(report, self._ends.get(lane.key, -1))
             )
             self.note(lane.key, is_waiting=is_waiting)
         going = [lane for lane in lanes if not self._has_ended(lane.key, reports.get(lane.key))]
@@ -79,8 +79,8 @@ class CatchUp:
         since = self._waiting_since.get(key)
         return since is not None and time.monotonic() - since > self._stuck_s
 
-    def _is_held(self, report: LaneReport, end: int) -> bool:
-        """Whether a lane waits for an open transaction to end, and has not moved since the look before."""
+    def _note_held(self, report: LaneReport, end: int) -> bool:
+        """Note where a lane waits for an open transaction to end; whether it has not moved since the look before."""
         if not report.source_end <= report.position < min(end, report.source_log_end):
             self._held_at.pop(report.key, None)
             return False
