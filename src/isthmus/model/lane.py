@@ -229,7 +229,9 @@ class LaneReport:
     hold something else than the source, it is how far it is known to be right. `source_end` is the source's last stable
     offset as last seen, `source_log_end` the end of its log then: what lies between waits for open transactions.
     `heard_ms` is when the source last told where its log ends, by the wall clock, once that is some seconds ago: -1 for
-    just now. `records` and `size_bytes` count what this lease copied,
+    just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose header of copy
+    flags the lane has replaced, because it said nothing. `schema_id` is the id of the schema that it waits for, -1
+    while it waits for none. `hold` is that of the lane.
     """
 
     key: LaneKey
