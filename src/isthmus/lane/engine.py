@@ -415,5 +415,12 @@ class Engine:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self.failure is None:
             # A bug of ours: whoever runs the engine sees `failure` and ends it.
-            self.failure = task.exception()
+            self.failure = _alone(task.exception())
             self._granted.is_over = True
+
+
+def _alone(failure: BaseException | None) -> BaseException | None:
+    """What failed, without the groups around it."""
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        (failure,) = failure.exceptions
+    return failure

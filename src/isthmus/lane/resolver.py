@@ -95,7 +95,9 @@ class Resolver:
                 now = time.monotonic()
                 # A lane may have ended since it was added: it is waited for no more.
                 self._due = {run: at for run, at in self._due.items() if not run.is_over}
-                free = {run: at for run, at in self._due.items() if run not in self._looked_at}
+                # Nor is one looked at beside a former run of its own.
+                busy = {run.lane.key for run in self._looked_at}
+                free = {run: at for run, at in self._due.items() if run.lane.key not in busy}
                 due = [run for run, at in free.items() if at <= now]
                 if not due or not self._engine.may_write():
                     await self._rest(min(free.values(), default=None), has_due=bool(due))

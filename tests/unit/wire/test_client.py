@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -44,3 +45,31 @@ def test_a_client_that_is_closed_dials_no_more() -> None:
                 await question
 
     asyncio.run(asked())
+
+
+class OneFrozen(Client):
+    """A cluster of two addresses, of which the first does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(Cluster(alias="half", bootstrap_servers=("127.0.0.1:1", "127.0.0.1:2")))
+        self.asked: list[int] = []
+
+    async def broker(self, node_id: int, request: Any, **_: Any) -> Any:
+        self.asked.append(node_id)
+        if node_id == BOOTSTRAP_NODE:
+            await asyncio.Event().wait()
+        return request
+
+
+def test_a_frozen_broker_is_not_waited_for_alone() -> None:
+    """Where that is allowed the next one is asked beside it, and its answer is taken."""
+
+    async def scenario() -> None:
+        async with OneFrozen() as client:
+            assert await client.any("who is there", hedge_s=0.01) == "who is there"
+            assert client.asked == [BOOTSTRAP_NODE, BOOTSTRAP_NODE - 1]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.any("who is there"), 0.1)
+            assert client.asked[2:] == [BOOTSTRAP_NODE]
+
+    asyncio.run(scenario())
