@@ -63,7 +63,9 @@ class TopicNamingSection(NamingSection):
 
 
 class TopicsSection(Section):
-    """The topics of a link. Names starting with `__` are never mirrored, nor is `_schemas`."""
+    """The topics of a link. Names starting with `__` are never mirrored, nor is `_schemas`. A list alone, as a tree has
+    it, is short for `include`.
+    """
 
     include: tuple[Pattern, ...] = Field(
         (),
@@ -105,3 +107,8 @@ class TopicsSection(Section):
             "as the target has brokers. Topics that are there keep theirs."
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_list(cls, given: object) -> object:
+        return {"include": given} if isinstance(given, list | tuple) else given

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from isthmus.config.fields import GroupPatternText, Name, Pattern, Text
 from isthmus.config.section import Section
@@ -34,7 +35,13 @@ class TreeSection(Section):
             "`{level: 3, clusters: [...]}`; others get their height."
         )
     )
-    topics: tuple[Pattern, ...] = Field((), description="What is distributed: names, prefixes and /regexes/.")
+    topics: tuple[Pattern, ...] = Field(
+        (),
+        description=(
+            "What is distributed: names, prefixes and /regexes/, as a list; or as a link has it, `{include: [...]}`, "
+            "with `exclude` beside that."
+        ),
+    )
     exclude: tuple[Pattern, ...] = Field((), description="What to leave out of it. Exclusion wins.")
     groups: tuple[GroupPatternText, ...] = Field((), description="The consumer groups whose positions are distributed.")
     margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
@@ -73,3 +80,15 @@ class TreeSection(Section):
         ),
     )
     header: FlagsHeaderSection = Field(FlagsHeaderSection(), description="The header, for `flags: header`.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_topics(cls, given: object) -> object:
+        """Take topics as a link has them, too."""
+        topics = given.get("topics") if isinstance(given, Mapping) else None
+        if not isinstance(given, Mapping) or not isinstance(topics, Mapping) or topics.keys() - {"include", "exclude"}:
+            return given
+        if "exclude" in topics and "exclude" in given:
+            raise ValueError("says twice what to leave out: in topics.exclude and in exclude")
+        beside = {"exclude": topics["exclude"]} if "exclude" in topics else {}
+        return {**given, "topics": topics.get("include", ()), **beside}

@@ -53,7 +53,7 @@ def test_namespaces_are_declared_and_shown(shell: Shell, name: str) -> None:
     assert {**listed[f"{prefix}*"], "in_force": None} == {**described, "in_force": None}
     for shown in (shell.table("namespace", "list", "west"), shell.table("namespace", "describe", "west", prefix)):
         (row,) = (line.split() for line in shown.splitlines() if f"{prefix}*" in line)
-        assert row[:4] == ["topic", f"{prefix}*", described["state"], "0"]
+        assert row[:6] == ["topic", f"{prefix}*", described["state"], "(agreed", "only)", "0"]
     shell.table("namespace", "delete", "west", prefix, "--yes")
     assert f"{prefix}*" not in shell.table("namespace", "list", "west", output="name").splitlines()
 

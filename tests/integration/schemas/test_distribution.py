@@ -24,6 +24,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.control.fabric import Schemas
@@ -31,8 +32,11 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import PlanRefused, RegistryUnreachable
+from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
+from tests.integration.control.running import running
+from tests.integration.lane import topics
 from tests.patience import TERM_S
 from tests.registry import RegistryServer, registry_server
 
@@ -307,6 +311,34 @@ def test_a_run_keeps_registries_alike() -> None:
         assert asyncio.run(passed()) == ([], [])
     with pytest.raises(RegistryUnreachable, match=r"east .* does not answer"):
         asyncio.run(passed())
+
+
+def test_a_run_distributes_what_the_primary_registers(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """A link that runs carries what people register at the primary, under its ids, also while links go both ways."""
+    name = topic("registered")
+    topics.create(east, name)
+    with registry_server() as primary, registry_server() as other:
+        clusters = {
+            cluster.name: {"bootstrap_servers": cluster.bootstrap_servers, "schema_registry": {"url": server.url}}
+            for cluster, server in ((east, primary), (west, other))
+        }
+        links = [
+            {"name": f"{name}-{here.name}", "source": here.name, "target": there.name, "topics": {"include": [one]}}
+            for here, there, one in ((east, west, name), (west, east, f"{name}-back"))
+        ]
+        file = {"clusters": clusters, "links": links, "schemas": {"primary": "east", "interval_s": 1.0}}
+        primary.register(f"{name}-value", record("Order", "id"))
+
+        async def scenario() -> None:
+            async with running(config.parse(json.dumps(file)), spark) as run:
+                await run.until(lambda: held(other) == held(primary))
+                primary.register(f"{name}-key", record("Key", "id"))
+                await run.until(lambda: len(held(other)) == 2)
+
+        asyncio.run(scenario())
+        assert held(other) == held(primary)
 
 
 def test_who_has_no_registries_is_told(tmp_path: Path) -> None:

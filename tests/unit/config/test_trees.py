@@ -24,6 +24,18 @@ def test_a_tree_is_read_with_its_levels() -> None:
     assert [settings.distributes(name) for name in ("x.1", "x.y", "z")] == [True, False, False]
 
 
+def test_trees_and_links_say_topics_alike() -> None:
+    """Both take a list, and a section with what to include and to leave out."""
+    one = f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], topics: %s}}]\n"
+    other = f"{CLUSTERS}links: [{{name: l, source: a, target: b, topics: %s}}]\n"
+    for written in ("['x.*']", "{include: ['x.*']}", "{include: ['x.*'], exclude: [x.y]}"):
+        (settings,), (link,) = config.parse(one % written).trees, config.parse(other % written).links
+        assert (settings.topics, settings.exclude) == (link.topics.include, link.topics.exclude)
+        assert [str(each) for each in link.topics.include] == ["x.*"]
+    with pytest.raises(ConfigError, match="twice what to leave out"):
+        config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], topics: {{exclude: [x]}}, exclude: [y]}}]\n")
+
+
 @pytest.mark.parametrize(
     ("trees", "told"),
     [
