@@ -181,8 +181,11 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
         controller = link.controller
         if controller.state is ControllerState.NONE:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
+        named = controller.described or "its controller"
+        if controller.state is ControllerState.THROTTLED:
+            told = f"{named} runs it, and a client quota of {link.target} holds back what it writes"
+            console.print(Text(printable(f"{link.link}: {told}. Raise it: isthmus doctor shows those that count")))
         elif controller.state is ControllerState.SILENT:
-            named = controller.described or "its controller"
             heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
             told = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
             console.print(Text(printable(f"{link.link}: {told}. Look after it, or start another: isthmus run")))

@@ -15,7 +15,9 @@ class ControllerDocument(DocumentOfLink):
     """The controller of a link, written every few seconds with another `beat`.
 
     `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
-    `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not write them.
+    `version` that of its Isthmus. `held_s` is for how long (s) brokers may hold back what it writes, as a client quota
+    is used up: its next beat may come so much later. The others are as in `Whereabouts`; the first releases did not
+    write them.
     """
 
     KIND: ClassVar[str] = "controller"
@@ -28,6 +30,7 @@ class ControllerDocument(DocumentOfLink):
     pid: int = 0
     process_start: int = UNKNOWN
     version: str = ""
+    held_s: float = 0.0
 
     @property
     def whereabouts(self) -> Whereabouts:

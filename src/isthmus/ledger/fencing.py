@@ -53,6 +53,7 @@ class FencedWriter:
     def __init__(self, client: Client, link: str, *, role: str = "controller") -> None:
         self.link = link
         self.generation = -1
+        self._client = client
         self._leader = LedgerLeader(client)
         self._transaction = Transaction(
             client,
@@ -65,6 +66,19 @@ class FencedWriter:
         self._is_sound = False
 
     def close(self) -> None:
+        self._leader.close()
+
+    def held_since(self, begun: float) -> bool:
+        """Whether brokers have held something back since then (monotonic), as a quota is used up."""
+        return max(self._leader.muted_until, self._client.muted_until) > begun
+
+    @property
+    def muted_until(self) -> float:
+        """Until when (monotonic) nothing can be written over the connection that there is."""
+        return self._leader.muted_until
+
+    def renew(self) -> None:
+        """Write over another connection from now on."""
         self._leader.close()
 
     @property

@@ -36,6 +36,8 @@ SILENCE_S: Final = 5 * BEAT_S
 """A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
 KEEPING_S: Final = 30.0
 """So often a controller looks whether its ledger keeps what is written."""
+_HELD_S_MAX: Final = 120.0
+"""Whoever is held back for longer is not waited for."""
 _INTRODUCTION_S: Final = 10.0
 OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
@@ -108,6 +110,7 @@ class LinkLedger:
         self._listeners: list[OnDocument] = []
         self._writing = asyncio.Lock()
         self._beat = 0
+        self._held_s = self._announced_until = 0.0
         self._is_lost = False
         self._doubtful: set[str] = set()
         self._fenced: Fenced | None = None
@@ -239,16 +242,40 @@ class LinkLedger:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether brokers hold back what the controller writes, as a client quota is used up."""
+        return self._held_s > 0
+
     async def _live(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
+            begun = time.monotonic()
             try:
+                self._announce_mute(begun)
                 await self.write(self._beaten())
+                self._held_s = self._held_after(begun)
                 # A write that failed may have been done all the same.
                 await self._write_again(self._doubtful)
             except ClusterError as error:
                 # An outage of the ledger is no reason to end: tasks go on as long as they may.
                 self._error = error
+
+    def _held_after(self, begun: float) -> float:
+        """For how long (s) the next beat may be held back, after one that was begun then and is written."""
+        now = time.monotonic()
+        # As late as this one the next one may come as well, and later.
+        is_slow = now - begun > BEAT_S and self._writer.held_since(begun)
+        return min(max(self._announced_until - now, 2 * (now - begun) if is_slow else 0.0, 0.0), _HELD_S_MAX)
+
+    def _announce_mute(self, now: float) -> None:
+        """Have the next beat say for how long the leader reads nothing more. It is the one thing that goes over another
+        connection: over this one it would be read when all is over, and who hears nothing takes the link over.
+        """
+        if self._writer.muted_until > max(now, self._announced_until) + SILENCE_S / 2:
+            self._announced_until = self._writer.muted_until
+            self._held_s = min(self._announced_until - now, _HELD_S_MAX)
+            self._writer.renew()
 
     async def _watch_topic(self) -> None:
         """Look now and then whether the ledger's topic still keeps what is written."""
@@ -273,6 +300,7 @@ class LinkLedger:
             pid=process.pid,
             process_start=process.process_start,
             version=__version__,
+            held_s=round(self._held_s, 1),
         )
 
     async def _follow(self) -> None:

@@ -74,6 +74,11 @@ class LedgerLeader:
             raise
         return dialled
 
+    @property
+    def muted_until(self) -> float:
+        """Until when (monotonic) the leader reads nothing that is sent over the connection, as a quota is used up."""
+        return 0.0 if self._connection is None else self._connection.muted_until
+
     def end(self) -> None:
         """Close it for good: whoever is in the middle of a request does not dial again."""
         self._is_over = True

@@ -51,6 +51,8 @@ class ControllerState(enum.StrEnum):
     """What the ledger says of a link's controller."""
 
     ALIVE = "ALIVE"
+    THROTTLED = "THROTTLED"
+    """It runs, and said that a client quota holds back what it writes: it is heard late."""
     SILENT = "SILENT"
     """It did not say farewell, and was not heard for longer than `AGED_S`: it was killed, is frozen or cut off."""
     NONE = "NONE"
@@ -59,11 +61,20 @@ class ControllerState(enum.StrEnum):
     """The ledger cannot be read."""
 
     @classmethod
-    def heard(cls, age_s: float | None) -> ControllerState:
-        """The state of a controller that was heard `age_s` seconds ago, `None` for never or gone."""
+    def heard(cls, age_s: float | None, *, held_s: float = 0.0) -> ControllerState:
+        """The state of a controller that was heard `age_s` seconds ago, `None` for never or gone. Brokers may hold back
+        for `held_s` seconds what it writes, by its own word.
+        """
         if age_s is None:
             return cls.NONE
-        return cls.SILENT if age_s > AGED_S else cls.ALIVE
+        if age_s > AGED_S + held_s:
+            return cls.SILENT
+        return cls.THROTTLED if held_s else cls.ALIVE
+
+    @property
+    def runs(self) -> bool:
+        """Whether the link is run by it, as far as is known."""
+        return self in (ControllerState.ALIVE, ControllerState.THROTTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +126,7 @@ def link_state(known: LinkEvidence) -> LinkState:
         return LinkState.STANDBY
     if known.is_paused:
         return LinkState.PAUSED
-    if known.controller is not ControllerState.ALIVE:
+    if not known.controller.runs:
         return LinkState.STOPPED
     if not known.has_begun:
         return LinkState.STARTING
@@ -132,7 +143,7 @@ def lane_state(known: LaneEvidence) -> LaneState:
         return LaneState.TARGET_UNAVAILABLE
     if known.source_is_away or not known.is_at_source:
         return LaneState.SOURCE_UNAVAILABLE
-    if known.controller is not ControllerState.ALIVE:
+    if not known.controller.runs:
         return LaneState.STOPPED
     if known.reported is None or known.reported is LaneState.STOPPED or known.is_unheard:
         return LaneState.STARTING

@@ -51,6 +51,7 @@ class Tenure:
         self._known_at: float | None = None
         self._position = spec.ledger_position
         self.beat = -1
+        self._held_s = 0.0
         self._beat_at = now
         self._deaf_since: float | None = now
         self._ticked_at = now
@@ -112,6 +113,7 @@ class Tenure:
             self._end(Ending.SUPERSEDED)
         elif document.generation == self.spec.controller and document.beat > self.beat:
             self.beat = document.beat
+            self._held_s = document.held_s
             self._beat_at = now
 
     def _hear_lease(self, document: LeaseDocument) -> None:
@@ -138,7 +140,7 @@ class Tenure:
         if self._ending is None:
             if now >= self._deadline - DRAIN_S:
                 self._ending = Ending.TERM
-            elif self._deaf_since is None and now - self._beat_at > SILENCE_S:
+            elif self._deaf_since is None and now - self._beat_at > SILENCE_S + self._held_s:
                 self._ending = Ending.ORPHANED
         return self._ending
 

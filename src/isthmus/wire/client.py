@@ -193,6 +193,11 @@ class Client:
                 await self._require_no_login(node_id)
             raise
 
+    @property
+    def muted_until(self) -> float:
+        """Until when (monotonic) some broker reads nothing of what is asked over a shared connection (KIP-219)."""
+        return max((connection.muted_until for connection in self._shared.values()), default=0.0)
+
     def revoke(self) -> None:
         """Permission has lapsed: reset the shared connections that owe an answer to a request that needed it."""
         for connection in list(self._shared.values()):

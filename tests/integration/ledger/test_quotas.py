@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import Callable
 
 import pytest
 
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.tail import Read, batches_at
+from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.running.succession import Succession, WhenOccupied
+from isthmus.errors import Occupied
 from isthmus.ledger.documents import LoopDocument
+from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
+from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Want
 from tests.integration.lane import topics
@@ -58,6 +65,64 @@ def test_a_ledger_is_read_whole_whatever_the_brokers_hold_back(
                     told = [entry.key for entry in await tail.read_to_end()]
                     tail.close()
                     assert told == [document.key for document in wanted]
+
+    asyncio.run(scenario())
+
+
+def test_a_link_that_is_run_is_left_alone_by_who_is_held_back(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Whoever reads only a part of the ledger would not find its controller, or not hear it."""
+    link, client_id = topic("link"), topic("client")
+    filling = [LoopDocument(link=topic("other"), loop=f"loop{n}", state="x" * 200) for n in range(COUNT)]
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as free, Client(west.cluster(), client_id=client_id) as held:
+            ledger, writer = LinkLedger(free, link), LedgerWriter(free)
+            await ledger.open()
+            running = asyncio.create_task(ledger.run())
+            try:
+                for document in filling:
+                    await writer.append([document])
+                with bounded(west, client_id, consumer_byte_rate=BYTES_PER_S):
+                    for _ in range(LOOKS):
+                        await read_documents(held)
+                    with pytest.raises(Occupied):
+                        await Succession(link, WhenOccupied.LEAVE, SILENCE_S).wait(held, lambda _: None)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                for each in (ledger, writer):
+                    each.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_that_a_quota_mutes_says_so(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Its next beats come late: who stands by, its tasks and `status` know for how long, and call it THROTTLED."""
+    link, client_id = topic("link"), topic("client")
+
+    async def scenario() -> None:
+        async with Client(west.cluster(), client_id=client_id) as client, Client(west.cluster()) as other:
+            ledger = LinkLedger(client, link)
+            await ledger.open()
+            running = asyncio.create_task(ledger.run())
+            try:
+                with bounded(west, client_id, producer_byte_rate=500.0):
+                    deadline = time.monotonic() + TERM_S
+                    while (known := await recollect(link, other)).controller_state(now_ms()) is ControllerState.ALIVE:
+                        assert time.monotonic() < deadline, "nothing is held back"
+                        if ledger._writer.muted_until < time.monotonic():
+                            # The quota takes effect a moment after it was set.
+                            large = LoopDocument(link=link, loop="configs", state=secrets.token_hex(20_000))
+                            await ledger.write(large)
+                        await asyncio.sleep(0.2)
+                    assert known.controller_state(now_ms()) is ControllerState.THROTTLED
+                    assert known.controller is not None
+                    assert known.controller.held_s > SILENCE_S / 2
+                    assert ledger.is_held
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                ledger.close()
 
     asyncio.run(scenario())
 

@@ -265,6 +265,20 @@ def test_a_ledger_that_cannot_be_read_now_and_then_hides_no_silence() -> None:
     assert lease.ending(BEGUN + 19.1) is Ending.ORPHANED
 
 
+def test_a_controller_that_is_held_back_is_waited_for() -> None:
+    """For as long as it said that a quota holds its beats back, and no longer than its last word has it."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    lease.hear(replace(beat(1), held_s=30.0), BEGUN + 2)
+    assert lease.ending(BEGUN + 42) is None
+    assert lease.ending(BEGUN + 42.1) is Ending.ORPHANED
+    heard = tenure(ended_through=1)
+    announce(heard)
+    heard.hear(replace(beat(1), held_s=30.0), BEGUN + 2)
+    heard.hear(beat(2), BEGUN + 20)
+    assert heard.ending(BEGUN + 30.1) is Ending.ORPHANED
+
+
 def test_a_beat_that_is_read_late_is_a_sign_of_life() -> None:
     """Whoever reads a long ledger piece by piece hears what is in it, and counts silence from its end on."""
     lease = tenure(ended_through=1)

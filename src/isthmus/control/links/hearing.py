@@ -40,7 +40,12 @@ class Beats:
         """Whether a link has no controller any more, as a successor reckons: that is certain, or the last one, of
         another host, is silent. Here a process that lives is only slow.
         """
-        return is_gone(known) or (not is_here(known) and self.silent_s(known) > SILENCE_S)
+        return is_gone(known) or (not is_here(known) and self.silent_s(known) > term_s(known))
+
+
+def term_s(known: LinkMemory) -> float:
+    """For how long (s) a controller that runs may be silent: longer where it said that a quota holds it back."""
+    return SILENCE_S + (0.0 if known.controller is None else known.controller.held_s)
 
 
 def is_here(known: LinkMemory) -> bool:
@@ -63,7 +68,7 @@ async def is_run(link: str, target: Client) -> bool:
     if is_gone(before):
         return False
     if is_here(before):
-        return Beats().silent_s(before) < SILENCE_S
+        return Beats().silent_s(before) < term_s(before)
     return link in await heard(memory, {link: before})
 
 
@@ -73,7 +78,7 @@ async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[s
     :raises ClusterError: The ledger cannot be read any more.
     """
     waiting, found = set(before), set[str]()
-    deadline = time.monotonic() + SILENCE_S
+    deadline = time.monotonic() + max(map(term_s, before.values()), default=SILENCE_S)
     while waiting and time.monotonic() < deadline:
         await asyncio.sleep(_LOOK_S)
         await memory.refresh()

@@ -177,7 +177,9 @@ class LinkMemory:
 
     def controller_state(self, now_ms: int) -> ControllerState:
         """Whether a controller runs the link, as far as the ledger knows."""
-        return ControllerState.heard(None if self.controller is None else self.heard_age_s(now_ms))
+        if self.controller is None:
+            return ControllerState.NONE
+        return ControllerState.heard(self.heard_age_s(now_ms), held_s=self.controller.held_s)
 
     def heard_age_s(self, now_ms: int) -> float | None:
         """How long ago (s) the controller was heard last, `None` for never."""

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from isthmus.control.links.claims import Claim, Outflow, Selects, ToldClaims
-from isthmus.control.links.hearing import heard, is_gone
+from isthmus.control.links.hearing import heard, is_gone, term_s
 from isthmus.control.links.memory import LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import LinkDocument, TopicDocument
-from isthmus.ledger.link import SILENCE_S
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceNaming
@@ -119,7 +118,7 @@ def _names_at(target: Client, links: Iterable[Link]) -> set[str]:
 
 def _is_fresh(known: LinkMemory) -> bool:
     """Whether its controller beat in these seconds, by both clocks."""
-    return known.controller is not None and abs(now_ms() - known.heard_ms) <= SILENCE_S * _MS_PER_S
+    return known.controller is not None and abs(now_ms() - known.heard_ms) <= term_s(known) * _MS_PER_S
 
 
 def _may_live(known: LinkMemory) -> bool:

@@ -63,7 +63,7 @@ def tasks_of(
     wanted = {loop.name: loop.interval_s(link) is not None for loop in (make() for make in LOOPS)}
     wanted |= {DATA_TASK: True, TOPICS_TASK: True, GROUPS_TASK: link.groups.is_configured}
     for name in {*wanted, *found} - {VERIFY_TASK}:
-        if controller is not ControllerState.ALIVE or name not in found:
+        if not controller.runs or name not in found:
             is_wanted = wanted.get(name, True)
             found[name] = _unheard(found.get(name), name, controller, is_wanted).paused_by(is_paused=paused.stops(name))
     found.setdefault(VERIFY_TASK, LoopProgress(loop=VERIFY_TASK, state=LoopState.UNKNOWN))

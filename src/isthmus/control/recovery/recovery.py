@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.claiming import RecoveryClaim
-from isthmus.control.links.hearing import Beats, is_gone, is_run
+from isthmus.control.links.hearing import Beats, is_gone, is_run, term_s
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding
@@ -31,7 +31,6 @@ from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics, is_as_compared
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
-from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.configuration import LedgerSettings
@@ -414,7 +413,7 @@ class TopicRecoverer:
             if all(logs.get(partition, -1) >= end for partition, end in ends.items()):
                 return
             known = await recollect(self.link.name, self.target)
-            is_run = not is_gone(known) and beats.silent_s(known) < SILENCE_S
+            is_run = not is_gone(known) and beats.silent_s(known) < term_s(known)
             is_paused = known.paused.covers(self.topic)
             if not is_run or is_paused or time.monotonic() > deadline:
                 raise not_refilled(self.link.name, self.topic, wanted, is_run=is_run, is_paused=is_paused)

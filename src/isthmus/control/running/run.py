@@ -283,6 +283,8 @@ class LinkRun:
         session = self._session
         at_work = session if self._is_at_work else None
         controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
+        if at_work is not None and at_work.is_held:
+            controller = ControllerState.THROTTLED
         reports = {} if session is None else session.reports()
         told = () if session is None else session.loops
         paused = NO_PAUSES if session is None else session.paused

@@ -293,6 +293,11 @@ class Session:
         return self._lanes.problem if error is None else problem_of(error)
 
     @property
+    def is_held(self) -> bool:
+        """Whether a client quota holds back what the link writes into its ledger."""
+        return self._open.ledger.is_held
+
+    @property
     def is_away(self) -> bool:
         """Whether a cluster did not answer when it was last looked at."""
         return self._away is not None

@@ -26,6 +26,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 _QUIET_S: Final = 2 * BEAT_S
+_HELD: Final = "It said that a client quota holds back what it writes."
 _DEAF_S: Final = 10.0
 """How long a ledger may be away that was read before, until that is the link's problem."""
 
@@ -100,7 +101,7 @@ class Vigil:
         elif self._deaf_since is not None:
             self._quiet_since += max(asked_at - max(self._deaf_since, self._quiet_since), 0.0)
         self._deaf_since = None
-        if self._turn is Turn.WAIT and asked_at - self._quiet_since >= self._silence_s:
+        if self._turn is Turn.WAIT and asked_at - self._quiet_since >= self._silence_s + self.controller.held_s:
             self._turn = Turn.FREE
 
     def unreadable(self) -> None:
@@ -109,7 +110,7 @@ class Vigil:
 
     def is_quiet(self, now: float) -> bool:
         """Whether it was not heard for longer than one that lives would leave out."""
-        return self._quiet_since is not None and now - self._quiet_since > _QUIET_S
+        return self._quiet_since is not None and now - self._quiet_since > _QUIET_S + self.controller.held_s
 
     def turn(self, liveness: Liveness) -> Turn:
         """Whose turn it is; `liveness` is what is known of the controller's process."""
@@ -248,17 +249,19 @@ def _controller(entry: Entry) -> ControllerDocument | None:
 def _waiting(found: ControllerDocument, entry: Entry, silence_s: float) -> Problem:
     # For people: what counts is what is heard from now on, by our own clock.
     heard_s = max(now_ms() - entry.timestamp, 0) / 1000
+    why = _HELD if found.held_s else "It may be gone, frozen or cut off."
     return Problem(
         f"waiting for {found.described}, last heard {heard_s:.0f} s ago: "
-        f"after {silence_s:.0f} s of silence the link is taken over",
-        "It may be gone, frozen or cut off. isthmus run --take-over does not wait for it.",
+        f"after {silence_s + found.held_s:.0f} s of silence the link is taken over",
+        f"{why} isthmus run --take-over does not wait for it.",
     )
 
 
 def _standing_by(found: ControllerDocument, silence_s: float) -> Problem:
     return Problem(
         f"standing by for {found.described}",
-        f"When that one ends or is silent for {silence_s:.0f} s, this process runs the link.",
+        f"When that one ends or is silent for {silence_s + found.held_s:.0f} s, this process runs the link."
+        f"{' ' + _HELD if found.held_s else ''}",
     )
 
 

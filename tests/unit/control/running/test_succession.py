@@ -89,6 +89,17 @@ def test_silence_does_not_count_while_brokers_hold_their_answers_back() -> None:
     assert muted.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
+def test_a_controller_that_said_that_it_is_held_back_is_given_longer() -> None:
+    """A quota keeps its beats from the ledger for as long as it said: that is no end, nor a doubt."""
+    held = Vigil(replace(FOUND, held_s=30.0), stands_by=True)
+    held.looked(AT_S, at_end=True)
+    assert not held.is_quiet(AT_S + 30)
+    held.looked(AT_S + 30 + SILENCE_S - 0.1, at_end=True)
+    assert held.turn(Liveness.UNKNOWN) is Turn.WAIT
+    held.looked(AT_S + 30 + SILENCE_S, at_end=True)
+    assert held.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
 def test_a_controller_is_in_doubt_once_beats_fail_to_come() -> None:
     """Two of them, and only while they could be heard."""
     found = Vigil(FOUND, stands_by=True)
