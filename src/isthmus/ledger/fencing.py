@@ -119,6 +119,8 @@ class FencedWriter:
                 if not self._is_sound:
                     await self._recover()
                 self._is_sound = False
+                # A transaction that is open while nothing can be written is aborted by its coordinator.
+                await self._leader.unmuted()
                 await transaction.begin((LEDGER_TOPIC, PARTITION))
                 header = stamp(
                     batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True

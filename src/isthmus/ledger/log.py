@@ -79,6 +79,11 @@ class LedgerLeader:
         """Until when (monotonic) the leader reads nothing that is sent over the connection, as a quota is used up."""
         return 0.0 if self._connection is None else self._connection.muted_until
 
+    async def unmuted(self) -> None:
+        """Wait until the leader reads what is sent over the connection, or there is another one."""
+        while (rest_s := self.muted_until - time.monotonic()) > 0:
+            await asyncio.sleep(min(rest_s, RETRY_S))
+
     def end(self) -> None:
         """Close it for good: whoever is in the middle of a request does not dial again."""
         self._is_over = True
@@ -149,8 +154,18 @@ class LedgerWriter:
         deadline = time.monotonic() + term_s
         while True:
             try:
-                base = await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
+                # What a quota holds back for longer than that is taken back with its connection.
+                async with asyncio.timeout(max(deadline - time.monotonic(), 0.0) + _ANSWER_S):
+                    base = await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
                 return base + batch.record_count - 1
+            except TimeoutError:
+                self._leader.close()
+                alias = self._leader.client.cluster.alias
+                raise Unreachable(
+                    f"the ledger of {alias} was not written within {term_s:g} s",
+                    cluster=alias,
+                    hint="Is a client quota used up? `isthmus doctor` shows those that count.",
+                ) from None
             except Unreachable:
                 self._leader.close()
                 if time.monotonic() + RETRY_S > deadline:

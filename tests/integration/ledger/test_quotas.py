@@ -105,6 +105,8 @@ def test_a_controller_that_a_quota_mutes_says_so(west: LocalCluster, topic: Call
             ledger = LinkLedger(client, link)
             await ledger.open()
             running = asyncio.create_task(ledger.run())
+            # So much is held back for longer than a transaction may be open.
+            large = LoopDocument(link=link, loop="configs", state=secrets.token_hex(20_000))
             try:
                 with bounded(west, client_id, producer_byte_rate=500.0):
                     deadline = time.monotonic() + TERM_S
@@ -112,7 +114,6 @@ def test_a_controller_that_a_quota_mutes_says_so(west: LocalCluster, topic: Call
                         assert time.monotonic() < deadline, "nothing is held back"
                         if ledger._writer.muted_until < time.monotonic():
                             # The quota takes effect a moment after it was set.
-                            large = LoopDocument(link=link, loop="configs", state=secrets.token_hex(20_000))
                             await ledger.write(large)
                         await asyncio.sleep(0.2)
                     assert known.controller_state(now_ms()) is ControllerState.THROTTLED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,22 @@ def test_a_controller_is_later_than_any_that_the_ledger_tells_of() -> None:
             assert writer.generation == generation
 
     asking([initialised()], outrank)
+
+
+def test_no_transaction_is_begun_while_a_quota_mutes_the_leader() -> None:
+    """Its coordinator would abort it before anything can be written in it."""
+
+    async def append(client: Answering) -> None:
+        writer = FencedWriter(client, "l")
+        await writer.take_over()
+        until = time.monotonic() + 0.3
+        (await writer._leader.connect()).muted_until = until
+        with pytest.raises(Unreachable):
+            await writer.append([Deletion("pause/l")], term_s=0.0)
+        assert time.monotonic() >= until
+        assert [request.name for request in client.asked[1:]] == ["AddPartitionsToTxnRequest"]
+
+    asking([initialised(), LOST], append)
 
 
 LOST = Unreachable("gone", cluster="nowhere")
