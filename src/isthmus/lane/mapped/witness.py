@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.recount import ours
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.rebatch import Record, records_of
@@ -28,7 +29,7 @@ async def last_copied(
     """The source has the record that the target holds, or something else in its place.
 
     What either side has deleted or compacted away proves nothing. Of a lane whose ranges are not known the last record
-    may lie before an end of a transaction: what is no record to be copied proves nothing there.
+    may lie before what was left out, as an end of a transaction: what is no record to be copied proves nothing there.
 
     :raises ClusterError: One side does not answer.
     :raises ValueError: Its records cannot be decoded.
@@ -37,7 +38,8 @@ async def last_copied(
     offset = cursor.copied_to - 1
     if transit.ranges and transit.ranges[-1].target_end == cursor.target_offset:
         offset, is_exact = transit.ranges[-1].source_end - 1, True
-    if not cursor.has_appended or offset < 0:
+    # Right before where a lane begins another leaf got what there is.
+    if not cursor.has_appended or offset < 0 or (not is_exact and run.lane.begin_offset == cursor.copied_to):
         return Witness(is_lost=False)
     held = await _held(target_log, producer_id, run, transit, end)
     if held is None:
@@ -50,10 +52,17 @@ async def last_copied(
                 if batch.is_control or is_aborted or is_done_with(batch.producer_id, run.lane.level):
                     return Witness(is_lost=is_exact)
                 found = [one for one in records_of(batch) if one.offset == offset]
-                if found:
-                    return Witness(is_lost=not _is_alike(run, found[0], held), epoch=batch.leader_epoch)
-                return Witness(is_lost=is_exact and not run.lane.is_compacted)
+                if found and _is_alike(run, found[0], held):
+                    return Witness(is_lost=False, epoch=batch.leader_epoch)
+                is_gone = not found and run.lane.is_compacted
+                return Witness(is_lost=not is_gone and (is_exact or _is_copied(run, found)))
     return Witness(is_lost=False)
+
+
+def _is_copied(run: LaneRun, found: list[Record]) -> bool:
+    """Whether there is a record, and not one that is left out for its flags."""
+    flags = run.lane.flags
+    return bool(found if flags is None else flagged(found, run.lane.level, flags).records)
 
 
 def _is_alike(run: LaneRun, found: Record, held: Record) -> bool:

@@ -29,7 +29,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import Batch
+from isthmus.wire.batch import CONTROL, Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import Offset
 from tests.unit.lane.looks import NOWHERE
@@ -402,6 +402,9 @@ def test_what_nobody_wrote_down_is_held_against_a_source_with_another_leader(
     with_scene(work, Cursor(5, 5, 15, known))
 
 
+CONTROL_4 = batch(4, 1, epoch=3)._replace(attributes=CONTROL)
+
+
 def doubted(scene: Scene, lost_from: int = NO_END) -> Transit:
     """The source says that it does not know the epoch of the lane's place."""
     assert scene.run.transit is not None
@@ -416,6 +419,7 @@ def doubted(scene: Scene, lost_from: int = NO_END) -> Transit:
         pytest.param(900, [batch(0, 50, epoch=3)], None, id="it has another in its place"),
         pytest.param(4, [batch(0, 4, epoch=3), batch(7, 9, epoch=8)], -1, id="what is gone proves nothing"),
         pytest.param(None, [batch(0, 50, epoch=3)], -1, id="nor does what the target has deleted"),
+        pytest.param(4, [batch(0, 4, epoch=3), CONTROL_4], -1, id="nor an end of a transaction before an older place"),
     ],
 )
 def test_an_epoch_that_the_source_does_not_know_is_found_anew(
@@ -440,6 +444,19 @@ def test_an_epoch_that_the_source_does_not_know_is_found_anew(
         assert scene.run.transit.cursor == Cursor(5, 5, 15, epoch)
 
     with_scene(work, Cursor(5, 5, 15, 6))
+
+
+def test_what_another_leaf_got_is_no_witness() -> None:
+    """A lane that went past it, and has copied nothing since, does not find its last record there."""
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4) is None
+        doubted(scene)
+        scene.target.batches = [batch(14, 1, producer_id=OURS, sequence=4, first=2)]
+        assert await scene.look(15, last_sequence=4) is None
+        assert scene.place == (5, 9)
+
+    with_scene(work, Cursor(9, 5, 15, 6), lane=replace(LANE, begin_offset=9))
 
 
 def test_a_source_may_lose_what_was_left_out() -> None:
