@@ -7,6 +7,7 @@ somebody wants to know then: whoever looks at the lag, and whoever has to go on 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -41,6 +42,7 @@ class Hearing:
                         tasks.create_task(self._ask(node_id, runs))
 
     async def _ask(self, node_id: int, runs: list[LaneRun]) -> None:
+        asked_at = time.monotonic()
         try:
             found = await self._source.ask((run.source for run in runs), bounds)
         finally:
@@ -50,3 +52,4 @@ class Hearing:
             # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
             if isinstance(limit, Bounds):
                 run.source_end = max(run.source_end, limit.stable_end)
+                run.heard_at = asked_at

@@ -118,6 +118,10 @@ class SourceReader:
         is_told = self._told_since > run.asked_at and run.source in self._session
         return self._told_at if is_told and run.read_offset >= run.source_end >= 0 else -math.inf
 
+    def told_at(self, run: LaneRun) -> float:
+        """When (monotonic s) the source last told of all it has of the lane, or that nothing has changed there."""
+        return self._told_at if self._told_since > run.asked_at and run.source in self._session else -math.inf
+
     def _heard(self, answer: Any, asked_at: float) -> None:
         """An answer tells of all that is read, or of nothing: over a quota it is empty, whatever the logs hold."""
         if answer.responses or not answer.throttle_time_ms:
@@ -279,6 +283,7 @@ class SourceReader:
             self._engine.faults.sent_away(run, self.node_id, fetched.preferred)
             return 0
         run.source_end, run.source_log_end = fetched.stable_end, fetched.high_watermark
+        run.heard_at = time.monotonic()
         run.source_start = fetched.log_start
         if fetched.log_start > run.read_offset:
             self.remove(run)

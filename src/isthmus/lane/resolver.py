@@ -183,6 +183,7 @@ class Resolver:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
                 run.source_start, run.source_end = limit.start, limit.stable_end
+                run.heard_at = time.monotonic()
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))
                 elif (delay_s := self._ends.looked(run, seen)) is None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
@@ -57,10 +57,15 @@ class TailCheck(enum.Enum):
     """The last record has to be the source's."""
 
 
+HEARD_S: Final = 3.0
+"""A source that told nothing for so long is reported as silent, since when: a long poll is answered sooner."""
+
+
 class EndWitness(Protocol):
     """Whoever reads a lane."""
 
     def found_end(self, run: LaneRun, now: float) -> float: ...
+    def told_at(self, run: LaneRun) -> float: ...
 
 
 @dataclass(slots=True)
@@ -100,6 +105,9 @@ class LaneRun:
 
     `reading` reads it, since it was `asked_at` for its `read_offset` (monotonic s). `evidence` is what it has shown.
 
+    `heard_at` is when the source was last heard (monotonic s), not before the run began; `silent_ms` is that by the
+    wall clock once it is long ago, else -1.
+
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
     read.
 
@@ -119,6 +127,8 @@ class LaneRun:
     source_start: int = -1
     source_end: int = -1
     source_log_end: int = -1
+    heard_at: float = field(default_factory=time.monotonic)
+    silent_ms: int = -1
     target_start: int = 0
     phase: Phase = Phase.SEEKING
     intake: Intake = Intake.WHOLE
@@ -372,14 +382,25 @@ class LaneRun:
             return quiet(is_placed=is_placed, has_pending=has_pending)
         return self.state, self.problem
 
+    def _note_silence(self) -> None:
+        """Keep since when, by the wall clock, nothing was heard of the source, if that is long ago."""
+        now = time.monotonic()
+        heard_at = self.heard_at if self.reading is None else max(self.heard_at, self.reading.told_at(self))
+        if now - heard_at <= HEARD_S:
+            self.silent_ms = -1
+        elif self.silent_ms < 0:
+            self.silent_ms = int((time.time() - (now - heard_at)) * 1000)
+
     def report(self) -> LaneReport:
         state, problem = self._standing()
+        self._note_silence()
         return LaneReport(
             key=self.lane.key,
             state=state,
             position=min(self.position, self.proven_end),
             source_end=self.source_end,
             source_log_end=self.source_log_end,
+            heard_ms=self.silent_ms,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
             schema_id=self.schema_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import replace
 from typing import Final
@@ -112,3 +113,17 @@ def test_nothing_behind_the_end_of_a_lane_is_taken() -> None:
     batches = [one(stored(offset, [PLAIN] * 10, leader_epoch=7)) for offset in (100, 110)]
     assert run.offer(Piece(batch, True, False) for batch in batches) == len(batches[0].view)
     assert ([piece.batch for piece in run.pending], run.read_offset) == (batches[:1], 110)
+
+
+def test_a_source_that_is_silent_is_reported_as_silent_since_it_was_heard() -> None:
+    """By the wall clock, and the same moment each time: a report that changes is told anew. Once heard, it is silent no
+    more.
+    """
+    run = run_at(5)
+    assert run.report().heard_ms == -1
+    run.heard_at -= 60.0
+    since_ms = run.report().heard_ms
+    assert abs(time.time() * 1000 - 60_000 - since_ms) < 5_000
+    assert run.report().heard_ms == since_ms
+    run.heard_at += 60.0
+    assert run.report().heard_ms == -1

@@ -44,8 +44,8 @@ _NEVER_MS: Final = -1
 _UNTAKEN_MIN: Final = 1_000
 _ADDING_UP: Final = (ControllerDocument.KIND, ProgressDocument.KIND)
 """Kinds of which the ones before count as well: who ran the link, and lanes that the newest says nothing of."""
-HEARING_S: Final = 3.0
-"""What a task tells of a source's log it may have heard so much earlier: it asks once a second, and so it tells."""
+HEARING_S: Final = 4.0
+"""What a task tells of a source's log it may have heard so much earlier: it says so once that is 3 s ago."""
 
 
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
