@@ -86,7 +86,7 @@ class Ends:
                 return self._doubt.pause_s
             state, problem = beyond(sight, run.beyond)
             run.fail(state, problem.message, problem.hint)
-            run.disprove(run.source_end)
+            run.disprove(-1)
             return None
         self._doubts.pop(run, None)
         is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
