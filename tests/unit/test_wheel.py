@@ -77,10 +77,13 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, metadata.Distribut
 
 
 def test_the_wheel_holds_all_there_is(wheel: Path) -> None:
-    """Every file beside the modules travels with them, by way of the source archive too, and nothing else."""
+    """Every file beside the modules travels with them, by way of the source archive too, the pages that `isthmus help`
+    shows, and nothing else.
+    """
     held = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert held == {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
+    tracked = subprocess.run(["git", "ls-files", "src", "docs"], cwd=ROOT, check=True, capture_output=True, text=True)
+    found = {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
+    assert held == {f"isthmus/{name}" if name.startswith("docs/") else name for name in found}
 
 
 @pytest.mark.parametrize("extra", ["keyring", "schemas", "spark", "terminal", "web", "zookeeper"])
