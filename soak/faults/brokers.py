@@ -7,17 +7,16 @@ import time
 from collections.abc import Iterator
 
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import ResourceType
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from isthmus.local import LocalBroker
 from isthmus.local.probe import ask
 from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
 from soak.faults.finding import (
-    configure,
     controller,
     coordinator,
     leaders,
+    one_in_sync,
     repeating,
     some_broker,
     some_leader,
@@ -131,15 +130,13 @@ def source_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told
     yield from stutters(some_broker(scene.source, chance), chance)
 
 
-@fault(52, lasts_s=(15.0, 60.0))
+@fault(52, "target brokers", lasts_s=(15.0, 60.0))
 def target_below_min_isr(scene: Scene, chance: random.Random) -> Iterator[Told]:
-    """A topic of the target asks for more replicas than there are, so that its leaders refuse what is appended."""
-    victim = scene.victim("few-replicas", chance)
-    configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS + 1)
-    try:
-        yield {"topic": victim.topic}
-    finally:
-        configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS - 1)
+    """A topic of the target has fewer replicas in sync than it asks for: its leader refuses what is appended."""
+    first, second = chance.sample(range(1, BROKERS + 1), 2)
+    victim = scene.victim("few-replicas", chance, replicas=[[first, second]], is_at_target=True, min_insync_replicas=1)
+    with one_in_sync(scene, victim.key, second):
+        yield {"topic": victim.topic, "broker": second}
 
 
 @fault(53, "target brokers", "mirror", lasts_s=(15.0, 60.0), mirrors=ISTHMUS)

@@ -6,10 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka.admin import ResourceType
-
 from soak.faults.catalogue import Told, fault
-from soak.faults.finding import configure
+from soak.faults.finding import one_in_sync
 from soak.scene import Scene, leader
 from soak.side import BROKERS, Side
 from soak.victims import Victim
@@ -49,7 +47,7 @@ def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Tol
     yield from _unclean(scene, scene.target, victim, first, second)
 
 
-@fault(54, "source brokers", lasts_s=(5.0, 10.0))
+@fault(54, "source brokers", "target brokers", lasts_s=(5.0, 10.0))
 def source_epoch_lost_ahead(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The source loses an epoch that the mirror has read and could not write."""
     first, second = chance.sample(range(1, BROKERS + 1), 2)
@@ -57,27 +55,27 @@ def source_epoch_lost_ahead(scene: Scene, chance: random.Random) -> Iterator[Tol
         "epoch-lost",
         chance,
         replicas=[[first, second]],
+        is_at_target=True,
         min_insync_replicas=1,
         unclean_leader_election_enable="true",
     )
     # Nothing of what is lost was copied: the lane has to go on.
     scene.suffers(victim.topic, "source epoch lost")
-    configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS + 1)
-    try:
-        scene.source.broker(second).kill()
-        scene.until(lambda: leader(scene.source, victim.key) == first, "the first replica leads")
-        scene.source.broker(first).kill()
-        scene.source.broker(first).start(wait=False)
-        scene.until(lambda: leader(scene.source, victim.key) == first, "the first replica leads a new epoch")
+    source = scene.source
+    with one_in_sync(scene, victim.key, second):
+        source.broker(second).kill()
+        scene.until(lambda: leader(source, victim.key) == first, "the first replica leads")
+        source.broker(first).kill()
+        scene.until(lambda: leader(source, victim.key) == -1, "nobody leads")
+        source.broker(first).start(wait=False)
+        scene.until(lambda: leader(source, victim.key) == first, "the first replica leads a new epoch")
         before = _end(scene, victim)
         scene.until(lambda: _end(scene, victim) > before + _MORE, "the first replica goes on alone")
-        scene.source.broker(first).kill()
-        scene.source.broker(second).start(wait=False)
-        scene.until(lambda: leader(scene.source, victim.key) == second, "the second replica leads")
-    finally:
-        configure(scene.target, ResourceType.TOPIC, victim.topic, min_insync_replicas=BROKERS - 1)
+        source.broker(first).kill()
+        source.broker(second).start(wait=False)
+        scene.until(lambda: leader(source, victim.key) == second, "the second replica leads")
     yield {"topic": victim.topic, "led by": second}
-    scene.source.broker(first).start(wait=False)
+    source.broker(first).start(wait=False)
 
 
 def _end(scene: Scene, victim: Victim) -> int:

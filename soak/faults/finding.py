@@ -104,6 +104,27 @@ def configure(side: Side, kind: ResourceType, name: str, **configs: object) -> N
 
 
 @contextmanager
+def one_in_sync(scene: Scene, key: PartitionKey, follower: int) -> Iterator[None]:
+    """While the block lasts the leader of a partition of the target, which has one follower, refuses what is appended:
+    two replicas have to be in sync, and the follower's broker is dead. More than there are replicas cannot be asked
+    for: brokers take the smaller number.
+    """
+    configure(scene.target, ResourceType.TOPIC, key[0], min_insync_replicas=2)
+    scene.target.broker(follower).kill()
+    try:
+        scene.until(lambda: _in_sync(scene.target, key) == 1, "the follower is out of sync")
+        yield
+    finally:
+        scene.target.broker(follower).start(wait=False)
+        configure(scene.target, ResourceType.TOPIC, key[0], min_insync_replicas=1)
+
+
+def _in_sync(side: Side, key: PartitionKey) -> int:
+    called = side.names.called(key[0])
+    return len(side.admin.list_topics(called, timeout=TERM_S).topics[called].partitions[key[1]].isrs)
+
+
+@contextmanager
 def repeating(work: Callable[[], object], every_s: Callable[[], float]) -> Iterator[None]:
     """Do something again and again while the block lasts; what fails is tried again."""
     over = threading.Event()
