@@ -78,6 +78,7 @@ def test_show_has_every_key_in_the_form_of_the_file(path: Path, capsys: Capture)
         "offsets": "same",
         "start": "earliest",
         "remote": "copy",
+        "replication_factor": None,
     }
     assert shown["links"][0]["on_data_gap"] == "stop"
     assert shown["spark"]["conf"]["spark.ui.enabled"] == "true"
