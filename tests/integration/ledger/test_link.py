@@ -570,8 +570,10 @@ def test_a_ledger_that_forgets_is_refused(
         try:
             await asyncio.to_thread(configure, west, LEDGER_TOPIC, **forgetting)
             await eventually(lambda: isinstance(ledger.problem, PlanRefused))
+            other = LinkLedger(client, topic("other"))
             with pytest.raises(PlanRefused, match=LEDGER_TOPIC) as refused:
-                await LinkLedger(client, topic("other")).open()
+                await other.open()
+            other.close()
             assert "kafka-configs.sh" in refused.value.hint
         finally:
             await asyncio.to_thread(configure, west, LEDGER_TOPIC, **kept)
