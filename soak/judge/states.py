@@ -17,7 +17,9 @@ _SILENT_S: Final = 14.0
 """A controller that is gone is called alive for no longer: ten seconds, and the clock of who tells."""
 _FRESH_S: Final = 5.0
 """What the source has got no longer ago needs not be at the target yet where all is well."""
-_PASSING: Final = frozenset({"SOURCE_UNAVAILABLE", "TARGET_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED"})
+_PASSING: Final = frozenset(
+    {"SOURCE_UNAVAILABLE", "TARGET_UNAVAILABLE", "NOT_AUTHORIZED", "BLOCKED", "STOPPED", "SOURCE_DELETED"}
+)
 """States that end by themselves when their cause does. STARTING is none: a lane is that whenever a lease hands it over,
 which may be every ten seconds.
 """

@@ -37,7 +37,6 @@ _COLUMNS: Final = (
     Column("records/s", Cells.NUMBER),
 )
 _NOTHING: Final = {name: Text("") for name in ("state", "copied", "lag", "records/s")}
-_CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 _MIB: Final = 1 << 20
 
 
@@ -95,7 +94,7 @@ class LiveProgress:
         for link in links:
             yield from self._change(link.link, str(link.state), link.problem)
             for topic in link.topics:
-                state = str(topic.state) if topic.state not in _CALM else ""
+                state = str(topic.state) if not topic.state.is_calm else ""
                 yield from self._change(f"{link.link}/{topic.topic}", state, topic.problem)
 
     def _change(self, where: str, state: str, problem: Problem | None) -> Iterator[str]:
@@ -151,7 +150,7 @@ def _is_running(links: Sequence[LinkProgress]) -> bool:
 def _urgency(topic: TopicProgress) -> tuple[bool, int, str]:
     """Trouble first, then long lags; by no more than their order of magnitude, so that rows keep their places."""
     magnitude = len(str(topic.lag_records)) if topic.lag_records >= _LAG_NOTED else 0
-    return topic.state in _CALM, -magnitude, topic.topic
+    return topic.state.is_calm, -magnitude, topic.topic
 
 
 def _link_row(link: LinkProgress, rates: Rates, now: float) -> Row:
@@ -176,7 +175,7 @@ def _speed(link: str, topic: TopicProgress, rates: Rates, now: float) -> int | N
 def _topic_row(topic: TopicProgress, speed: int | None) -> Row:
     row: dict[str, object] = {
         "topic": Text(f"  {printable(topic.topic)}"),
-        "state": Text(str(topic.state), style="" if topic.state in _CALM else "red"),
+        "state": Text(str(topic.state), style="" if topic.state.is_calm else "red"),
         "lag": topic.lag_records if topic.lag_records >= 0 else None,
     }
     if speed is None:

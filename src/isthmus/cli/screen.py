@@ -33,9 +33,7 @@ from isthmus.model.wording import counted
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BESIDE_TABLE: Final = 4
 """Columns of the screen that the table needs for its scroll bar and its outermost gaps."""
-_CALM: Final = frozenset(
-    map(str, (LaneState.ACTIVE, LaneState.STARTING, LaneState.STOPPED, LaneState.PAUSED, LaneState.HELD))
-)
+_CALM: Final = frozenset(str(state) for state in LaneState if state.is_calm)
 _OWN_LINE: Final = frozenset({"problem", "aborted"})
 _KEYS: Final = "q quit  j k move  p partitions  s sort  / filter  x problems  r look  + - pace"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable
 
 from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
@@ -46,6 +47,25 @@ async def describe_topics(client: Client, topics: Iterable[TopicMetadata]) -> Ou
     configs = await describe_topic_configs(client, sound)
     errors.update(configs.errors)
     return Outcomes({name: _description(sound[name], values) for name, values in configs.values.items()}, errors)
+
+
+async def known_absent(client: Client, names: Collection[str]) -> frozenset[str]:
+    """Those of these topics of which every broker of the cluster says that there are none. One broker alone may not
+    have heard of them yet; what one cannot be asked about, or may not be seen, is not known.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    if not names:
+        return frozenset()
+    brokers = (await client.metadata()).brokers
+    told = await asyncio.gather(*(client.metadata(sorted(names), node_id=each) for each in brokers))
+    if not told:
+        return frozenset()
+    gone = [
+        {name for name, topic in each.topics.items() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION}
+        for each in told
+    ]
+    return frozenset(names).intersection(*gone)
 
 
 def _description(topic: TopicMetadata, configs: Configs) -> TopicDescription:

@@ -33,7 +33,7 @@ from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.link import DataGapPolicy, DivergencePolicy, Limits
+from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Limits
 from isthmus.model.offsetscopy import SECRET_CHARACTERS_MIN
 
 _GROUPS: Final = GroupSettings()
@@ -278,6 +278,14 @@ class LinkSection(Section):
         description=(
             "What happens to a topic whose source lost records that were copied (unclean leader election): stop its "
             "partitions, or recover it as `isthmus link recover` does (docs/recovery.md)."
+        ),
+    )
+    on_source_deleted: DeletionPolicy = Field(
+        "keep",
+        description=(
+            "What happens to a topic that was mirrored and that the source has deleted. The target's topic stays in "
+            "either case: keep shows it as SOURCE_DELETED, forget forgets it as `isthmus forget` does, unless "
+            "`topics.include` names it."
         ),
     )
     compaction_holes_max: Annotated[int, Field(ge=0)] = Field(

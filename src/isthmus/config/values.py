@@ -262,6 +262,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
         limits=limits_of(section.limits),
         on_data_gap=section.on_data_gap,
         on_divergence=section.on_divergence,
+        on_source_deleted=section.on_source_deleted,
         compaction_holes_max=section.compaction_holes_max,
         transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,

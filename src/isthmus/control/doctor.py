@@ -33,7 +33,7 @@ from isthmus.control.links.identity import same_clusters
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.observation import ObservedLink
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused, SparkMissing
 from isthmus.lane.producer import allocate_producer
@@ -267,7 +267,7 @@ async def _ledger(link: Link, target: Client) -> list[Finding]:
 
 def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
     """What the plan of a link says about its topics."""
-    sound = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
+    sound = [topic for topic in plan.topics if topic.is_copied]
     mapped = sum(topic.is_mapped for topic in sound)
     kept = len(sound) - mapped
     for topic in plan.topics:

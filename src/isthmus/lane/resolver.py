@@ -251,9 +251,10 @@ class Resolver:
                 )
             except TopicGone:
                 return Absence(
-                    LaneState.TOPIC_RECREATED,
+                    LaneState.TOPIC_RECREATED if side == "target" else LaneState.SOURCE_DELETED,
                     f"the {side} topic {topic} was deleted (missing for more than {GONE_AFTER_S:g} s)",
-                    "Run again to start over with the topics that exist then.",
+                    "Run again to start over with the topics that exist then." if side == "target" else "",
+                    DENIED_RETRY_S,
                 )
             if routes.denied(topic):
                 return Absence(

@@ -54,6 +54,8 @@ class LaneState(enum.StrEnum):
     """The source no longer has what the target holds (unclean election or truncation)."""
     TOPIC_RECREATED = "TOPIC_RECREATED"
     """The source or the target topic is another one than before, under the same name."""
+    SOURCE_DELETED = "SOURCE_DELETED"
+    """The topic was mirrored, and the source has it no more: the target's stays as it is."""
     FOREIGN_WRITE = "FOREIGN_WRITE"
     """Somebody else wrote to the target partition."""
     FAILED = "FAILED"
@@ -69,6 +71,11 @@ class LaneState(enum.StrEnum):
         return self in (LaneState.FOREIGN_WRITE, LaneState.DIVERGED)
 
     @property
+    def is_calm(self) -> bool:
+        """Whether nobody has to look into it: it copies, or rests because somebody wants that."""
+        return self in _CALM
+
+    @property
     def is_recoverable(self) -> bool:
         """Whether `isthmus link recover` is the way out."""
         return self in _RECOVERABLE
@@ -82,6 +89,18 @@ _TERMINAL = frozenset(
         LaneState.TOPIC_RECREATED,
         LaneState.FOREIGN_WRITE,
         LaneState.FAILED,
+    }
+)
+
+
+_CALM = frozenset(
+    {
+        LaneState.STARTING,
+        LaneState.ACTIVE,
+        LaneState.PAUSED,
+        LaneState.HELD,
+        LaneState.STOPPED,
+        LaneState.SOURCE_DELETED,
     }
 )
 

@@ -20,6 +20,7 @@ from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
 DivergencePolicy = Literal["stop", "recover"]
+DeletionPolicy = Literal["keep", "forget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,8 @@ class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
     `on_data_gap` says what happens to a partition whose source deleted records before they were copied, and
-    `on_divergence` to a topic whose source lost records that were; `compaction_holes_max` is the number of offsets
+    `on_divergence` to a topic whose source lost records that were, `on_source_deleted` to one that the source has no
+    more; `compaction_holes_max` is the number of offsets
     missing in a source partition up to which they are filled, and beyond which the partition is refused. `mm2` is what
     is written for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror.
     """
@@ -94,6 +96,7 @@ class Link:
     transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"
     on_divergence: DivergencePolicy = "stop"
+    on_source_deleted: DeletionPolicy = "keep"
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)

@@ -32,8 +32,6 @@ from isthmus.model.transactions import AbortedPolicy, OpenTransaction, waited_fo
 from isthmus.model.wording import counted
 from isthmus.model.writability import KeptBy
 
-_CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STARTING, LaneState.STOPPED)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
@@ -98,7 +96,7 @@ class PartitionProgress:
     @property
     def is_unfinished(self) -> bool:
         """Whether something is in the way of copying it; a pause, or that nobody runs it, is not."""
-        return self.state not in _CALM or self.problem is not None
+        return not self.state.is_calm or self.problem is not None
 
     @property
     def age_s(self) -> float:
@@ -194,7 +192,7 @@ class TopicProgress:
     @property
     def is_unfinished(self) -> bool:
         """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
-        return self.state not in _CALM or self.problem is not None or any(p.is_unfinished for p in self.partitions)
+        return not self.state.is_calm or self.problem is not None or any(p.is_unfinished for p in self.partitions)
 
     @property
     def age_s(self) -> float:
@@ -436,7 +434,7 @@ def attention(state: LaneState) -> int:
     """How much a state needs an operator: 3 for one that lasts until he acts, 0 for none at all."""
     if state.is_terminal:
         return 3
-    if state not in _CALM:
+    if not state.is_calm:
         return 2
     return 0 if state is LaneState.ACTIVE else 1
 

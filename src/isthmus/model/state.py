@@ -98,7 +98,8 @@ class LaneEvidence:
     """What is known of a lane, or of a topic as a whole.
 
     `ended` is a state that lasts until an operator acts, found by a lane or by looking before it runs. `is_at_source`
-    is whether the source has the topic. `reported` is what its lease said last, `reported_s` how long ago (s).
+    is whether the source has the topic; if not, `is_deleted` is whether its controller found that it was deleted there.
+    `reported` is what its lease said last, `reported_s` how long ago (s).
     """
 
     controller: ControllerState
@@ -107,6 +108,7 @@ class LaneEvidence:
     source_is_away: bool = False
     target_is_away: bool = False
     is_at_source: bool = True
+    is_deleted: bool = False
     reported: LaneState | None = None
     reported_s: float = 0.0
 
@@ -142,7 +144,8 @@ def lane_state(known: LaneEvidence) -> LaneState:
     if known.target_is_away:
         return LaneState.TARGET_UNAVAILABLE
     if known.source_is_away or not known.is_at_source:
-        return LaneState.SOURCE_UNAVAILABLE
+        is_deleted = known.is_deleted and not known.source_is_away
+        return LaneState.SOURCE_DELETED if is_deleted else LaneState.SOURCE_UNAVAILABLE
     if not known.controller.runs:
         return LaneState.STOPPED
     if known.reported is None or known.reported is LaneState.STOPPED or known.is_unheard:

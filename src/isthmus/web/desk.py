@@ -26,7 +26,7 @@ from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
-from isthmus.model.link import DataGapPolicy, DivergencePolicy, Link
+from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
 from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
 from isthmus.model.transactions import AbortedPolicy
@@ -66,6 +66,7 @@ class LinkSummaryJson(TypedDict):
     limits: LimitsJson
     on_data_gap: DataGapPolicy
     on_divergence: DivergencePolicy
+    on_source_deleted: DeletionPolicy
     aborted: Annotated[str, AbortedPolicy]
 
 
@@ -305,6 +306,7 @@ def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
         "limits": limits_of(link),
         "on_data_gap": link.on_data_gap,
         "on_divergence": link.on_divergence,
+        "on_source_deleted": link.on_source_deleted,
         "aborted": str(link.transactions.aborted),
     }
 

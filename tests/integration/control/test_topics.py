@@ -73,6 +73,7 @@ class Mirrored:
     def __init__(self, source: Client, target: Client, pattern: str) -> None:
         self.source, self.target = source, target
         self.recorded: dict[TargetTopic, TopicIds] = {}
+        self.forgotten: list[str] = []
         self.link = Link(
             name="east-west",
             source=source.cluster,
@@ -92,11 +93,15 @@ class Mirrored:
             remember=self._remember,
             begin=writes,
             neighbours=neighbours,
+            forget=self._forget,
             has_claimed=asyncio.Event(),
         )
 
     async def _remember(self, ids: Mapping[TargetTopic, TopicIds]) -> None:
         self.recorded.update(ids)
+
+    async def _forget(self, names: Collection[TargetTopic]) -> None:
+        self.forgotten.extend(names)
 
     async def planned(self, topic: str) -> TopicPlan:
         """The topic's plan after another look, or two where something went away."""
@@ -429,6 +434,44 @@ def test_recreated_source_topic_stops_its_lanes(east: LocalCluster, west: LocalC
             await delete(m.target, name)
             m.begin()
             assert len((await m.planned(name)).lanes) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_the_source_deleted_is_kept_or_forgotten(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer
+) -> None:
+    """It is no trouble, for a controller that comes later neither. A link that says so forgets it, if it selects it by
+    a pattern; and what comes under its name is mirrored where the target has none.
+    """
+    stem = topic("gone")
+    name, named = f"{stem}.a", f"{stem}.named"
+
+    async def scenario() -> None:
+        async with mirrored(east, west, f"{stem}.*") as m:
+            await create(m.source, name)
+            await create(m.source, named)
+            assert (await m.planned(name)).action is Action.COPY
+            await delete(m.source, name)
+            await delete(m.source, named)
+            for _ in range(2):
+                kept = await m.planned(name)
+                assert (kept.action, kept.state, kept.reasons) == (Action.KEEP, LaneState.SOURCE_DELETED, ())
+                assert m.loop.lanes == ()
+                m.begin()
+            both = (*m.link.topics.include, TopicPattern.parse(named))
+            settings = replace(m.link.topics, include=both)
+            m.link = replace(m.link, topics=settings, on_source_deleted="forget")
+            m.begin()
+            assert (await m.planned(named)).state is LaneState.SOURCE_DELETED
+            assert m.forgotten == [name]
+            assert m.loop.plan is not None
+            assert [each.topic for each in m.loop.plan.topics] == [named]
+            await create(m.source, named)
+            assert (await m.planned(named)).state is LaneState.TOPIC_RECREATED
+            await delete(m.target, named)
+            m.begin()
+            assert (await m.planned(named)).action is Action.COPY
 
     asyncio.run(scenario())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from isthmus.cluster.topics import known_absent
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.hearing import is_run
 from isthmus.control.links.memory import LinkMemory, recollect
@@ -25,6 +26,7 @@ from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -57,23 +59,26 @@ async def forget(
     link: Link, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
 ) -> tuple[Forgotten, ...]:
     """Delete from the ledger what it remembers of topics that the link selects no more: of these, or of all such. They
-    are named as at the target.
+    are named as at the target. Of those that it selects it forgets what its source has no more.
 
     The topics themselves stay as they are on both sides. Should the link select one again, it is looked at as a topic
     that was never mirrored: its end is held against the source before anything is written.
 
-    :raises ConfigError: The link still selects one of the topics, or never mirrored it.
+    :raises ConfigError: The link still selects one of the topics, and its source has it, or it was never mirrored.
     :raises PlanRefused: A controller that was started before still mirrors one of them.
-    :raises ClusterError: The ledger at the target cannot be read or written.
+    :raises ClusterError: The ledger at the target cannot be read or written, or the source cannot be asked.
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
         link = operated(link, known.documents)
         left = no_longer_mirrored(link, known.documents)
+        gone = await _gone(link, [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics])
         for topic in topics:
-            _check(link, topic, known, left)
+            if topic not in gone:
+                _check(link, topic, known, left)
         found = tuple(_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
-        await _check_idle(known, [each.topic for each in found], target)
+        told = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
+        await _check_idle(known, [each.topic for each in found if each.topic not in told], target)
         keys = [key for each in found for key in each.documents]
         if keys and not dry_run:
             await _delete(target, keys, ledger)
@@ -123,6 +128,18 @@ async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -
     await append_once(target, map(Deletion, keys), replication_factor=ledger.replication_factor)
 
 
+async def _gone(link: Link, topics: Collection[TopicDocument]) -> frozenset[TargetTopic]:
+    """Those of the topics that the link selects and its source has no more."""
+    selected = {
+        d.source_topic: d.target_topic for d in topics if link.topics.target_of(d.source_topic) == d.target_topic
+    }
+    if not selected:
+        return frozenset()
+    async with Client(link.source) as source:
+        absent = await known_absent(source, selected)
+    return frozenset(selected[SourceTopic(name)] for name in absent)
+
+
 def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> None:
     document = known.topics.get(TargetTopic(topic))
     source = SourceTopic(topic) if document is None else document.source_topic
@@ -141,15 +158,20 @@ async def _check_idle(known: LinkMemory, topics: Collection[str], target: Client
     reported = sorted({key.topic for key in known.reports}.intersection(topics))
     if reported and await is_run(known.link, target):
         raise PlanRefused(
-            f"a controller still mirrors topic {reported[0]}: it was started before the topic was excluded",
-            hint="End that isthmus run and start it again; then forget the topic.",
+            f"a controller still mirrors topic {reported[0]}: it has not heard yet that the topic is excluded or gone",
+            hint="Try again in some seconds, or end that isthmus run and start it again; then forget the topic.",
         )
 
 
 def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
+    return Forgotten(link=known.link, topic=topic, documents=keys_of(known.documents, topic))
+
+
+def keys_of(documents: Mapping[str, Document], topic: TargetTopic) -> tuple[str, ...]:
+    """What the ledger of a link holds of a topic."""
     keys = (
         key
-        for key, d in known.documents.items()
+        for key, d in documents.items()
         if (isinstance(d, TopicDocument) and d.target_topic == topic) or (isinstance(d, _OF_TOPIC) and d.topic == topic)
     )
-    return Forgotten(link=known.link, topic=topic, documents=tuple(sorted(keys)))
+    return tuple(sorted(keys))

@@ -327,6 +327,8 @@ def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgr
     if not partitions:
         topic = replace(topic, state=lane_state(_evidence(reading, name, None)))
     is_missing = not reading.source.is_away and not reading.source.has(source)
+    if topic.state is LaneState.SOURCE_DELETED:
+        return topic
     return replace(topic, problem=_NO_SUCH_TOPIC) if is_missing else topic
 
 
@@ -387,6 +389,7 @@ def _evidence(
         source_is_away=reading.source.is_away,
         target_is_away=reading.target.is_away,
         is_at_source=reading.source.has(reading.sources[topic]),
+        is_deleted=topic in reading.recorded and reading.recorded[topic].state == LaneState.SOURCE_DELETED,
         reported=reported,
         reported_s=told_age_s,
     )

@@ -17,7 +17,6 @@ from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.rules import ACCESS_LOOP, AccessPlan, AccessView, RememberedRule, RuleChange, access_plan
 from isthmus.control.loops.scope import NameScope, group_scope, topic_scope
-from isthmus.control.topics.plan import Action
 from isthmus.errors import ClusterError
 from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.records import Deletion
@@ -174,7 +173,7 @@ async def _described(client: Client, resources: Collection[Resource]) -> frozens
 
 
 def _topics(view: LinkView) -> NameScope:
-    mirrored = {topic.source_topic: topic.topic for topic in view.plan.topics if topic.action is not Action.REFUSE}
+    mirrored = {topic.source_topic: topic.topic for topic in view.plan.topics if topic.is_copied}
     return topic_scope(view.link, mirrored)
 
 

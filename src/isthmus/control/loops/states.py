@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.model.lane import LaneReport, LaneState
+from isthmus.model.lane import LaneReport
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress, LoopState
 from isthmus.model.problem import Problem
-
-_WELL: Final = (LaneState.ACTIVE, LaneState.STARTING, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 
 
 def topics_loop(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool) -> LoopProgress:
@@ -24,7 +21,7 @@ def topics_loop(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool)
 
 def data_loop(reports: Collection[LaneReport], trouble: Problem | None, *, is_paused: bool) -> LoopProgress:
     """How copying stands: `trouble` is what ails the leases as a whole."""
-    unwell = (report.problem for report in reports if report.state not in _WELL)
+    unwell = (report.problem for report in reports if not report.state.is_calm)
     problem = trouble or next((problem for problem in unwell if problem is not None), None)
     return _loop(DATA_TASK, problem, is_paused=is_paused)
 

@@ -25,6 +25,7 @@ _OWN: Final = (
     "transactions",
     "on_data_gap",
     "on_divergence",
+    "on_source_deleted",
     "compaction_holes_max",
     "topics_interval_s",
     "mm2",

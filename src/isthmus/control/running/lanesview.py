@@ -46,6 +46,8 @@ def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
 def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
     partitions = (_partition(topic, decision, view) for decision in topic.partitions)
     found = replace(topic_of(topic.topic, topic.source_topic, partitions, view.link), parted=topic.parted)
+    if topic.state is LaneState.SOURCE_DELETED:
+        return replace(found, state=lane_state(_evidence(topic.topic, topic.state, view)))
     if not topic.reasons:
         return found
     state = lane_state(_evidence(topic.topic, topic.state, view))

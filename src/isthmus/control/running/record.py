@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from isthmus.control.links.forgetting import keys_of
 from isthmus.control.topics.firstlook import first_look_document
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics, wanted_topics
@@ -37,6 +38,12 @@ class LinkRecord:
     async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """These topics are about to be copied."""
         await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
+
+    async def forgotten(self, topics: Iterable[TargetTopic]) -> None:
+        """These topics are to be as if they had never been mirrored."""
+        keys = [key for topic in topics for key in keys_of(self.ledger.documents, topic)]
+        for batch in in_batches([Deletion(key) for key in keys]):
+            await self.ledger.write(*batch)
 
     async def looked(self, look: FirstLook) -> None:
         """These topics were looked for, and those that were there are known or wait."""

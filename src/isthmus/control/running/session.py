@@ -39,6 +39,7 @@ from isthmus.ledger.documents import (
     RecoveryDocument,
     SettingsDocument,
     TaskPauseDocument,
+    TopicDocument,
     VerificationDocument,
     kind_of,
 )
@@ -117,6 +118,7 @@ class Session:
             neighbours=_Neighbours(respect, self._record),
             first_look=first_look_of(link.name, ledger.documents),
             note=self._record.looked,
+            forget=self._record.forgotten,
             has_claimed=has_claimed,
             refused_s=timings.refused_s,
         )
@@ -262,7 +264,11 @@ class Session:
         await self._record.loops(self._main_loops())
 
     def _hear(self, key: str, document: Document | None) -> None:
-        if kind_of(key) in _PAUSES:
+        if kind_of(key) == TopicDocument.KIND and document is None:
+            # An operator has the link forget what its source has no more.
+            self._topics.forgotten(TargetTopic(key.removeprefix(f"{TopicDocument.KIND}/{self._open.name}/")))
+            self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
+        elif kind_of(key) in _PAUSES:
             self._lanes.assign()
             self._loops.stir()
             self._stirred.set()

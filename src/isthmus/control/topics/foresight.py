@@ -128,7 +128,7 @@ async def foresee(
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
     plan = planned(observed)
-    copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
+    copied = [topic for topic in plan.topics if topic.is_copied]
     at_source, at_target = await asyncio.gather(
         topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),

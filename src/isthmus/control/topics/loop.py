@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from isthmus.cluster.topics import known_absent
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.firstlook import begun_before
@@ -27,7 +29,7 @@ from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import NamedTopics, TargetTopic
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
@@ -45,6 +47,10 @@ Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[Non
 """Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
 Note = Callable[[FirstLook], Awaitable[None]]
 """Writes down what was looked for, before the first lane of what was found runs."""
+
+Forget = Callable[[Collection[TargetTopic]], Awaitable[None]]
+"""Has the ledger forget topics that the source has no more."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class TopicLoop:
         neighbours: Neighbours | None = None,
         first_look: FirstLook | None = None,
         note: Note | None = None,
+        forget: Forget | None = None,
         has_claimed: asyncio.Event,
         refused_s: float = USUAL.refused_s,
     ) -> None:
@@ -111,7 +118,7 @@ class TopicLoop:
         self._remember = remember
         self._begin = begin
         self._settling = Settling(link.name, claims, neighbours)
-        self._first_look, self._note = first_look, note
+        self._first_look, self._note, self._forget = first_look, note, forget
         self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
         self._refused_s = refused_s
@@ -142,6 +149,14 @@ class TopicLoop:
         self._shapes.clear()
         self._suspected.clear()
         self._unmatched = ()
+
+    def forgotten(self, name: TargetTopic) -> None:
+        """Somebody had the link forget a topic that its source has no more. Others are kept in mind."""
+        if name in self._topics and self._topics[name].state is LaneState.SOURCE_DELETED:
+            for known in (self._topics, self._shapes, self._recorded, self._looked_at, self._suspected):
+                known.pop(name, None)
+            sources = {topic: own for topic, own in self._names.sources.items() if topic != name}
+            self._names = NamedTopics(sources=sources, refused=self._names.refused)
 
     def recall(self, recorded: Mapping[TargetTopic, TopicIds]) -> None:
         """Of topics that do not run others may have changed what is `recorded`: a follower that became a leader is none
@@ -220,15 +235,42 @@ class TopicLoop:
         found = await find_topics(self._source, self._link.topics)
         await self._tell_unmatched(found.metadata)
         # What went at the source keeps its name: whoever copied it is told.
-        self._names = NamedTopics(sources={**self._names.sources, **found.names.sources}, refused=found.names.refused)
+        kept = {**self._mirrored(), **self._names.sources, **found.names.sources}
+        self._names = NamedTopics(sources=kept, refused=found.names.refused)
         refused = found.names.refused
-        names = sorted({*found.names.sources, *self._topics})
+        names = sorted({*kept, *self._topics})
         asked = [name for name in names if name not in refused]
         at_target = (await self._target.metadata(asked)).topics if asked else {}
         return {
             name: _Shape(_Side.of(found.at_source(name)), _Side.of(at_target.get(name)), name in refused)
             for name in names
         }
+
+    def _mirrored(self) -> dict[TargetTopic, SourceTopic]:
+        """What was mirrored, and is selected: whoever looks at the source alone does not see that a topic went."""
+        return {
+            name: ids.source_topic
+            for name, ids in self._recorded.items()
+            if self._link.topics.target_of(ids.source_topic) == name
+        }
+
+    async def _let_go(self, topics: Iterable[TopicPlan], before: Mapping[TargetTopic, TopicPlan]) -> None:
+        """Tell once of topics that the source has no more, and forget them if the link says so: those that it selects
+        by a pattern, and of which every broker of the source says that there is none.
+        """
+        gone = [topic for topic in topics if topic.state is LaneState.SOURCE_DELETED]
+        for topic in gone:
+            known = before.get(topic.topic)
+            if known is None or known.state is not LaneState.SOURCE_DELETED:
+                _log.warning("link %s: %s", self._link.name, topic.notes[0].message)
+        if self._link.on_source_deleted != "forget" or self._forget is None:
+            return
+        asked = [topic for topic in gone if topic.source_topic not in self._link.topics.literals]
+        absent = await known_absent(self._source, [topic.source_topic for topic in asked])
+        if names := [topic.topic for topic in asked if topic.source_topic in absent]:
+            await self._forget(names)
+            for name in names:
+                self.forgotten(name)
 
     async def _tell_unmatched(self, found: Metadata) -> None:
         """Say once of each pattern that it matches nothing. What it stands for may come yet: it is no failure."""
@@ -288,9 +330,11 @@ class TopicLoop:
             for name, each in topics.items()
             if name in self._names.refused or self._link.topics.target_of(each.source_topic) == name
         }
+        before = dict(self._topics)
         self._topics.update(topics)
+        await self._let_go(topics.values(), before)
         for name, topic in topics.items():
-            if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):
+            if name in self._topics and not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):
                 del self._shapes[name]
         self._plan = plan if self._plan is None else self._plan
 
@@ -384,7 +428,7 @@ def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
 
 def _retry_s(topic: TopicPlan, refused_s: float) -> float:
     """How long a topic is left alone that shows no change."""
-    if topic.reasons or any(p.refusal is not None for p in topic.partitions):
+    if topic.state is LaneState.SOURCE_DELETED or topic.reasons or any(p.refusal is not None for p in topic.partitions):
         return refused_s
     is_finished = len(topic.lanes) == topic.partition_count and not topic.is_filling
     return math.inf if is_finished else _UNFINISHED_RETRY_S

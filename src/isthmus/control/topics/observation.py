@@ -44,7 +44,8 @@ class ObservedLink:
     """Both sides of a link, topics by their names at the target.
 
     A topic of `names` is in `pairs` when it could be observed, in `names.refused` when it cannot have its name, and
-    else in `problems`, and `states` says what that makes of it: SOURCE_UNAVAILABLE where it says nothing.
+    else in `problems`, and `states` says what that makes of it: SOURCE_UNAVAILABLE where it says nothing. `absent` are
+    those of which the source says that it has no such topic.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
@@ -62,6 +63,7 @@ class ObservedLink:
     defaults: Mapping[TargetTopic, Configs] = field(default_factory=dict)
     problems: Mapping[TargetTopic, Problem] = field(default_factory=dict)
     states: Mapping[TargetTopic, LaneState] = field(default_factory=dict)
+    absent: frozenset[TargetTopic] = frozenset()
     expiration_ms: int | None = None
     aborted: Treatment | None = None
     transactional: frozenset[TargetTopic] = frozenset()
@@ -98,6 +100,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         defaults=view.defaults,
         problems=view.problems,
         states=view.states,
+        absent=view.absent,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
         local_starts=await _local_starts(source, pairs),
@@ -196,6 +199,7 @@ class _Sides:
     defaults: Mapping[TargetTopic, Configs]
     problems: dict[TargetTopic, Problem]
     states: Mapping[TargetTopic, LaneState]
+    absent: frozenset[TargetTopic]
 
     @classmethod
     async def look(
@@ -238,7 +242,8 @@ class _Sides:
         if absent.intersection(names.values()):
             known = await topic_names(source)
             problems.update((name, missing(own, link, known)) for name, own in names.items() if own in absent)
-        return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, states)
+        gone = frozenset(name for name, own in names.items() if own in absent)
+        return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, states, gone)
 
     def pairs(self) -> dict[TargetTopic, TopicPair]:
         """The topics that can be judged."""

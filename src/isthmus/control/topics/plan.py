@@ -29,6 +29,8 @@ class Action(enum.StrEnum):
     ADD_PARTITIONS = "add partitions"
     COPY = "copy"
     REFUSE = "refuse"
+    KEEP = "keep"
+    """The source has the topic no more: the target's stays as it is."""
 
 
 class PartitionProblemJson(ProblemJson):
@@ -107,6 +109,11 @@ class TopicPlan:
         return TopicMode.MAPPED if self.is_mapped else TopicMode.IDENTITY
 
     @property
+    def is_copied(self) -> bool:
+        """Whether something of it can be copied, now or when it is created."""
+        return self.action not in (Action.REFUSE, Action.KEEP)
+
+    @property
     def refused(self) -> tuple[PartitionDecision, ...]:
         """The partitions that cannot be copied, each for a reason of its own."""
         return tuple(p for p in self.partitions if p.refusal is not None)
@@ -150,7 +157,7 @@ class TopicPlan:
     @property
     def has_changes(self) -> bool:
         """Whether applying and running it would do anything."""
-        if self.action is Action.REFUSE:
+        if not self.is_copied:
             return False
         return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
 

@@ -132,6 +132,8 @@ def _topic(
     source_topic = observed.names.sources[name]
     if name in observed.names.refused:
         return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
+    if name in observed.absent and recorded is not None:
+        return _kept(observed.link, name, source_topic)
     problem = observed.problems.get(name)
     if problem is not None:
         return _refused(name, source_topic, problem, observed.states.get(name, LaneState.SOURCE_UNAVAILABLE))
@@ -187,6 +189,18 @@ def _refused(
         reasons=(problem,),
         state=state,
     )
+
+
+def _kept(link: Link, name: TargetTopic, source_topic: SourceTopic) -> TopicPlan:
+    """A topic that was mirrored, and that the source has no more."""
+    note = Problem(
+        f"{link.source.alias} has {source_topic} no more: it was deleted there, and {name} stays at "
+        f"{link.target.alias} as it is",
+        f"isthmus forget {link.name} {name} has the link forget it (on_source_deleted: forget does it by itself). If "
+        "it comes back under its name, that is another topic: isthmus link recover sets aside what the target has.",
+    )
+    state = LaneState.SOURCE_DELETED
+    return TopicPlan(topic=name, source_topic=source_topic, action=Action.KEEP, notes=(note,), state=state)
 
 
 def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) -> Problem | None:
@@ -357,7 +371,7 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
 
 def _advice(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
     """What would make the link safer or faster, but is the operator's to decide: `isthmus doctor` says it."""
-    copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
+    copied = [topic.topic for topic in topics if topic.is_copied]
     yield from _longer_memory(observed, copied)
     # Nothing of aborted transactions comes where offsets are mapped.
     yield from _safer_ends(observed, [topic.topic for topic in topics if topic.mode is TopicMode.IDENTITY])

@@ -56,6 +56,8 @@ def changed_topics(
         known = documents.get(document.key)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])
+        elif topic.state is LaneState.SOURCE_DELETED:
+            document = replace(document, state=topic.state)
         elif topic.topic not in recorded and isinstance(known, TopicDocument) and known.is_wanted:
             # It has no lanes yet.
             document = replace(document, state=LaneState.STARTING, is_mapped=topic.is_mapped)

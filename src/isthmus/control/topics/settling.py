@@ -63,7 +63,8 @@ class Settling:
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: A cluster as a whole did not answer, or the ledger cannot be written.
         """
-        new = {t.topic: t for t in plan.topics if not t.reasons and not self.claims.is_held(self.link, t.topic)}
+        begun = [topic for topic in plan.topics if not topic.reasons and topic.action is not Action.KEEP]
+        new = {topic.topic: topic for topic in begun if not self.claims.is_held(self.link, topic.topic)}
         if self.neighbours is None or not new:
             return plan
         wanted = await self.neighbours.tell(new.values())

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from isthmus.control.answers import TopicPlan
 from isthmus.model.declaration import said_name
 from isthmus.model.elapsed import ago
+from isthmus.model.lane import LaneState
 from isthmus.model.pauses import told_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
@@ -71,7 +72,8 @@ def _moment(at_ms: float) -> str:
 
 TONES: Final = {
     "good": {"ACTIVE", "IN_STEP", "TRANSLATED", "BY_OTHERS", "SUCCEEDED", "RUNNING"},
-    "calm": {"PAUSED", "HELD", "STOPPED", "STARTING", "STANDBY", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE"},
+    "calm": {str(state) for state in LaneState if state.is_calm and state is not LaneState.ACTIVE}
+    | {"STANDBY", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE"},
     "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "UNKNOWN"},
 }
 
