@@ -18,6 +18,7 @@ from isthmus.ledger.documents import (
     LeaseDocument,
     ProgressDocument,
     TaskDocument,
+    TopicDocument,
     decoded,
     kind_of,
     link_of,
@@ -28,6 +29,7 @@ from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
+from isthmus.model.lane import LaneState
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 
@@ -79,6 +81,11 @@ def latest_generation(documents: Iterable[Document]) -> int:
             case ProgressDocument(controller=controller):
                 found = max(found, controller)
     return found
+
+
+def _is_forgettable(document: Document | None) -> bool:
+    """Whether others may delete what a controller wrote: a topic that its source has no more."""
+    return isinstance(document, TopicDocument) and document.state == LaneState.SOURCE_DELETED
 
 
 class LinkLedger:
@@ -343,7 +350,8 @@ class LinkLedger:
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
             self._fenced = fenced(self.link, document)
             raise self._fenced
-        if kind_of(entry.key) in OTHERS and (document is not None or entry.value is None):
+        is_told = kind_of(entry.key) in OTHERS and (document is not None or entry.value is None)
+        if is_told or (entry.value is None and _is_forgettable(self.documents.get(entry.key))):
             self._take(entry.key, document)
 
     def _take(self, key: str, document: Document | None) -> None:
