@@ -129,12 +129,13 @@ class Story:
         at = time.monotonic()
         promotion = self._operator.asks("link failover a-b --yes")
         missing = missing_at(promotion, FLIGHTS, application.acknowledged, at)
+        told = promotion["missing_records"]
         self._say(
-            f"b takes over. Missing there: {counted(promotion['missing_records'], 'record')} by its word, and what "
-            f"came in the last {promotion['missing_seconds']:.1f} s. Of those that were acknowledged that is "
+            f"b takes over. Missing there by its word: {'unknown' if told is None else counted(told, 'record')}, "
+            f"and what came in the last {promotion['missing_seconds']:.1f} s. Of those that were acknowledged that is "
             f"{missing.told:,} and {missing.unheard:,}; {missing.untold:,} others"
         )
-        return missing.untold == 0 and missing.told <= promotion["missing_records"]
+        return missing.untold == 0 and (told is None or missing.told <= told)
 
     def _follow_the_new_one(self) -> None:
         begun = self._stage.elapsed_s

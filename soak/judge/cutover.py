@@ -67,7 +67,7 @@ def _judged(
         # Then it was said that nobody knows.
         return
     gone = [record.offset for record in here.records if end <= record.offset < told_end]
-    if missing is None or len(gone) > missing:
+    if missing is not None and len(gone) > missing:
         yield f"{len(gone)} records of the source before {told_end} are missing, told were {missing}", [*gone]
     heard_at = event["begun"] - (claim["source_end_age_seconds"] or 0.0) - _SLACK_S
     unheard = [offset for offset in _acked_before(case, key, heard_at) if offset >= told_end]
