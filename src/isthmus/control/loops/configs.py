@@ -113,8 +113,10 @@ def _has_reached(view: LinkView, ends: Mapping[LaneKey, int]) -> bool:
 
 
 def _is_synced(topic: TopicPlan, link: Link) -> bool:
-    """Whether a topic is copied, and its configuration is not just that of filling, which ends by itself."""
-    is_filling = topic.is_filling or bool(topic.settles)
+    """Whether a topic is copied, and its configuration is not just that of filling, which ends by itself. Of one that
+    was to be created it is not known yet: it may have come late, or be that of somebody else.
+    """
+    is_filling = topic.is_filling or bool(topic.settles) or topic.creation is not None
     return bool(topic.lanes) and not is_filling and link.configs.covers(is_mapped=topic.is_mapped)
 
 

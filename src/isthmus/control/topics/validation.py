@@ -65,14 +65,15 @@ async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found:
     """Find out what of a topic's settings is refused: first without those that were refused of others, then with what
     it needs alone, and one by one with the rest.
     """
-    known = found.known.keys() & topic.configs.items()
+    is_filling = all(topic.configs.get(name) == FILLING[name] for name in ("retention.ms", "retention.bytes"))
+    needed = NEEDED | (FILLING.keys() if is_filling else set())
+    # What another topic can do without, this one may need: a retention would take what it is filled with.
+    known = {each for each in found.known.keys() & topic.configs.items() if each[0] not in needed}
     if known:
         await _validate(target, [_with(topic, topic.configs.items() - known)], found)
         found.left_out[topic.name] = {each: found.known[each] for each in known}
         if topic.name not in found.refused:
             return
-    is_filling = all(topic.configs.get(name) == FILLING[name] for name in ("retention.ms", "retention.bytes"))
-    needed = NEEDED | (FILLING.keys() if is_filling else set())
     kept = {(name, value) for name, value in topic.configs.items() if name in needed}
     await _validate(target, [_with(topic, kept)], found)
     if topic.name in found.refused:

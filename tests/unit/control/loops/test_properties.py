@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.cluster.changes import NewTopic
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange, property_changes
@@ -202,9 +203,17 @@ def test_the_loop_runs_unless_it_is_turned_off() -> None:
     assert ConfigsLoop().interval_s(replace(LINK, configs=ConfigSettings(sync=False))) is None
 
 
-@pytest.mark.parametrize("filling", [{"is_filling": True}, {"settles": {"retention.ms": None}}])
+UNKNOWN_YET: Final = NewTopic(name="orders", partition_count=1, replication_factor=1)
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [{"is_filling": True}, {"settles": {"retention.ms": None}}, {"action": Action.CREATE, "creation": UNKNOWN_YET}],
+)
 def test_a_target_that_is_filling_is_left_alone(filling: Any) -> None:
-    """While a prefix is filled its configuration is that of filling, and when that ends is not up to this loop."""
+    """While a prefix is filled its configuration is that of filling, and when that ends is not up to this loop. Whether
+    one is filled that came later than it was waited for, or is somebody else's, shows when it was looked at.
+    """
     source, target = topic({"segment.bytes": "5"}), topic(FILLING)
     topic_id = uuid.UUID(int=1)
     lane = Lane(
