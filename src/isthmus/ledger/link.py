@@ -153,9 +153,10 @@ class LinkLedger:
         :raises PlanRefused: A newer Isthmus wrote the ledger, or its topic does not keep what is written.
         :raises ClusterError: The ledger cannot be read or written.
         """
+        # Whoever refuses it leaves the controller that there is alone.
+        await require_kept(self._client)
         await self._writer.take_over()
         self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
-        await require_kept(self._client)
         self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
         # What a controller said whose transaction was aborted holds, and is to be there when brokers have dropped that.
@@ -186,12 +187,12 @@ class LinkLedger:
         await self._write(lambda: changes)
 
     async def _write(self, made: Callable[[], Sequence[LedgerChange]]) -> None:
-        """Write what is `made` once no other write is under way."""
+        """Write what is `made` once no other write is under way, behind what there is to be said of a mute."""
         if self._fenced is not None:
             raise self._fenced
         try:
             async with self._writing:
-                changes = made()
+                changes = (*self._word(), *made())
                 keys = {change.key for change in changes}
                 try:
                     await self._on_topic(partial(self._writer.append, changes))
@@ -259,8 +260,10 @@ class LinkLedger:
             await asyncio.sleep(BEAT_S)
             begun = time.monotonic()
             try:
-                self._announce_mute(begun)
-                await self.write(self._beaten())
+                if self._is_muted_longer(begun):
+                    # Whoever is just waiting to write goes on, as the beat comes behind.
+                    self._writer.renew()
+                await self._write(lambda: (self._beaten(),))
                 self._held_s = self._held_after(begun)
                 # A write that failed may have been done all the same.
                 await self._write_again(self._doubtful)
@@ -275,14 +278,22 @@ class LinkLedger:
         is_slow = now - begun > BEAT_S and self._writer.held_since(begun)
         return min(max(self._announced_until - now, 2 * (now - begun) if is_slow else 0.0, 0.0), _HELD_S_MAX)
 
-    def _announce_mute(self, now: float) -> None:
-        """Have the next beat say for how long the leader reads nothing more. It is the one thing that goes over another
-        connection: over this one it would be read when all is over, and who hears nothing takes the link over.
+    def _is_muted_longer(self, now: float) -> bool:
+        """Whether the leader reads nothing more for so long that it is to be said."""
+        return self._writer.muted_until > max(now, self._announced_until) + SILENCE_S / 2
+
+    def _word(self) -> Sequence[ControllerDocument]:
+        """The beat that says for how long the leader reads nothing more, if that is yet to be said. It goes over
+        another connection, with what is just to be written: over this one it would be read when all is over, and who
+        hears nothing takes the link over.
         """
-        if self._writer.muted_until > max(now, self._announced_until) + SILENCE_S / 2:
-            self._announced_until = self._writer.muted_until
-            self._held_s = min(self._announced_until - now, _HELD_S_MAX)
-            self._writer.renew()
+        now = time.monotonic()
+        if not self._is_muted_longer(now):
+            return ()
+        self._announced_until = self._writer.muted_until
+        self._held_s = min(self._announced_until - now, _HELD_S_MAX)
+        self._writer.renew()
+        return (self._beaten(),)
 
     async def _watch_topic(self) -> None:
         """Look now and then whether the ledger's topic still keeps what is written."""

@@ -559,7 +559,7 @@ def test_what_a_killed_controller_said_stays(
 def test_a_ledger_that_forgets_is_refused(
     west: LocalCluster, topic: Callable[[str], str], forgetting: dict[str, object]
 ) -> None:
-    """When a link is to be run; while it runs it is told, until it is mended."""
+    """When a link is to be run, whose controller goes on; while it runs it is told, until it is mended."""
     link = topic("link")
 
     async def work(client: Client) -> None:
@@ -570,7 +570,7 @@ def test_a_ledger_that_forgets_is_refused(
         try:
             await asyncio.to_thread(configure, west, LEDGER_TOPIC, **forgetting)
             await eventually(lambda: isinstance(ledger.problem, PlanRefused))
-            other = LinkLedger(client, topic("other"))
+            other = LinkLedger(client, link)
             with pytest.raises(PlanRefused, match=LEDGER_TOPIC) as refused:
                 await other.open()
             other.close()
@@ -578,6 +578,7 @@ def test_a_ledger_that_forgets_is_refused(
         finally:
             await asyncio.to_thread(configure, west, LEDGER_TOPIC, **kept)
         await eventually(lambda: ledger.problem is None)
+        await ledger.write(ledger._beaten())
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         ledger.close()

@@ -1,0 +1,68 @@
+"""What a controller says of itself while brokers hold back what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from isthmus.ledger.documents import ControllerDocument, LoopDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.link import SILENCE_S, LinkLedger
+from isthmus.ledger.records import LedgerChange
+from tests.unit.ledger.brokers import Answering, asking
+
+MUTE_S: Final = 60.0
+TERM_S: Final = 20.0
+
+
+class Muted(FencedWriter):
+    """Writes to a leader that reads nothing more over a connection once a large document came over it."""
+
+    def __init__(self, client: Answering) -> None:
+        super().__init__(client, "l")
+        self.until = 0.0
+        self.said: list[LedgerChange] = []
+
+    @property
+    def muted_until(self) -> float:
+        return self.until
+
+    def held_since(self, begun: float) -> bool:
+        return self.until > begun
+
+    def renew(self) -> None:
+        self.until = 0.0
+
+    async def append(self, changes: Iterable[LedgerChange], **_: Any) -> None:
+        while self.until > time.monotonic():
+            await asyncio.sleep(0.01)
+        found = list(changes)
+        self.said += found
+        if any(isinstance(each, LoopDocument) for each in found):
+            self.until = time.monotonic() + MUTE_S
+
+
+def test_that_a_quota_mutes_is_said_before_all_that_waits() -> None:
+    """Whatever else is to be written then: the beat that says it waits behind none of that."""
+
+    async def scenario(client: Answering) -> None:
+        ledger = LinkLedger(client, "l")
+        ledger._writer = writer = Muted(client)
+        large = [ledger.write(LoopDocument(link="l", loop=f"loop{n}", state="x")) for n in range(3)]
+        running = [asyncio.create_task(each) for each in (*large, ledger._live())]
+        try:
+            async with asyncio.timeout(TERM_S):
+                while not any(isinstance(each, ControllerDocument) and each.held_s for each in writer.said):
+                    await asyncio.sleep(0.01)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            ledger.close()
+        beats = [each for each in writer.said if isinstance(each, ControllerDocument)]
+        assert beats[-1].held_s > SILENCE_S / 2
+        assert [each.beat for each in beats] == sorted(each.beat for each in beats)
+
+    asking([], scenario)
