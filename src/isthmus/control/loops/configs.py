@@ -30,6 +30,7 @@ from isthmus.wire.offsets import PartitionKey
 _TOPICS_AT_ONCE: Final = 200
 _MAY_BE_ONE_VALUE: Final = frozenset({codes.INVALID_REQUEST, codes.INVALID_CONFIG, codes.POLICY_VIOLATION})
 """Refusals of a whole topic for which one of its values may be the reason."""
+_RETENTION: Final = frozenset({"retention.ms", "retention.bytes"})
 _LATER: Final = Problem(
     "the target is compacted as the source is when the records from before are copied: a compacted topic takes none "
     "without a key",
@@ -65,7 +66,7 @@ class ConfigsLoop:
                 changes.append(_unseen(topic, error))
             elif theirs is not None and ours is not None:
                 found = property_changes(theirs, ours, view.link.configs)
-                changes.extend([await self._in_time(view, topic, theirs, change) for change in found])
+                changes.extend(_together([await self._in_time(view, topic, theirs, change) for change in found]))
         return changes
 
     async def _in_time(
@@ -105,6 +106,26 @@ class ConfigsLoop:
         )
         left += [replace(wanted[topic][name], problem=problem_of(error)) for (topic, name), error in errors.items()]
         return left
+
+
+def _together(changes: Sequence[PropertyChange]) -> Sequence[PropertyChange]:
+    """The changes of a topic, but for those of its retention that come with a policy that waits: until then the target
+    has the delete policy, and would lose what the source keeps.
+    """
+    if all(change.problem is not _LATER for change in changes):
+        return changes
+    return [
+        replace(change, problem=_LATER, is_by_design=True) if change.problem is None and _keeps_less(change) else change
+        for change in changes
+    ]
+
+
+def _keeps_less(change: PropertyChange) -> bool:
+    """Whether a target with the delete policy would keep less, or that is not known: the default of its brokers."""
+    if change.setting not in _RETENTION:
+        return False
+    before, after = int(change.before or -1), 0 if change.after is None else int(change.after)
+    return after >= 0 and (before < 0 or after < before)
 
 
 def _has_reached(view: LinkView, ends: Mapping[LaneKey, int]) -> bool:

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.changes import NewTopic
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.control.loops import configs
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange, property_changes
@@ -21,11 +23,13 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import TopicPair
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
-from isthmus.model.lane import Lane
+from isthmus.model.lane import Lane, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
 
 BROKER: Mapping[str, str] = {
@@ -237,6 +241,51 @@ def test_a_target_that_is_filling_is_left_alone(filling: Any) -> None:
 
     assert found(plan) == {"topic orders"}
     assert found(replace(plan, **filling)) == set()
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "waiting"),
+    [
+        ({}, {"retention.ms": "-1"}, {"cleanup.policy", "retention.ms"}),
+        ({"retention.ms": "5"}, {"retention.ms": "9"}, {"cleanup.policy", "retention.ms"}),
+        ({"retention.ms": "-1"}, {"retention.ms": "9"}, {"cleanup.policy"}),
+        ({"retention.ms": "9"}, {"retention.ms": "5", "segment.bytes": "7"}, {"cleanup.policy"}),
+    ],
+)
+def test_a_shorter_retention_comes_with_the_policy_that_keeps_records(
+    there: dict[str, str], here: dict[str, str], waiting: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source is compacted from now on, and bounds no age by that. Until the target is so too, its delete policy would
+    take what the source keeps.
+    """
+
+    async def logs(*_: Any) -> Outcomes[PartitionKey, LogRange]:
+        return Outcomes({("orders", 0): LogRange(0, 9, 9)})
+
+    monkeypatch.setattr(configs, "log_ranges", logs)
+    source, target = topic({"cleanup.policy": "compact", **there}), topic(here)
+    topic_id = source.topic_id
+    lane = Lane(
+        source_topic=SOURCE_ORDERS,
+        source_topic_id=topic_id,
+        target_topic=ORDERS,
+        target_topic_id=topic_id,
+        partition=0,
+    )
+    plan = TopicPlan(topic=ORDERS, source_topic=SOURCE_ORDERS, action=Action.COPY, lanes=(lane,))
+    view = LinkView(
+        link=LINK,
+        source=Client(EAST),
+        target=Client(WEST),
+        plan=LinkPlan(link="l", source="east", target="west", topics=(plan,)),
+        pairs={ORDERS: TopicPair(name=ORDERS, source=source, target=target)},
+    )
+    loop = ConfigsLoop()
+    found = asyncio.run(loop.look(view))
+    assert {change.setting for change in found if change.problem is not None} == waiting
+    reached = LaneReport(key=lane.key, state=LaneState.ACTIVE, position=9)
+    found = asyncio.run(loop.look(replace(view, reports={lane.key: reached})))
+    assert {change.setting for change in found if change.problem is not None} == set()
 
 
 OWN = st.dictionaries(st.sampled_from([*sorted(BROKER), "vendor.special"]), st.sampled_from(["1", "2", "4000000"]))
