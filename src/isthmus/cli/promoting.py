@@ -22,7 +22,7 @@ from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion
+from isthmus.model.promotion import Promotion, torn_in_words
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
@@ -50,6 +50,7 @@ _COLUMNS: Final = (
     Column("target_end", Cells.NUMBER),
     Column("missing_records", Cells.NUMBER),
     Column("heard"),
+    Column("ends_within"),
     Column("state"),
 )
 
@@ -209,7 +210,8 @@ def failover(
 
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard; or that nobody knows. If the source
-    answers after all, that is said too. Groups stay where they were carried to.
+    answers after all, that is said too. So are partitions that end within a committed transaction, with its producer.
+    Groups stay where they were carried to.
     """
     fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
     chosen = maps_of(maps, exact, groups, principals)
@@ -265,8 +267,14 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
         render(found.as_dict(), output, names=[str(each.target) for each in found.namespaces])
         return
-    heard = ("never" if each.source_age_s is None else ago(each.source_age_s) for each in found.partitions)
-    rows = [{**each.as_dict(), "heard": when} for each, when in zip(found.partitions, heard, strict=True)]
+    rows = [
+        {
+            **each.as_dict(),
+            "heard": "never" if each.source_age_s is None else ago(each.source_age_s),
+            "ends_within": torn_in_words(each.ends_within),
+        }
+        for each in found.partitions
+    ]
     render(rows, output, columns=_COLUMNS)
     if found.groups:
         groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]

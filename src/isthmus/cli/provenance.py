@@ -26,6 +26,7 @@ _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("verb"),
     Column("missing", gives_way=4),
+    Column("ends_within", gives_way=5),
     Column("at", gives_way=1),
     Column("by", gives_way=2),
 )
@@ -52,6 +53,7 @@ def provenance(
                 "partition": "all" if each.partition < 0 else str(each.partition),
                 "offset_end": each.end_in_words,
                 "missing": each.missing_in_words,
+                "ends_within": each.transactions_in_words,
             }
             for each in found
         ]

@@ -85,6 +85,16 @@ async def open_transactions(
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.first_offset))), not_told
 
 
+async def transactional_ids(client: Client, producer_ids: Collection[int]) -> dict[int, str]:
+    """The transactional ids of producers, as far as coordinators tell: they forget those that are unused for a week.
+
+    Needs DESCRIBE on them.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    return {each: known.transactional_id for each, known in (await _coordinators(client, producer_ids)).known.items()}
+
+
 async def _may_see_all(client: Client) -> bool:
     """Whether no transaction is hidden from us: coordinators leave out those that we may not DESCRIBE.
 

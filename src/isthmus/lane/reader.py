@@ -285,6 +285,8 @@ class SourceReader:
         run.source_end, run.source_log_end = fetched.stable_end, fetched.high_watermark
         run.heard_at = time.monotonic()
         run.source_start = fetched.log_start
+        if fetched.stable_end >= fetched.offset:
+            run.committed.answered(fetched.high_watermark)
         if fetched.log_start > run.read_offset:
             self.remove(run)
             self._engine.faults.misread(run, fetched._replace(error_code=codes.OFFSET_OUT_OF_RANGE))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from isthmus.lane.committed import Committed
 from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
@@ -20,6 +21,7 @@ from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.problem import Problem
 from isthmus.model.switching import Allowance
+from isthmus.wire.batch import CONTROL, TRANSACTIONAL
 from isthmus.wire.offsets import PartitionKey
 from isthmus.wire.produce import AnswerKey, answer_keys
 
@@ -108,6 +110,8 @@ class LaneRun:
     `heard_at` is when the source was last heard (monotonic s), not before the run began; `silent_ms` is that by the
     wall clock once it is long ago, else -1.
 
+    `committed` are the committed transactions in what was read.
+
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
     read.
 
@@ -154,6 +158,7 @@ class LaneRun:
     asked_at: float = math.inf
     failed_at: float = -math.inf
     evidence: Evidence = field(default_factory=lambda: Evidence(time.monotonic()))
+    committed: Committed = field(default_factory=Committed)
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
@@ -227,6 +232,7 @@ class LaneRun:
         :raises ValueError: The very first cannot be taken: its records cannot be decoded, where they have to be.
         """
         size, begin, end, transit = 0, self.read_offset, self.read_end, self.transit
+        self.committed.passed(self.position)
         try:
             for piece in pieces:
                 batch = piece.batch
@@ -235,6 +241,8 @@ class LaneRun:
                 taken = piece if transit is None else self._counted(transit, piece)
                 self.read_offset = batch.offset_end if batch.offset_end < end else end
                 self.read_epoch = batch.leader_epoch
+                if batch.attributes & (TRANSACTIONAL | CONTROL) and (batch.is_control or not piece.is_aborted):
+                    self.committed.read(batch)
                 if taken is not None:
                     self.pending.append(taken)
                     size += len(taken.batch.view)
@@ -282,7 +290,9 @@ class LaneRun:
         size = 0
         while len(self.pending) > 1:
             size += len(self.pending.pop().batch.view)
-        self.read_offset = self.pending[0].batch.offset_end
+        offset = self.pending[0].batch.offset_end
+        self.committed.read_from(offset, self.read_offset)
+        self.read_offset = offset
         self.pending_bytes -= size
         return size
 
@@ -301,6 +311,7 @@ class LaneRun:
         stays so.
         """
         dropped = self.pending_bytes
+        self.committed.read_from(offset, self.read_offset)
         if self.read_epoch < 0 or offset > self.read_offset >= 0:
             self.read_epoch = epoch
         self.pending.clear()
@@ -394,10 +405,11 @@ class LaneRun:
     def report(self) -> LaneReport:
         state, problem = self._standing()
         self._note_silence()
+        position = min(self.position, self.proven_end)
         return LaneReport(
             key=self.lane.key,
             state=state,
-            position=min(self.position, self.proven_end),
+            position=position,
             source_end=self.source_end,
             source_log_end=self.source_log_end,
             heard_ms=self.silent_ms,
@@ -408,6 +420,7 @@ class LaneRun:
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             problem=problem,
             gaps=tuple(self.gaps),
+            within=self.committed.at(position),
         )
 
 

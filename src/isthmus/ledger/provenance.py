@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.promotion import TornTransaction
 
 _NO_ID: Final = uuid.UUID(int=0)
 Begins = dict[int, int]
@@ -24,7 +25,7 @@ class ProvenanceDocument(DocumentOfLink):
     `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
     have when it was last heard, `heard_s` before, -1 where that is not known. What lies before or behind was written
     here, or came by another link, or by this one at another time. What the source's offsets `[left_begin, left_end)`
-    held was left in its remote tier.
+    held was left in its remote tier. It `ends_within` these committed transactions, `None` where that is not known.
     """
 
     KIND: ClassVar[str] = "provenance"
@@ -39,6 +40,7 @@ class ProvenanceDocument(DocumentOfLink):
     offset_end: int
     missing_records: int = -1
     heard_s: float = -1.0
+    ends_within: tuple[TornTransaction, ...] | None = None
     left_begin: int = 0
     left_end: int = 0
     verb: str

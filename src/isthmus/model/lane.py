@@ -250,7 +250,8 @@ class LaneReport:
     `heard_ms` is when the source last told where its log ends, by the wall clock, once that is some seconds ago: -1 for
     just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose header of copy
     flags the lane has replaced, because it said nothing. `schema_id` is the id of the schema that it waits for, -1
-    while it waits for none. `hold` is that of the lane.
+    while it waits for none. `hold` is that of the lane. `within` are the source's producers whose committed
+    transactions have records on both sides of `position`, `None` where that is not known.
     """
 
     key: LaneKey
@@ -266,6 +267,7 @@ class LaneReport:
     hold: int = 0
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
+    within: tuple[int, ...] | None = None
 
     @property
     def lag_records(self) -> int:

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.transactions import OpenTransaction
-from isthmus.model.wording import counted
+from isthmus.model.wording import counted, first_few
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
+
+
+class TornTransaction(NamedTuple):
+    """A committed transaction of the source of which the end is missing; its id is "" where nobody could tell it."""
+
+    producer_id: int
+    transactional_id: str = ""
+
+    def __str__(self) -> str:
+        return self.transactional_id or f"producer {self.producer_id}"
 
 
 class LeftPartitionJson(TypedDict):
@@ -28,6 +38,7 @@ class LeftPartitionJson(TypedDict):
     source_end: int | None
     source_end_age_seconds: float | None
     missing_records: int | None
+    ends_within: list[Annotated[dict[str, Any], TornTransaction]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,7 @@ class LeftPartition:
     `state` is that of a lane that waits for an operator. What is before `copied_end` at the target, and not there from
     before the link began, came by it; with mapped offsets records of others may lie between. Offsets and
     `missing_records` are -1 where they are not known, and so is `partition` where nothing is known of a whole topic.
+    `ends_within` are committed transactions that have begun there, and of which the end is missing: `None` if unknown.
     """
 
     topic: TargetTopic
@@ -50,6 +62,7 @@ class LeftPartition:
     source_end: int = -1
     source_age_s: float | None = None
     missing_records: int = -1
+    ends_within: tuple[TornTransaction, ...] | None = None
 
     def as_dict(self) -> LeftPartitionJson:
         """Plain values under stable names; what is unknown is null."""
@@ -62,6 +75,7 @@ class LeftPartition:
             "source_end": _known(self.source_end),
             "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
             "missing_records": _known(self.missing_records),
+            "ends_within": plain(self.ends_within),
         }
 
 
@@ -149,8 +163,22 @@ class Promotion:
             told += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
         if self.ended:
             told += f"; {self.ended}, which may hold what the source does not have"
+        told += self._torn_in_words
         if self.answering:
             told += f"; {self.answering} answers: promote or reverse in place of this loses nothing"
+        return told
+
+    @property
+    def _torn_in_words(self) -> str:
+        """Which partitions end within a committed transaction of the source, as far as that is known."""
+        torn = [each for each in self.partitions if each.ends_within]
+        unknown = sum(each.ends_within is None for each in self.partitions)
+        told = ""
+        if torn:
+            named = first_few(f"{each.topic}-{each.partition} ({torn_in_words(each.ends_within)})" for each in torn)
+            told = f"; the end of a committed transaction is missing in {named}"
+        if unknown:
+            told += f"; whether a committed transaction is cut is not known of {counted(unknown, 'partition')}"
         return told
 
     def as_dict(self) -> PromotionJson:
@@ -169,6 +197,11 @@ class Promotion:
             "aborted": plain(self.aborted),
             "partitions": plain(self.partitions),
         }
+
+
+def torn_in_words(found: tuple[TornTransaction, ...] | None) -> str:
+    """The transactions that a partition ends within, for people; "" for none."""
+    return "unknown" if found is None else ", ".join(map(str, found))
 
 
 def _known(number: int) -> int | None:

@@ -39,6 +39,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 _NOT_ORDINARY: Final = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
+_OF_RUN: Final = CODEC_MASK | TRANSACTIONAL
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
@@ -142,8 +143,8 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     """The whole batches in a fetched record set; runs of tiny ones count as a single `Batch`.
 
     Yields batches and how many stored batches the view of each covers. Only batches of magic 2 below `tiny_bytes` that
-    hold ordinary records, follow one another without a hole and share a codec and a leader epoch make a run; a run ends
-    at `span_bytes`.
+    hold ordinary records, follow one another without a hole and share a codec, a leader epoch and the producer of a
+    transaction, if any, make a run; a run ends at `span_bytes`.
     A source of one-record batches would otherwise cost an object and several calls for every record.
 
     Checksums are compared, but not those of ordinary batches of `tiny_bytes` or more: these may pass on as the bytes
@@ -154,7 +155,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     view = memoryview(records)
     run: tuple[int, ...] = ()
     begin = parts = run_end = run_count = run_max = 0
-    codec = -1
+    run_kind = -1
     position, end = 0, len(view)
     while end - position >= HEADER_BYTES:
         fields = HEADER.unpack_from(view, position)
@@ -169,7 +170,10 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
             # Told below, when what is whole before it has been handed out.
             break
         if is_tiny:
-            follows = parts and base == run_end and epoch == run[2] and attributes & CODEC_MASK == codec
+            kind = attributes & _OF_RUN
+            if kind > CODEC_MASK:
+                kind |= fields[9] << 8
+            follows = parts and base == run_end and epoch == run[2] and kind == run_kind
             if follows and position - begin < span_bytes:
                 parts += 1
                 run_end = base + count
@@ -180,7 +184,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
                 if parts:
                     yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
                 run, begin, parts = fields, position, 1
-                run_end, run_count, run_max, codec = base + count, count, max_timestamp, attributes & CODEC_MASK
+                run_end, run_count, run_max, run_kind = base + count, count, max_timestamp, kind
         else:
             if parts:
                 yield _span(run, run_end, run_max, run_count, view[begin:position]), parts

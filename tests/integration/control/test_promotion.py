@@ -23,6 +23,7 @@ from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import pausing
 from isthmus.control.links.cutover import promote_together
+from isthmus.control.links.leaving import with_transactional_ids
 from isthmus.control.links.memory import HEARING_S
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
@@ -199,6 +200,55 @@ def test_a_follower_takes_over_without_its_source(
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
     # The source knows nothing of it yet.
     assert Fabric(both).declarations.describe(name).behind == ("east",)
+
+
+def test_a_failover_that_cuts_through_a_transaction_says_so(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession, chance: random.Random
+) -> None:
+    """While a large transaction is copied, the target takes over: the partition and the producer are named, and by the
+    transactional id if the source answers. A partition that holds all of its transaction is not named.
+    """
+    each = NamespaceMap.parse(f"{name}.a-:{name}.x-")
+    large, small = f"{name}.x-1", f"{name}.x-2"
+    for number, size in ((1, 4000), (2, 3)):
+        topics.create(east, f"{name}.a-{number}")
+        writing = consumers.transactional(east, f"{name}.pay-{number}")
+        writing.begin_transaction()
+        for _ in range(size):
+            writing.produce(f"{name}.a-{number}", chance.randbytes(1000))
+            writing.poll(0)
+        writing.commit_transaction(TERM_S)
+    settings = {"limits.bytes_per_s": 100_000}
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[each], settings=settings)
+    opened = open_fabric(both, declared=True).configuration
+    only = replace(opened, links=tuple(link for link in opened.links if link.name == name))
+
+    async def scenario() -> Promotion:
+        async def is_under_way() -> bool:
+            (at_large,), (at_small,) = await ends(west, large), await ends(west, small)
+            return at_large > 100 and at_small == 4
+
+        async with running(only, spark) as run:
+            await run.until(is_under_way)
+            found = await Promoter(configuration=cut(both, "east"), name=name).failover()
+        for one in await provenance(both.cluster("west"), name):
+            (left,) = [each for each in found.partitions if each.topic == one.topic]
+            assert one.ends_within == left.ends_within
+        return found
+
+    found = asyncio.run(scenario())
+    torn, whole = found.partitions
+    assert 100 < torn.target_end < 4000
+    assert (torn.topic, whole.topic, whole.ends_within) == (large, small, ())
+    assert torn.ends_within is not None
+    (transaction,) = torn.ends_within
+    assert transaction.transactional_id == ""
+    assert (
+        f"the end of a committed transaction is missing in {large}-0 (producer {transaction.producer_id})"
+        in found.missing_in_words
+    )
+    (named, _) = asyncio.run(with_transactional_ids(only.links[0], found.partitions))
+    assert named.ends_within == (transaction._replace(transactional_id=f"{name}.pay-1"),)
 
 
 def test_failover_leaves_a_source_alone_that_can_be_reached(

@@ -71,6 +71,7 @@ REPORT = LaneReport(
     size_bytes=700,
     problem=Problem("records are gone", "Keep them longer."),
     gaps=(Gap(120, 130),),
+    within=(4711,),
 )
 RULE = Rule(
     resource=Resource.GROUP,

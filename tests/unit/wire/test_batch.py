@@ -167,7 +167,11 @@ def logs(draw: st.DrawFn) -> list[bytes]:
     for _ in range(draw(st.integers(1, 12))):
         count = draw(st.integers(1, 3))
         kind = draw(
-            st.sampled_from(["plain"] * 6 + ["zstd", "marker", "append time", "sparse", "epoch", "hole", "no time"])
+            st.sampled_from(
+                ["plain"] * 6
+                + ["transaction"] * 3
+                + ["zstd", "marker", "append time", "sparse", "epoch", "hole", "no time"]
+            )
         )
         records = [PLAIN._replace(timestamp=draw(st.integers(0, 100))) for _ in range(count)]
         if kind == "marker":
@@ -179,6 +183,8 @@ def logs(draw: st.DrawFn) -> list[bytes]:
         elif kind == "hole":
             offset += 3
             log.append(stored(offset, records))
+        elif kind == "transaction":
+            log.append(stored(offset, records, producer_id=draw(st.integers(1, 2)), transactional=True))
         elif kind == "no time":
             log.append(stored(offset, [PLAIN._replace(timestamp=-1)] * count))
         else:
@@ -206,6 +212,7 @@ def test_spans_are_the_batches_in_groups(log: list[bytes], span_bytes: int) -> N
         if parts > 1:
             assert span.is_dense
             assert span.max_timestamp == max(batch.max_timestamp for batch in inside)
-            assert len({(batch.codec, batch.leader_epoch) for batch in inside}) == 1
+            assert len({(batch.codec, batch.leader_epoch, batch.is_transactional) for batch in inside}) == 1
+            assert len({batch.producer_id for batch in inside}) == 1 or not span.is_transactional
             assert not any(batch.is_control or batch.is_log_append_time or batch.base_timestamp < 0 for batch in inside)
             assert span.size_bytes - inside[-1].size_bytes < span_bytes

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
+from isthmus.cluster.transactions import transactional_ids
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ClusterError, ConfigError
@@ -33,7 +34,7 @@ from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.promotion import LeftPartition, Promotion
+from isthmus.model.promotion import LeftPartition, Promotion, TornTransaction
 from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
@@ -76,6 +77,23 @@ async def seen_logs(link: Link) -> tuple[dict[PartitionKey, LogRange] | None, bo
             found = await log_ranges(source, keys, timeout_s=_SOURCE_S / 2)
             return dict(found.values), len(found.values) == len(keys)
     return None, False
+
+
+async def with_transactional_ids(link: Link, left: tuple[LeftPartition, ...]) -> tuple[LeftPartition, ...]:
+    """The same with the names of the transactions that they end within, as far as the source tells within seconds."""
+    producers = {one.producer_id for each in left for one in each.ends_within or ()}
+    names: dict[int, str] = {}
+    if producers:
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+                names = await transactional_ids(source, producers)
+
+    def named(one: TornTransaction) -> TornTransaction:
+        return one._replace(transactional_id=names.get(one.producer_id, ""))
+
+    return tuple(
+        replace(each, ends_within=tuple(map(named, each.ends_within))) if each.ends_within else each for each in left
+    )
 
 
 async def left_partitions(
@@ -234,7 +252,21 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
         source_end=-1 if heard is None else heard.end,
         source_age_s=None if heard is None else heard.age_s,
         missing_records=missing,
+        ends_within=_ends_within(report, there, copied, log, is_mapped=is_mapped),
     )
+
+
+def _ends_within(
+    report: LaneReport | None, there: LogRange | None, copied: int | None, log: LogRange | None, *, is_mapped: bool
+) -> tuple[TornTransaction, ...] | None:
+    """The committed transactions that a partition ends within, `None` where nobody can tell: its lane told of its
+    position only, and what came since may have ended one or begun another.
+    """
+    if there is None or (log is not None and copied is not None and copied >= log.end == log.stable_end):
+        return ()
+    if report is None or report.within is None or is_mapped or report.position != there.end:
+        return None
+    return tuple(map(TornTransaction, report.within))
 
 
 def _heard_end(sight: _Sight, key: LaneKey, source_topic: SourceTopic, report: LaneReport | None) -> _Told | None:
@@ -406,6 +438,7 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         offset_end=each.copied_end,
         missing_records=each.missing_records,
         heard_s=-1.0 if each.source_age_s is None else each.source_age_s,
+        ends_within=each.ends_within,
         left_begin=left[0].offset_begin if left else 0,
         left_end=left[0].offset_end if left else 0,
         verb=found.verb,

@@ -30,6 +30,7 @@ from isthmus.control.links.leaving import (
     names_age_s,
     seen_logs,
     source_logs,
+    with_transactional_ids,
     write_down,
     writing_lanes,
 )
@@ -374,6 +375,8 @@ class Promoter:
         seen, is_whole = await seen_logs(link)
         async with Client(link.target) as target:
             partitions = await left_partitions(link, target, None, seen)
+            if seen is not None:
+                partitions = await with_transactional_ids(link, partitions)
             topics_age_s = None if seen is None else 0.0
             if seen is None:
                 topics_age_s = names_age_s(await recollect(self.name, target), now_ms())

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.leaving import begins_at, left_in_tier
@@ -15,8 +15,9 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
-from isthmus.model.plain import OwnFields, plain_fields
+from isthmus.model.plain import OwnFields, plain, plain_fields
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.promotion import TornTransaction, torn_in_words
 from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -43,6 +44,7 @@ class OriginJson(TypedDict):
     verb: str
     missing_records: int | None
     source_heard_seconds_before: float | None
+    ends_within: list[Annotated[dict[str, Any], TornTransaction]] | None
     by: str | None
     at: str | None
     former_topic: bool
@@ -55,9 +57,9 @@ class Origin:
     `offset_end` is -1 where that link follows still, or nobody knows how far that goes; where it `is_mapped` records of
     others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is what
     ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last heard,
-    `heard_s` before that (-1 where it is not known); "left in the source's tier" says that these offsets of the source
-    were not copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and
-    created since.
+    `heard_s` before that (-1 where it is not known), and it `ends_within` these committed transactions (`None` where
+    that is not known); "left in the source's tier" says that these offsets of the source were not copied, and are to be
+    found in its remote tier. `is_of_former_topic` says that the topic was deleted and created since.
     """
 
     cluster: str
@@ -72,6 +74,7 @@ class Origin:
     is_mapped: bool = False
     missing_records: int = -1
     heard_s: float = -1.0
+    ends_within: tuple[TornTransaction, ...] | None = None
     by: str = ""
     at_ms: int = -1
     is_of_former_topic: bool = False
@@ -93,6 +96,11 @@ class Origin:
         heard = f", heard {self.heard_s:,.0f} s before" if self.heard_s > 0 else ""
         return f"{self.missing_records:,}{heard}"
 
+    @property
+    def transactions_in_words(self) -> str:
+        """The committed transactions that the range ends within, for people; "" for none, and what follows still."""
+        return "" if self.verb in (_FOLLOWS, LEFT) else torn_in_words(self.ends_within)
+
     def as_dict(self) -> OriginJson:
         """Plain values under stable names; what is unknown is null."""
         return {
@@ -108,6 +116,7 @@ class Origin:
             "verb": self.verb,
             "missing_records": None if self.missing_records < 0 else self.missing_records,
             "source_heard_seconds_before": None if self.heard_s < 0 else round(self.heard_s, 1),
+            "ends_within": plain(self.ends_within),
             "by": self.by or None,
             "at": None if self.at_ms < 0 else written_instant(self.at_ms),
             "former_topic": self.is_of_former_topic,
@@ -166,6 +175,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
             is_mapped=each.is_mapped,
             missing_records=each.missing_records,
             heard_s=each.heard_s,
+            ends_within=each.ends_within,
             by=each.by,
             at_ms=each.at_ms,
             is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
@@ -225,4 +235,5 @@ def _left(origin: Origin, stretch: LeftInTier) -> Origin:
         is_mapped=False,
         missing_records=-1,
         heard_s=-1.0,
+        ends_within=None,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus.control.links.gates import is_beyond, require_copies, require_within
-from isthmus.control.links.leaving import left_of, names_age_s, writing_lanes
+from isthmus.control.links.leaving import left_of, names_age_s, provenance, writing_lanes
 from isthmus.control.links.memory import LinkMemory
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import (
@@ -30,7 +30,7 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.promotion import Promotion
+from isthmus.model.promotion import Promotion, TornTransaction
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 NO_ID = uuid.UUID(int=0)
@@ -125,6 +125,39 @@ def test_what_waits_for_a_transaction_may_be_missing() -> None:
     tell(known, report)
     (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 20, 20)}, None, at_ms=1)
     assert left.missing_records == 500
+
+
+@pytest.mark.parametrize(
+    ("within", "end", "torn", "words"),
+    [
+        (
+            (4711, 4712),
+            20,
+            (4711, 4712),
+            "the end of a committed transaction is missing in x-1-0 (producer 4711, producer 4712)",
+        ),
+        ((), 20, (), "1 record of the source may be missing"),
+        ((4711,), 21, None, "whether a committed transaction is cut is not known of 1 partition"),
+        (None, 20, None, "whether a committed transaction is cut is not known of 1 partition"),
+    ],
+)
+def test_a_partition_that_ends_within_a_transaction_is_named(
+    within: tuple[int, ...] | None, end: int, torn: tuple[int, ...] | None, words: str
+) -> None:
+    """As its lane told it of just that offset; what came after its last word may have ended the transaction, or begun
+    another. A source that answers, all of which is there, has no such transaction.
+    """
+    known, key, there = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, end, end)}
+    tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=end + 1, within=within))
+    (left,) = left_of(LINK, known, there, None, at_ms=1)
+    assert left.ends_within == (None if torn is None else tuple(map(TornTransaction, torn)))
+    found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,))
+    assert words in found.missing_in_words
+    assert ("transaction" in found.missing_in_words) == (torn != ())
+    (told,) = provenance(found, known)
+    assert told.ends_within == left.ends_within
+    (whole,) = left_of(LINK, known, there, {("a-1", 0): LogRange(0, end, end)}, at_ms=1)
+    assert whole.ends_within == ()
 
 
 def test_what_the_source_says_now_is_all_there_is() -> None:
