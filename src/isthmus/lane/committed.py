@@ -23,7 +23,7 @@ class _Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class Committed:
+class CommittedTransactions:
     """The committed transactions in what was read of a lane, by offsets of the source.
 
     Transactions that began before the place where reading began are not seen to begin. A source hands out nothing of a

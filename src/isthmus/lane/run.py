@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from isthmus.lane.committed import Committed
+from isthmus.lane.committed import CommittedTransactions
 from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
@@ -158,7 +158,7 @@ class LaneRun:
     asked_at: float = math.inf
     failed_at: float = -math.inf
     evidence: Evidence = field(default_factory=lambda: Evidence(time.monotonic()))
-    committed: Committed = field(default_factory=Committed)
+    committed: CommittedTransactions = field(default_factory=CommittedTransactions)
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)

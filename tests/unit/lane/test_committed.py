@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.committed import Committed
+from isthmus.lane.committed import CommittedTransactions
 from isthmus.wire.batch import CONTROL, TRANSACTIONAL, Batch
 
 
@@ -41,7 +41,7 @@ def test_what_is_said_is_true(log: list[Batch], data: st.DataObject) -> None:
     """Wherever reading began, and is begun again, and however far the copy is behind: a transaction that is named is
     cut there, and none is only said where that is so. Read from the first offset on, it is always known.
     """
-    known, read = Committed(), -1
+    known, read = CommittedTransactions(), -1
     position = data.draw(st.integers(0, len(log)))
     is_whole = position == 0
     known.read_from(position, read)
@@ -67,7 +67,7 @@ def test_what_is_said_is_true(log: list[Batch], data: st.DataObject) -> None:
 @given(log=logs(), data=st.data())
 def test_a_place_that_was_passed_is_not_known_any_more(log: list[Batch], data: st.DataObject) -> None:
     """A target that lost records begins before what was forgotten, another lane jumps ahead: nothing wrong is said."""
-    known = Committed()
+    known = CommittedTransactions()
     known.read_from(0, -1)
     known.answered(len(log))
     for batch in log:
@@ -85,7 +85,7 @@ def test_a_place_that_was_passed_is_not_known_any_more(log: list[Batch], data: s
 
 def test_what_began_before_reading_is_known_to_have_ended_at_the_end_that_was_told_first() -> None:
     """A task that takes a lane over knows nothing until it has come as far as the source's log went then."""
-    known = Committed()
+    known = CommittedTransactions()
     known.read_from(10, -1)
     assert known.at(10) is None
     known.answered(12)
@@ -94,7 +94,7 @@ def test_what_began_before_reading_is_known_to_have_ended_at_the_end_that_was_to
     known.read(at(11, 1, is_end=True))
     assert known.at(11) is None
     assert known.at(12) == ()
-    quiet = Committed()
+    quiet = CommittedTransactions()
     quiet.read_from(10, -1)
     quiet.answered(10)
     assert quiet.at(10) == ()
