@@ -38,6 +38,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
+from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import (
@@ -194,6 +195,7 @@ class Places:
             if offset is None:
                 answer = told.get(run.source)
                 if answer is None or isinstance(answer, ClusterError) or answer.error_code:
+                    run.hinder(LaneState.SOURCE_UNAVAILABLE, *_untold_origin(run, answer))
                     continue
                 offset = answer.offset if answer.offset >= 0 else source.stable_end
             # A link that comes back to a topic has its producer still, and the leader may remember it: it counts on.
@@ -240,7 +242,10 @@ class Places:
         # What arrived stays true, however much comes later: it is noted at once, and need not be read again.
         if not await self._counts(run, transit, found, limit, seen.leader_epoch):
             return self._beyond(run, search, limit, transit.cursor)
-        return await self._settled(look, transit, search, end) if found.is_whole else 0.0
+        if found.is_whole:
+            return await self._settled(look, transit, search, end)
+        search.doubts = 0
+        return 0.0
 
     async def _settled(self, look: Look, transit: Transit, search: _Search, end: int) -> float | None:
         """Go on from where the lane was found, once nothing of it comes any more."""
@@ -250,7 +255,7 @@ class Places:
         # What a broker over its quota holds back comes in when it reads on.
         is_settled = now - search.looked_at >= self._settle_s and search.looked_at >= held_until
         if run.writer.abandoned and (reached.ordinal_end != search.ordinal_end or not is_settled):
-            search.ordinal_end, search.looked_at = reached.ordinal_end, now
+            search.ordinal_end, search.looked_at, search.doubts = reached.ordinal_end, now, 0
             return max(self._settle_s, held_until - now)
         # The target may have deleted by now what arrived last.
         if not await self._counts(run, transit, reached, limit, seen.leader_epoch):
@@ -352,9 +357,7 @@ class Places:
         begin = await self._searched_to(run, cursor, seen.leader_epoch)
         found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, until=until)
         if found.is_short:
-            starts = await self._target.ask([run.target], partial(list_offsets, timestamp=EARLIEST))
-            start = starts.get(run.target)
-            if not isinstance(start, Offset) or start.error_code or start.offset < end:
+            if await _log_start(self._target, run.target) < end:
                 raise _unread(self._target, run.target, found.scanned_to, end)
             found.scanned_to, found.is_whole = end, True
         return found
@@ -395,6 +398,15 @@ class Places:
         """How far the lane is; `None` if the source has fewer records than were copied of it, or others."""
         if found.ordinal_end == cursor.ordinal:
             return Recount(cursor, [])
+        recount = await self._recounted(run, cursor, found, limit)
+        begin = max(cursor.source_offset, limit.start)
+        # What is deleted while it is read is missing: others would be taken for what was copied.
+        if not 0 <= await _log_start(self._source, run.source) <= begin:
+            raise _cut_short(self._source, run.source, begin)
+        return recount
+
+    async def _recounted(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> Recount | None:
+        """The same by what the source gives, of which nothing may be deleted meanwhile."""
         deleted = max(limit.start - cursor.source_offset, 0)
         if deleted or run.lane.is_compacted:
             held = found.held
@@ -476,6 +488,31 @@ def _unread(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreach
         cluster=alias,
         hint="Isthmus reads again within seconds; if this stays, look at the log of the broker that leads it.",
     )
+
+
+def _untold_origin(run: LaneRun, answer: Offset | ClusterError | None) -> tuple[str, str]:
+    """What to say where the source does not tell at which offset a lane begins."""
+    what = f"the source does not tell where {run.source[0]}-{run.source[1]} is to be read from"
+    if isinstance(answer, ClusterError):
+        return f"{what}: {answer}", answer.hint
+    said = "" if answer is None else f": its leader says {codes.name_of(answer.error_code)}"
+    return what + said, "Check that broker; the lane begins by itself when it answers."
+
+
+def _cut_short(routes: Routes, key: PartitionKey, begin: int) -> Unreachable:
+    """A log does not tell whether it still has all that was to be read of it."""
+    alias = routes.client.cluster.alias
+    return Unreachable(
+        f"{alias} does not say that {key[0]}-{key[1]} still begins at offset {begin} or before, where it was read from",
+        cluster=alias,
+        hint="Isthmus reads again within seconds.",
+    )
+
+
+async def _log_start(routes: Routes, key: PartitionKey) -> int:
+    """Where a log begins now; -1 if its leader does not tell."""
+    told = (await routes.ask([key], partial(list_offsets, timestamp=EARLIEST))).get(key)
+    return told.offset if isinstance(told, Offset) and not told.error_code else -1
 
 
 def _without_gaps(found: Searched, ordinal: int) -> list[Arrived]:

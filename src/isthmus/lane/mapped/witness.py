@@ -54,8 +54,8 @@ async def last_copied(
                 found = [one for one in records_of(batch) if one.offset == offset]
                 if found and _is_alike(run, found[0], held):
                     return Witness(is_lost=False, epoch=batch.leader_epoch)
-                is_gone = not found and run.lane.is_compacted
-                return Witness(is_lost=not is_gone and (is_exact or _is_copied(run, found)))
+                # Only a log cleaner makes holes, whether or not its topic is compacted still.
+                return Witness(is_lost=bool(found) and (is_exact or _is_copied(run, found)))
     return Witness(is_lost=False)
 
 

@@ -111,8 +111,10 @@ class Scene:
         self.store = Store(cursor)
         self.places = Places(routes, routes, producer, self.store, settle_s=0.0, search_s=search_s)
         self.source, self.target = Log(batch(0, 50)), Log()
+        self.source_start: int | None = 0
         fakes: Any = self.places
         fakes._source_log, fakes._target_log = self.source, self.target
+        fakes._source = SimpleNamespace(client=client, leader=routes.leader, ask=self._ask_source)
         self.run = LaneRun(lane, Writer(abandoned=abandoned, is_mapped=True))
 
     async def look(
@@ -127,6 +129,9 @@ class Scene:
         state = None if last_sequence is None else ProducerState(0, last_sequence)
         seen = LogLook(log_end, log_end if high < 0 else high, state, leader_epoch=epoch)
         return (await self.places.find([Look(self.run, seen, source)]))[self.run]
+
+    async def _ask_source(self, keys: Iterable[tuple[str, int]], _: object) -> dict[tuple[str, int], Offset]:
+        return {} if self.source_start is None else {key: Offset(0, self.source_start) for key in keys}
 
     @property
     def place(self) -> tuple[int, int]:
@@ -446,6 +451,20 @@ def test_an_epoch_that_the_source_does_not_know_is_found_anew(
     with_scene(work, Cursor(5, 5, 15, 6))
 
 
+def test_a_hole_is_no_witness_whatever_the_policy_of_the_topic_is_now() -> None:
+    """A log cleaner has taken the last record that was copied, and the topic is not compacted any more."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1), batch(15, 2, producer_id=OURS, sequence=5)]
+        assert await scene.look(17) is None
+        assert doubted(scene).ranges == [MappedRange(5, 15, 2)]
+        scene.source.batches = [batch(0, 6)._replace(offset_end=10)]
+        assert await scene.look(17, last_sequence=6) is None
+        assert scene.place == (7, 7)
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
 def test_what_another_leaf_got_is_no_witness() -> None:
     """A lane that went past it, and has copied nothing since, does not find its last record there."""
 
@@ -521,6 +540,43 @@ def test_a_log_that_gives_less_than_it_has_says_nothing() -> None:
             assert (scene.run.state.is_terminal, scene.run.writer.position) == (False, -1)
 
     with_scene(source, Cursor(5, 5, 15))
+
+
+@pytest.mark.parametrize(
+    "start", [pytest.param(7, id="it begins later now"), pytest.param(None, id="it does not tell")]
+)
+def test_what_a_source_deletes_while_it_is_read_is_not_passed_over(start: int | None) -> None:
+    """Records behind what was deleted would be taken for those that arrived, and never be copied."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1)]
+        scene.target.batches += [batch(15, 2, producer_id=OURS, sequence=5, first=5)]
+        # The source was seen to begin at 0. Before it is read, [0, 7) is deleted.
+        scene.source.batches, scene.source_start = [batch(7, 43, first=7)], start
+        assert await scene.look(17) is not None
+        assert scene.run.problem is not None
+        assert "does not say that orders-0 still begins at offset 5 or before" in scene.run.problem.message
+        assert scene.run.transit is not None
+        assert (scene.run.transit.cursor, scene.run.writer.position) == (Cursor(5, 5, 15), -1)
+        scene.source_start = 7
+        assert await scene.look(17, source=Bounds(7, 50)) is None
+        assert scene.place == (7, 7)
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+def test_doubts_count_in_a_row_only() -> None:
+    """A long search whose source is behind now and then is none of a source that has lost records."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(11, 4, producer_id=OURS, sequence=1)]
+        scene.target.batches += [theirs(15 + n * 10, 25 + n * 10) for n in range(8)]
+        for _ in range(6):
+            await scene.look(95, epoch=3, source=Bounds(0, 4))
+            assert not scene.run.is_over
+            await scene.look(95, epoch=3)
+
+    with_scene(work, Cursor(5, 5, 15), search_s=0.0)
 
 
 def test_what_was_searched_is_not_searched_again() -> None:
