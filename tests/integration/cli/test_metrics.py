@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
-from isthmus.metrics.catalogue import LATENCY, METRICS
+from isthmus.metrics.catalogue import LATENCY, LINK_LAG, METRICS
 from isthmus.web.tokens import Role, TokenFile
 from tests.integration.cli.test_run import COMMAND, Shell
 from tests.integration.groups import consumers
@@ -224,8 +224,10 @@ def told(run: Asked) -> list[str]:
 
 
 def test_every_metric_of_the_catalogue_has_a_series(run: Asked) -> None:
-    """What docs/metrics.md lists, made of the catalogue, is what a run tells, and nothing else begins with our name."""
-    listed = {metric.name for metric in METRICS}
+    """What docs/metrics.md lists, made of the catalogue, is what a run tells, and nothing else begins with our name. The
+    lag of the whole link is unknown beside a topic of which nobody knows how far it is right.
+    """
+    listed = {metric.name for metric in METRICS} - {LINK_LAG.name}
 
     def found() -> set[str]:
         families = text_string_to_metric_families(run.get("/metrics", OPEN_METRICS)[1])
