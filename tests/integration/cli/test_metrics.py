@@ -189,7 +189,7 @@ def test_counts_are_those_of_the_records_written(run: Asked, east: LocalCluster,
 
 
 def test_health_is_told(run: Asked) -> None:
-    """Alive from the beginning, ready when the lanes are heard, and IMPAIRED: a topic of somebody else is not copied."""
+    """Alive from the beginning, ready when the lanes are heard, and IMPAIRED: somebody else wrote to one topic."""
     run.until(lambda: run.get("/readyz")[0] == 200)
     assert run.get("/livez")[0] == 200
 
@@ -224,8 +224,8 @@ def told(run: Asked) -> list[str]:
 
 
 def test_every_metric_of_the_catalogue_has_a_series(run: Asked) -> None:
-    """What docs/metrics.md lists, made of the catalogue, is what a run tells, and nothing else begins with our name. The
-    lag of the whole link is unknown beside a topic of which nobody knows how far it is right.
+    """What docs/metrics.md lists, made of the catalogue, is what a run tells, and nothing else begins with our name.
+    The lag of the whole link is unknown beside a topic of which nobody knows how far it is right.
     """
     listed = {metric.name for metric in METRICS} - {LINK_LAG.name}
 
