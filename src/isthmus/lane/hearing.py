@@ -52,4 +52,5 @@ class Hearing:
             # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
             if isinstance(limit, Bounds):
                 run.source_end = max(run.source_end, limit.stable_end)
+                run.source_log_end = max(run.source_log_end, limit.log_end)
                 run.heard_at = asked_at

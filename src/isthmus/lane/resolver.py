@@ -182,7 +182,7 @@ class Resolver:
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
-                run.source_start, run.source_end = limit.start, limit.stable_end
+                run.source_start, run.source_end, run.source_log_end = limit
                 run.heard_at = time.monotonic()
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))

@@ -6,24 +6,37 @@ import asyncio
 from typing import NamedTuple
 
 from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import EARLIEST, LATEST, READ_COMMITTED, PartitionKey, list_offsets
+from isthmus.wire.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    PartitionKey,
+    list_offsets,
+)
 
 
 class Bounds(NamedTuple):
-    """The log start and the last stable offset of a source partition."""
+    """The log start and the last stable offset of a source partition, and the end of its log, -1 where nobody asked:
+    what lies between waits for open transactions.
+    """
 
     start: int
     stable_end: int
+    log_end: int = -1
 
 
 async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dict[PartitionKey, Bounds | int]:
     """The bounds of each partition, or the error code its leader answered instead."""
-    starts, ends = await asyncio.gather(
+    # In this order: in a log that grows the stable end would lie before the other one without any transaction.
+    starts, ends, stable_ends = await asyncio.gather(
         list_offsets(connection, epochs, EARLIEST),
+        list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),
         list_offsets(connection, epochs, LATEST, isolation=READ_COMMITTED),
     )
     found: dict[PartitionKey, Bounds | int] = {}
     for key in epochs:
-        start, end = starts[key], ends[key]
-        found[key] = start.error_code or end.error_code or Bounds(start.offset, end.offset)
+        start, end, stable = starts[key], ends[key], stable_ends[key]
+        code = start.error_code or end.error_code or stable.error_code
+        found[key] = code or Bounds(start.offset, stable.offset, max(end.offset, stable.offset))
     return found
