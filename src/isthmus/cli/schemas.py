@@ -119,7 +119,7 @@ def sync(
         list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     delete_gone: Annotated[
-        bool, typer.Option("--delete-gone", help="Delete for good what the primary does not have, whatever it is.")
+        bool, typer.Option("--delete-gone", help="Delete for good what was distributed and the primary has no more.")
     ] = False,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,

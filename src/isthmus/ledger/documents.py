@@ -75,6 +75,7 @@ from isthmus.ledger.recovery import PartedDocument as PartedDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
+from isthmus.ledger.schemas import DistributedSchemaDocument as DistributedSchemaDocument
 from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.link import Limits
@@ -300,6 +301,7 @@ _OTHERS = (
     VerificationDocument,
     SwitchDocument,
     AllowanceDocument,
+    DistributedSchemaDocument,
     TreeDocument,
     TreeDeclarationDocument,
     TaskDocument,
@@ -394,6 +396,7 @@ _UNLINKED: Final = (
     KnownClusterDocument.KIND,
     TreeDocument.KIND,
     TreeDeclarationDocument.KIND,
+    DistributedSchemaDocument.KIND,
 )
 
 

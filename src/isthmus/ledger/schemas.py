@@ -1,4 +1,4 @@
-"""Which schemas the registry at the target of a link holds, for lanes that wait for them."""
+"""Which schemas the registry at the target of a link holds, for lanes that wait, and which of them it was given."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.schemagate import NO_SCHEMAS, IdRange, SchemaIds
+from isthmus.model.schemas import DistributedVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,21 @@ class SchemaIdsDocument(DocumentOfLink):
     @property
     def ids(self) -> SchemaIds:
         return SchemaIds(self.ranges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedSchemaDocument(Document):
+    """The versions of a subject that this cluster's registry and the primary one have both had: nothing else of that
+    registry is ever deleted for good.
+    """
+
+    KIND: ClassVar[str] = "distributed-schema"
+
+    subject: str
+    versions: tuple[DistributedVersion, ...]
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.subject,)
 
 
 def known_schemas(link: str, documents: Mapping[str, Document]) -> SchemaIds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemaforms import normal_form
@@ -86,6 +86,14 @@ class SchemaVersion:
 
 VersionKey = tuple[str, int]
 """Subject and version."""
+
+
+class DistributedVersion(NamedTuple):
+    """A version that a registry got from the primary one, by its id, with its subject there."""
+
+    version: int
+    id: int
+    source: str
 
 
 class SchemaVersionJson(TypedDict):

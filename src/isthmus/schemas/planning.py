@@ -15,7 +15,7 @@ from typing import Annotated, Final, TypedDict
 from isthmus.errors import SchemaConflict
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson, problem_of
-from isthmus.model.schemas import IMPORT, RegistryContents, SchemaVersion, VersionKey
+from isthmus.model.schemas import IMPORT, DistributedVersion, RegistryContents, SchemaVersion, VersionKey
 from isthmus.model.subjects import SubjectNaming
 
 _DELETE_SOFTLY: Final = "Delete it softly at the primary first, or have it deleted: isthmus schemas sync --delete-gone."
@@ -96,7 +96,8 @@ class SchemaChange:
 class RegistryPair:
     """The primary registry and another one, by their aliases, with what both hold and what subjects are called there.
 
-    `distributed` are the versions that both had at some time, each with its subject at the primary.
+    `distributed` are the versions of which the ledger says that both had them at some time, each with its subject at
+    the primary.
     """
 
     primary: str
@@ -109,7 +110,7 @@ class RegistryPair:
 
 def plan_schemas(pair: RegistryPair, *, delete_gone: bool = False) -> tuple[SchemaChange, ...]:
     """All that has to be done, in the order to do it. With `delete_gone` what the primary has no more is deleted even
-    if it was never seen deleted softly there.
+    if it was never seen deleted softly there. What was never distributed is kept.
     """
     wanted, refused = _wanted(pair)
     found = [*refused, *_Versions(pair, wanted).changes(), *_gone(pair, wanted, delete_gone=delete_gone)]
@@ -160,6 +161,23 @@ def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersi
             schema = version.schema.translated(pair.naming)
             wanted[name, version.version] = version.subject, replace(version, subject=name, schema=schema)
     return wanted, refused
+
+
+def has_more(pair: RegistryPair) -> bool:
+    """Whether the registry has anything that it is not to hold by what the primary holds."""
+    wanted, _ = _wanted(pair)
+    return any(key not in wanted for key in pair.there.versions)
+
+
+def shared_versions(pair: RegistryPair, made: Iterable[SchemaVersion] = ()) -> dict[VersionKey, DistributedVersion]:
+    """The versions that both registries have, those that were `made` since among them."""
+    wanted, _ = _wanted(pair)
+    there = {**pair.there.versions, **{version.key: version for version in made}}
+    return {
+        key: DistributedVersion(version.version, version.id, source)
+        for key, (source, version) in wanted.items()
+        if key in there and there[key].id == version.id and there[key].schema.is_like(version.schema)
+    }
 
 
 def known_ids(pair: RegistryPair) -> dict[VersionKey, int]:
@@ -292,6 +310,9 @@ def _gone(
             else:
                 said = f"{version} is gone from {pair.primary}, where it was not seen deleted softly: it is kept"
                 change = replace(change, problem=Problem(said, _DELETE_SOFTLY))
+        elif delete_gone and not source:
+            said = f"the ledger does not say that {version} was ever distributed to {pair.target}: it is kept"
+            change = replace(change, problem=Problem(said, f"If nobody needs it, delete it at {pair.target} itself."))
         found.append(change)
     return found
 

@@ -5,6 +5,7 @@ use as well, and for modes, deletions and another primary between imitations of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from isthmus.errors import PlanRefused, RegistryUnreachable
 from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
+from isthmus.wire.client import Client
 from tests.integration.control.running import running
 from tests.integration.lane import topics
 from tests.patience import TERM_S
@@ -44,11 +46,11 @@ pytestmark = pytest.mark.integration
 TEMPLATES = ", subjects: {east: '{tenant}-{instance}-{environment}-{topic}', west: '{tenant}-{environment}-{topic}'}"
 
 
-def configuration_of(east: str, west: str, more: str = "") -> str:
-    """The file of two clusters that nobody asks, and their registries."""
+def configuration_of(east: str, west: str, more: str = "", *, servers: str = "127.0.0.1:2") -> str:
+    """The file of two clusters that are away, unless the second has other `servers`, and their registries."""
     return (
         f"clusters: {{east: {{bootstrap_servers: '127.0.0.1:1', schema_registry: {{url: '{east}'}}}}, "
-        f"west: {{bootstrap_servers: '127.0.0.1:2', schema_registry: {{url: '{west}'}}}}}}\n"
+        f"west: {{bootstrap_servers: '{servers}', schema_registry: {{url: '{west}'}}}}}}\n"
         "links: [{name: east-west, source: east, target: west, topics: {include: [orders]}}]\n"
         f"schemas: {{primary: east{more}}}\n"
     )
@@ -159,7 +161,9 @@ def test_json_and_protobuf_are_read_where_they_were_not_written(
 
 
 def test_a_registry_with_modes(tmp_path: Path) -> None:
-    """It takes only what comes with ids from then on; deletions, soft and for good, follow the primary's."""
+    """It takes only what comes with ids from then on. Soft deletions follow the primary's; nothing is deleted for good
+    while no ledger says what was distributed.
+    """
     with registry_server() as east, registry_server() as west:
         text = configuration_of(east.url, west.url)
         for number in (1, 2):
@@ -175,9 +179,10 @@ def test_a_registry_with_modes(tmp_path: Path) -> None:
         east.store.delete("orders-value", "1", permanent=False)
         assert command(tmp_path, text, "sync").returncode == 0
         assert held(west) == held(east)
+        both = held(east)
         east.store.delete("orders-value", "1", permanent=True)
         assert command(tmp_path, text, "sync").returncode == 0
-        assert held(west) == held(east)
+        assert held(west) == both
         # An id that somebody took there is refused, by name.
         west.store.modes.clear()
         west.register("other-value", record("Other", "x"))
@@ -288,26 +293,51 @@ def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:
     return [(one.subject, one.version, one.id, one.is_deleted) for _, one in sorted(server.store.versions.items())]
 
 
-def test_a_run_keeps_registries_alike() -> None:
+def test_only_what_was_distributed_is_deleted_for_good(
+    west: LocalCluster, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """By what the ledger of the registry's cluster says of it: a version that somebody registered there himself, and
+    deleted softly, can be taken back by him; so can one of the same subject.
+    """
+    ours, theirs = topic("orders"), topic("own")
+    with registry_server() as here, registry_server() as there:
+        text = configuration_of(here.url, there.url, servers=west.bootstrap_servers)
+        for number in (1, 2):
+            here.register(ours, record("Order", *(f"f{n}" for n in range(number))))
+        assert command(tmp_path, text, "sync").returncode == 0
+        there.store.modes.clear()
+        there.register(theirs, record("Own", "x", "y"))
+        there.store.delete(theirs, "1", permanent=False)
+        before = [one for one in held(there) if one[0] == theirs]
+        for is_for_good in (False, True):
+            here.store.delete(ours, "1", permanent=is_for_good)
+            assert command(tmp_path, text, "sync").returncode == 0
+        assert [one for one in held(there) if one[0] == ours] == held(here)
+        gone = command(tmp_path, text, "sync", "--delete-gone", "--yes", "-o", "json")
+        assert f"{theirs} version 1 was ever distributed" in gone.stdout
+        assert [one for one in held(there) if one[0] == theirs] == before
+
+
+def test_a_run_keeps_registries_alike(west: LocalCluster) -> None:
     """A link's loop registers what comes; one that is away is the loop's own error."""
-    with registry_server() as east, registry_server() as west:
-        link = config.parse(configuration_of(east.url, west.url)).link("east-west")
+    with registry_server() as east, registry_server() as other:
+        link = config.parse(configuration_of(east.url, other.url)).link("east-west")
         nobody: Any = None
-        view = LinkView(
-            link=link, source=nobody, target=nobody, plan=LinkPlan(link="east-west", source="east", target="west")
-        )
-        loop = SchemasLoop()
-        assert loop.interval_s(link) == 30.0
 
         async def passed() -> tuple[list[Change], list[Change]]:
-            found = await loop.look(view)
-            return list(found), list(await loop.apply(view, found))
+            loop = SchemasLoop()
+            assert loop.interval_s(link) == 30.0
+            async with Client(west.cluster()) as target, contextlib.aclosing(loop):
+                plan = LinkPlan(link="east-west", source="east", target="west")
+                view = LinkView(link=link, source=nobody, target=target, plan=plan)
+                found = await loop.look(view)
+                return list(found), list(await loop.apply(view, found))
 
         east.register("orders-value", record("Order", "id"))
         changes, left = asyncio.run(passed())
         assert [change.setting for change in changes] == ["mode", "register"]
         assert left == []
-        assert held(west) == held(east)
+        assert held(other) == held(east)
         assert asyncio.run(passed()) == ([], [])
     with pytest.raises(RegistryUnreachable, match=r"east .* does not answer"):
         asyncio.run(passed())

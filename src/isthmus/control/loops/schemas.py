@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.control.loops.loop import LinkView
-from isthmus.control.schemas.distribution import registry_contents, registry_pair
+from isthmus.control.schemas.distribution import MAKING, noted, registry_contents, registry_pair
 from isthmus.errors import HostError
+from isthmus.ledger.distributed import DistributedSchemas
 from isthmus.ledger.documents import SchemaIdsDocument
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
@@ -16,11 +17,10 @@ from isthmus.model.problem import problem_of
 from isthmus.model.schemagate import SchemaIds
 from isthmus.model.schemas import VersionKey
 from isthmus.schemas.execution import apply_schemas
-from isthmus.schemas.planning import SchemaChange, SchemaVerb, known_ids, plan_schemas
+from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, known_ids, plan_schemas
 from isthmus.schemas.registry import opened
 
 SCHEMAS_LOOP: Final = "schemas"
-_MAKING: Final = (SchemaVerb.REGISTER, SchemaVerb.RESTORE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,14 @@ class SchemasLoop:
 
     def __init__(self) -> None:
         self._held: dict[VersionKey, int] | None = None
+        self._pair: RegistryPair | None = None
+        self._distributed: DistributedSchemas | None = None
+
+    async def aclose(self) -> None:
+        """Let go of the ledger."""
+        if self._distributed is not None:
+            self._distributed.close()
+            self._distributed = None
 
     def interval_s(self, link: Link) -> float | None:
         route = link.target.schemas
@@ -49,9 +57,10 @@ class SchemasLoop:
         route = view.link.target.schemas
         if route is None:
             return ()
-        self._held = None
+        self._held = self._pair = None
         try:
-            pair = await registry_pair(route, await registry_contents(route.primary))
+            known = self._followed(view).known
+            self._pair = pair = await registry_pair(route, await registry_contents(route.primary), known)
         except HostError as error:
             return (_told("registry", "", problem=error),)
         self._held = known_ids(pair)
@@ -71,9 +80,16 @@ class SchemasLoop:
         if ours:
             async with opened(route.target) as registry:
                 done = await apply_schemas(registry, [change.change for change in ours])
+        if self._pair is not None:
+            await self._followed(view).note(*noted(self._pair, done))
         if route.gate.is_there and self._held is not None:
             await self._tell(view, self._held, done)
         return [*left, *(_change(each) for each in done if each.problem is not None)]
+
+    def _followed(self, view: LinkView) -> DistributedSchemas:
+        if self._distributed is None:
+            self._distributed = DistributedSchemas(view.target)
+        return self._distributed
 
     async def _tell(self, view: LinkView, held: Mapping[VersionKey, int], done: Sequence[SchemaChange]) -> None:
         """Write down which ids the registry holds now, for lanes that wait.
@@ -84,7 +100,7 @@ class SchemasLoop:
         for each in done:
             if each.version is not None and each.verb is SchemaVerb.DELETE:
                 ids.pop(each.version.key, None)
-            elif each.version is not None and each.verb in _MAKING and each.problem is None:
+            elif each.version is not None and each.verb in MAKING and each.problem is None:
                 ids[each.version.key] = each.version.id
         document = SchemaIdsDocument(link=view.link.name, ranges=SchemaIds.of(ids.values()).ranges)
         if view.documents.get(document.key) != document:

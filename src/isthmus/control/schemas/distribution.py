@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypedDict
 
-from isthmus.errors import ClusterError, ConfigError, PlanRefused, RegistryUnreachable
+from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused, RegistryUnreachable
+from isthmus.ledger.distributed import DistributedSchemas
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
 from isthmus.model.plain import OwnFields, plain, plain_fields
 from isthmus.model.problem import Problem, ProblemJson, problem_of
-from isthmus.model.schemas import IMPORT, READWRITE, RegistryContents
+from isthmus.model.schemas import IMPORT, READWRITE, DistributedVersion, RegistryContents, VersionKey
 from isthmus.model.subjects import logical_name
 from isthmus.schemas.execution import apply_schemas
-from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaChangeJson, SchemaVerb, plan_schemas
+from isthmus.schemas.planning import (
+    RegistryPair,
+    SchemaChange,
+    SchemaChangeJson,
+    SchemaVerb,
+    has_more,
+    plan_schemas,
+    shared_versions,
+)
 from isthmus.schemas.registry import opened
+from isthmus.wire.client import Client
 
 _HOW: Final = (
     "Write schemas.primary, and clusters.<alias>.schema_registry for each cluster that has one: docs/schemas.md."
 )
+
+Known = Callable[[], Awaitable[Mapping[VersionKey, DistributedVersion]]]
+"""Asks the ledger what was distributed to a registry."""
+MAKING: Final = (SchemaVerb.REGISTER, SchemaVerb.RESTORE)
+_LEDGER_S: Final = 5.0
 
 OnRegistryChange = Callable[[str, int, int], None]
 """Called with the alias of a registry, how many of its changes were made or refused, and how many there are."""
@@ -151,7 +167,9 @@ class AsyncSchemas:
 
         :raises ConfigError: See `routes`.
         """
-        return await _plans(self.routes(aliases), delete_gone=delete_gone)
+        routes = self.routes(aliases)
+        held = asyncio.ensure_future(registry_contents(routes[0].primary))
+        return tuple(await asyncio.gather(*(self._plan(route, held, delete_gone=delete_gone) for route in routes)))
 
     async def sync(
         self,
@@ -166,7 +184,10 @@ class AsyncSchemas:
 
         :raises ConfigError: See `routes`.
         """
-        return await _all_synced(self.routes(aliases), on_change, delete_gone=delete_gone)
+        routes = self.routes(aliases)
+        held = asyncio.ensure_future(registry_contents(routes[0].primary))
+        synced = (self._synced(route, held, on_change, delete_gone=delete_gone) for route in routes)
+        return tuple(await asyncio.gather(*synced))
 
     async def move_primary(self, alias: str, *, force: bool = False, dry_run: bool = False) -> tuple[SchemasPlan, ...]:
         """Have people write to the registry of this cluster in place of the primary one. The modes that change for that
@@ -203,6 +224,57 @@ class AsyncSchemas:
             _check(*await self.plan([alias]))
         closed = await self._closed(route, mode, others, dry_run=dry_run)
         return *closed, await self._opened(route, dry_run=dry_run)
+
+    async def _plan(
+        self, route: SchemaRoute, held: asyncio.Future[RegistryContents], *, delete_gone: bool
+    ) -> SchemasPlan:
+        plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
+        try:
+            pair = await registry_pair(route, await held, partial(self._known, route))
+        except ClusterError as error:
+            return replace(plan, problem=problem_of(error))
+        return replace(plan, changes=plan_schemas(pair, delete_gone=delete_gone))
+
+    async def _synced(
+        self,
+        route: SchemaRoute,
+        held: asyncio.Future[RegistryContents],
+        on_change: OnRegistryChange,
+        *,
+        delete_gone: bool,
+    ) -> SchemasPlan:
+        plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
+        try:
+            pair = await registry_pair(route, await held, partial(self._known, route))
+            changes = plan_schemas(pair, delete_gone=delete_gone)
+            if any(change.is_needed for change in changes):
+                async with opened(route.target) as registry:
+                    changes = await apply_schemas(registry, changes, partial(on_change, route.target.alias))
+        except ClusterError as error:
+            return replace(plan, problem=problem_of(error))
+        await self._note(route, pair, changes)
+        return replace(plan, changes=tuple(changes))
+
+    async def _known(self, route: SchemaRoute) -> Mapping[VersionKey, DistributedVersion]:
+        """What the ledger of the registry's cluster has as distributed; nothing where it cannot be read."""
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
+                schemas = DistributedSchemas(client)
+                try:
+                    return await schemas.known()
+                finally:
+                    schemas.close()
+        return {}
+
+    async def _note(self, route: SchemaRoute, pair: RegistryPair, changes: Sequence[SchemaChange]) -> None:
+        """Write down what both registries have. Where the ledger cannot be written, the next one does it."""
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
+                schemas = DistributedSchemas(client, self._configuration.ledger.replication_factor)
+                try:
+                    await schemas.note(*noted(pair, changes))
+                finally:
+                    schemas.close()
 
     async def _others(self) -> tuple[RegistrySummary, ...]:
         return tuple(await asyncio.gather(*(_summary("other", route.target) for route in self.routes())))
@@ -269,63 +341,36 @@ async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
         return await there.contents()
 
 
-async def _plans(routes: Sequence[SchemaRoute], *, delete_gone: bool) -> tuple[SchemasPlan, ...]:
-    held = asyncio.ensure_future(registry_contents(routes[0].primary))
-    return tuple(await asyncio.gather(*(_plan(route, held, delete_gone=delete_gone) for route in routes)))
-
-
-async def _all_synced(
-    routes: Sequence[SchemaRoute], on_change: OnRegistryChange, *, delete_gone: bool
-) -> tuple[SchemasPlan, ...]:
-    held = asyncio.ensure_future(registry_contents(routes[0].primary))
-    synced = (_synced(route, held, on_change, delete_gone=delete_gone) for route in routes)
-    return tuple(await asyncio.gather(*synced))
-
-
-async def _plan(route: SchemaRoute, held: asyncio.Future[RegistryContents], *, delete_gone: bool) -> SchemasPlan:
-    plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
-    try:
-        pair = await registry_pair(route, await held, delete_gone=delete_gone)
-    except ClusterError as error:
-        return replace(plan, problem=problem_of(error))
-    return replace(plan, changes=plan_schemas(pair, delete_gone=delete_gone))
-
-
-async def registry_pair(route: SchemaRoute, held: RegistryContents, *, delete_gone: bool = False) -> RegistryPair:
-    """Both registries side by side, where the primary holds this.
-
-    Only Isthmus writes to the other one. So what is deleted softly there, and what the primary has no more at all, was
-    distributed once; with `delete_gone` all is taken for that.
+async def registry_pair(route: SchemaRoute, held: RegistryContents, known: Known) -> RegistryPair:
+    """Both registries side by side, where the primary holds this. What the ledger has `known` as distributed is asked
+    for if the other one has anything that the primary has not: anybody may have registered that there.
 
     :raises ClusterError: The other one cannot be asked.
     """
     there = await registry_contents(route.target)
-    return RegistryPair(
-        primary=route.primary.alias,
-        target=route.target.alias,
-        held=held,
-        there=there,
-        naming=route.naming,
-        distributed={
-            key: version.subject for key, version in there.versions.items() if version.is_deleted or delete_gone
-        },
+    pair = RegistryPair(
+        primary=route.primary.alias, target=route.target.alias, held=held, there=there, naming=route.naming
     )
+    if not has_more(pair):
+        return pair
+    distributed = await known()
+    found = {key: each.source for key, each in distributed.items() if _is_there(there, key, each)}
+    return replace(pair, distributed=found)
 
 
-async def _synced(
-    route: SchemaRoute, held: asyncio.Future[RegistryContents], on_change: OnRegistryChange, *, delete_gone: bool
-) -> SchemasPlan:
-    plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
-    try:
-        changes = plan_schemas(await registry_pair(route, await held, delete_gone=delete_gone), delete_gone=delete_gone)
-        plan = replace(plan, changes=changes)
-        if not any(change.is_needed for change in changes):
-            return plan
-        async with opened(route.target) as registry:
-            told = partial(on_change, route.target.alias)
-            return replace(plan, changes=await apply_schemas(registry, changes, told))
-    except ClusterError as error:
-        return replace(plan, problem=problem_of(error))
+def _is_there(there: RegistryContents, key: VersionKey, each: DistributedVersion) -> bool:
+    return key in there.versions and there.versions[key].id == each.id
+
+
+def noted(
+    pair: RegistryPair, changes: Iterable[SchemaChange]
+) -> tuple[Mapping[VersionKey, DistributedVersion], Collection[VersionKey]]:
+    """What both registries have once these changes were made, and all that the other one has then."""
+    done = [each for each in changes if each.problem is None and each.version is not None]
+    made = [each.version for each in done if each.verb in MAKING and each.version is not None]
+    gone = {each.version.key for each in done if each.verb is SchemaVerb.DELETE and each.version is not None}
+    there = ({*pair.there.versions} | {version.key for version in made}) - gone
+    return shared_versions(pair, made), there
 
 
 async def _opened_to_people(route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:

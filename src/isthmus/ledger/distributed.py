@@ -1,0 +1,64 @@
+"""Which versions of schemas a cluster's registry got from the primary one: read from its ledger, and added to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from isthmus.ledger.documents import DistributedSchemaDocument, decoded, kind_of
+from isthmus.ledger.log import append_once
+from isthmus.ledger.view import LedgerView
+from isthmus.model.schemas import DistributedVersion, VersionKey
+from isthmus.wire.client import Client
+
+
+class DistributedSchemas:
+    """What the ledger of one cluster says of its registry, followed from look to look."""
+
+    def __init__(self, client: Client, replication_factor: int | None = None) -> None:
+        self._client, self._replication_factor = client, replication_factor
+        self._view = LedgerView(client)
+        self._documents: dict[str, DistributedSchemaDocument] = {}
+
+    async def known(self) -> dict[VersionKey, DistributedVersion]:
+        """The versions that it got, by subject and version.
+
+        :raises ClusterError: The ledger cannot be read.
+        :raises PlanRefused: A newer Isthmus wrote it.
+        """
+        news = await self._view.look()
+        if news.is_other_log:
+            self._documents.clear()
+        for entry in news.entries:
+            if kind_of(entry.key) != DistributedSchemaDocument.KIND:
+                continue
+            document = None if entry.value is None else decoded(entry.key, entry.value)
+            if isinstance(document, DistributedSchemaDocument):
+                self._documents[entry.key] = document
+            else:
+                self._documents.pop(entry.key, None)
+        return {(one.subject, each.version): each for one in self._documents.values() for each in one.versions}
+
+    async def note(self, shared: Mapping[VersionKey, DistributedVersion], there: Collection[VersionKey]) -> None:
+        """Write down what both registries have by now; of what is not `there` any more nothing is to be known.
+
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        before = await self.known()
+        after = {key: each for key, each in before.items() if key in there} | dict(shared)
+        if after == before:
+            return
+        subjects: dict[str, dict[int, DistributedVersion]] = defaultdict(dict)
+        for (subject, version), each in after.items():
+            subjects[subject][version] = each
+        changed = []
+        for subject in sorted({subject for subject, _ in (*before, *after)}):
+            versions = tuple(each for _, each in sorted(subjects[subject].items()))
+            document = DistributedSchemaDocument(subject=subject, versions=versions)
+            if self._documents.get(document.key) != document:
+                changed.append(document)
+        await append_once(self._client, changed, replication_factor=self._replication_factor)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._view.close()
