@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
+from isthmus.cli.config import configured, linked
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -22,6 +22,7 @@ app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 _Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that was recovered.")]
 _COLUMNS: Final = (
+    Column("cluster", gives_way=2),
     Column("topic", Cells.NAME),
     Column("partition", Cells.NUMBER),
     Column("kind"),
@@ -30,6 +31,7 @@ _COLUMNS: Final = (
     Column("offset_first", Cells.NUMBER),
     Column("offset_last", Cells.NUMBER),
     Column("topic_id", gives_way=1, is_wide=True),
+    Column("quarantine", Cells.NAME, is_wide=True),
 )
 _REPLAYED: Final = (
     Column("partition", Cells.NUMBER),
@@ -45,18 +47,24 @@ def group() -> None:
 
 @app.command("list")
 def list_quarantine(
-    link: _Link,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic of it.")] = None,
+    link: Annotated[
+        str | None, typer.Argument(metavar="[LINK]", help="The link that was recovered; without one all clusters.")
+    ] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Show what was set aside at the target of a link: how many records of which partition, why, and by which producer.
+    """Show what was set aside at the target of a link, or at all clusters, whatever became of their links: how many
+    records of which partition, why, and by which producer.
 
     "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
     had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
     """
-    found = Fabric(linked(path, link)).link(link).quarantine(topic)
+    if link is None:
+        found = Fabric(configured(path)).quarantine()
+    else:
+        found = Fabric(linked(path, link)).link(link).quarantine(topic)
     rows = [each.as_dict() for each in found]
     if not output.is_table:
         render(rows, output, names=[quarantine_of(each.topic) for each in found])
@@ -64,7 +72,8 @@ def list_quarantine(
     if rows:
         render([{**row, "producer": row["producer"] or "none"} for row in rows], output, columns=_COLUMNS)
     else:
-        _tell(f"nothing was set aside of {f'link {link}' if topic is None else topic}")
+        what = "at any cluster" if link is None else f"of {f'link {link}' if topic is None else topic}"
+        _tell(f"nothing was set aside {what}")
 
 
 @app.command()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from isthmus.control.links.declaring import AsyncDeclaredLinks
     from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
     from isthmus.control.operations import AsyncLinkOperations
+    from isthmus.control.recovery.replaying import QuarantinedPartition
     from isthmus.control.running.controller import OnProgress, Until
     from isthmus.model.configuration import Configuration, MetricsSettings
     from isthmus.model.findings import Finding
@@ -122,6 +123,15 @@ class AsyncFabric:
 
         chosen = self.configuration.cluster(alias)
         return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
+
+    async def quarantine(self) -> tuple[QuarantinedPartition, ...]:
+        """What was set aside at all clusters when topics were recovered, whatever became of the links.
+
+        :raises ClusterError: A cluster cannot be read.
+        """
+        from isthmus.control.recovery.holdings import all_holdings
+
+        return await all_holdings(self.configuration.clusters)
 
     def reassigning(self, alias: str) -> AsyncReassigning:
         """The partitions of the cluster of that alias, to be moved between its brokers.

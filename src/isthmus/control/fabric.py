@@ -281,6 +281,7 @@ class Fabric(Shell[AsyncFabric]):
     doctor = blocking(AsyncFabric.doctor)
     names = blocking(AsyncFabric.names)
     provenance = blocking(AsyncFabric.provenance)
+    quarantine = blocking(AsyncFabric.quarantine)
     filters = blocking(AsyncFabric.filters)
     filter = blocking(AsyncFabric.filter)
     run = blocking(AsyncFabric.run)

@@ -246,6 +246,13 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.link(link).quarantine()]
 
+    @router.get(
+        "/quarantine", tags=["recovery"], summary="What was set aside at all clusters, whatever became of links"
+    )
+    async def list_all_quarantine() -> list[QuarantinedPartitionJson]:
+        async with desk.fabric() as fabric:
+            return [each.as_dict() for each in await fabric.quarantine()]
+
 
 def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/acls", tags=["links"], summary="The least that a link's users have to be granted")

@@ -137,6 +137,25 @@ def test_who_lets_go_of_a_link_ends_a_recovery_that_stood_still(
     assert len(log_of(west, f"{name}.1")) == 10 + len(FOREIGN)
 
 
+def test_what_was_set_aside_is_found_whatever_became_of_the_link(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """By the link that recovered it, once that has let go of the topic; without a link at all clusters; and it can be
+    replayed.
+    """
+    looked, promoter = attached(both, east, west, name)
+    recovered(LinkRecoverer(configuration=looked, name=name, topics=[f"{name}.1"], quiet_s=0.1))
+    assert asyncio.run(promoter.failover()).is_done
+    opened = open_fabric(both, declared=True)
+    for found in (opened.link(name).quarantine(), opened.link(name).quarantine(f"{name}.1")):
+        assert [(each.topic, each.records) for each in found] == [(f"{name}.1", len(FOREIGN))]
+    (replayed,) = opened.link(name).replay(f"{name}.1", dry_run=True)
+    assert replayed.written == len(FOREIGN)
+    Fabric(both).declarations.delete(name)
+    everything = [each for each in Fabric(both).quarantine() if each.topic == f"{name}.1"]
+    assert [(each.cluster, each.records) for each in everything] == [("west", len(FOREIGN))]
+
+
 def test_a_topic_that_is_excluded_while_it_is_recovered_stays(
     east: LocalCluster, west: LocalCluster, topic: Namer
 ) -> None:

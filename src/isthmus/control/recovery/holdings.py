@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from isthmus.control.links.memory import remembered
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.recovery.replaying import (
     QuarantinedPartition,
@@ -13,6 +14,8 @@ from isthmus.control.recovery.replaying import (
     quarantine_holds,
 )
 from isthmus.errors import ConfigError
+from isthmus.ledger.documents import RecoveryDocument
+from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -21,22 +24,53 @@ from isthmus.wire.client import Client
 
 
 async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
-    """What was set aside of the topics of a link, or of one of them.
+    """What was set aside of the topics of a link, or of one of them, be it that the link does not mirror it any more.
 
-    :raises ConfigError: The link does not mirror the topic.
+    :raises ConfigError: The link does not mirror the topic, and never recovered it.
     :raises ClusterError: The target cannot be read.
     """
     async with Client(link.target) as target:
+        recovered = await _recovered(target, link.name)
         if topic is not None:
-            return await quarantine_holds(target, _at_target(link, topic))
+            return await quarantine_holds(target, _at_target(link, topic, recovered))
         names = (await target.metadata(None)).topics
-        # A quarantine may outlive its topic. Of those with long names only the topic itself tells.
-        known = {*names, *(name.removeprefix(QUARANTINE_PREFIX) for name in names)}
-        found: list[QuarantinedPartition] = []
-        for name in sorted(known):
-            if link.topics.source_of(TargetTopic(name)) is not None and quarantine_of(name) in names:
-                found += await quarantine_holds(target, name)
-        return tuple(found)
+        return tuple(
+            [
+                each
+                for name in _set_aside(names, recovered)
+                if link.topics.source_of(TargetTopic(name)) is not None or name in recovered
+                for each in await quarantine_holds(target, name)
+            ]
+        )
+
+
+async def all_holdings(clusters: Iterable[Cluster]) -> tuple[QuarantinedPartition, ...]:
+    """What was set aside at these clusters, whatever became of the links.
+
+    :raises ClusterError: One of them cannot be read.
+    """
+    found: list[QuarantinedPartition] = []
+    for cluster in clusters:
+        async with Client(cluster) as client:
+            names = (await client.metadata(None)).topics
+            for name in _set_aside(names, await _recovered(client)):
+                found += await quarantine_holds(client, name)
+    return tuple(found)
+
+
+def _set_aside(names: Collection[str], recovered: Collection[str]) -> list[str]:
+    """The topics of a cluster with these `names` that have a quarantine there. It may outlive its topic; of those with
+    long names only the topic itself tells, or who recovered it.
+    """
+    known = {*names, *recovered, *(name.removeprefix(QUARANTINE_PREFIX) for name in names)}
+    return sorted(name for name in known if quarantine_of(name) in names)
+
+
+async def _recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
+    """The topics that a link, or any, ever recovered at its target, with those of the source."""
+    memory = await remembered(target)
+    documents = memory.documents() if link is None else memory.of(link).documents
+    return {each.topic: each.source_topic for each in documents.values() if isinstance(each, RecoveryDocument)}
 
 
 async def replay_of(
@@ -59,29 +93,33 @@ async def replay_of(
     :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
     """
     link = configuration.link(name)
-    at_target = _at_target(link, topic)
-    source_topic = link.topics.source_of(at_target)
-    if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
-        raise ConfigError("no topic to write to is named", hint="Name it with --into.")
-    destination = link.source if cluster is None else configuration.cluster(cluster)
-    async with Client(link.target) as there, Client(destination) as here:
-        replayer = Replayer(
-            link=link.name,
-            target=there,
-            destination=here,
-            topic=at_target,
-            into=into or source_topic or SourceTopic(""),
-            selected=selected or QuarantineFilter(),
-            on_step=on_step,
-        )
-        return await replayer.replay(dry_run=dry_run)
+    async with Client(link.target) as there:
+        recovered = await _recovered(there, name)
+        at_target = _at_target(link, topic, recovered)
+        source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
+        if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
+            raise ConfigError("no topic to write to is named", hint="Name it with --into.")
+        destination = link.source if cluster is None else configuration.cluster(cluster)
+        async with Client(destination) as here:
+            replayer = Replayer(
+                link=link.name,
+                target=there,
+                destination=here,
+                topic=at_target,
+                into=into or source_topic or SourceTopic(""),
+                selected=selected or QuarantineFilter(),
+                on_step=on_step,
+            )
+            return await replayer.replay(dry_run=dry_run)
 
 
-def _at_target(link: Link, topic: str) -> TargetTopic:
-    found = mirrored_as(link, topic)
+def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:
+    """The topic at the target that somebody means who names it as here or as at the source, mirrored now or before."""
+    before = {name for name, source in recovered.items() if topic in (name, source)}
+    found = mirrored_as(link, topic) or next(map(TargetTopic, sorted(before)), None)
     if found is None:
         raise ConfigError(
-            f"link {link.name} does not mirror topic {topic}",
-            hint="isthmus plan shows which topics a link mirrors.",
+            f"link {link.name} does not mirror topic {topic}, and never recovered it",
+            hint="isthmus quarantine list shows what was set aside at all clusters.",
         )
     return found

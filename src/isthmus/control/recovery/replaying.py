@@ -43,7 +43,9 @@ _LOOK_S: Final = 0.2
 class QuarantinedPartitionJson(TypedDict):
     """What was set aside of a partition."""
 
+    cluster: str
     topic: str
+    quarantine: str
     partition: int
     kind: Annotated[str, SetAside]
     producer: int | None
@@ -57,6 +59,7 @@ class QuarantinedPartitionJson(TypedDict):
 class QuarantinedPartition:
     """What the quarantine of a topic holds of a partition, of one kind and one producer."""
 
+    cluster: str
     topic: str
     partition: int
     topic_id: str
@@ -69,7 +72,9 @@ class QuarantinedPartition:
     def as_dict(self) -> QuarantinedPartitionJson:
         """Plain values under stable names."""
         return {
+            "cluster": self.cluster,
             "topic": self.topic,
+            "quarantine": quarantine_of(self.topic),
             "partition": self.partition,
             "kind": str(self.kind),
             "producer": None if self.producer_id < 0 else self.producer_id,
@@ -132,6 +137,7 @@ async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedParti
         for (topic_id, kind, producer_id), (first, last) in extents.items():
             found.append(
                 QuarantinedPartition(
+                    cluster=target.cluster.alias,
                     topic=topic,
                     partition=partition,
                     topic_id=topic_id,
@@ -172,7 +178,7 @@ class Replayer:
         if there is None:
             raise ConfigError(
                 f"{self.target.cluster.alias} has no quarantine of topic {self.topic}",
-                hint="isthmus quarantine list shows what was set aside.",
+                hint=f"isthmus quarantine list {self.link} shows what was set aside.",
             )
         into = await self._destination(there)
         transaction = Transaction(self.destination, f"isthmus.{self.link}.replay.{self.topic}")
