@@ -129,6 +129,14 @@ class NamespaceMap:
         """The way back."""
         return NamespaceMap(source=self.target, target=self.source)
 
+    def leads_back(self, other: NamespaceMap) -> bool:
+        """Whether names that this one maps come back to themselves by the other, from its source to its target."""
+        longest = max(self.source.prefix, other.target.prefix, key=len)
+        return self.kind == other.kind and any(
+            (there := self.to_target(name)) is not None and other.to_target(there) == name
+            for name in (longest, f"{longest}x")
+        )
+
     @property
     def kind(self) -> NamespaceKind:
         """What it maps the names of."""

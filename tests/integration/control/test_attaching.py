@@ -12,11 +12,18 @@ from typing import Any
 import pytest
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.links import forgetting
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.memory import recollect
 from isthmus.errors import IsthmusError, PlanRefused
+from isthmus.ledger.documents import ControllerDocument, PauseDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.log import append_once
+from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, attachment
+from isthmus.wire.client import Client
 from tests.integration.control import interrupting
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import maps
@@ -118,3 +125,43 @@ def refused(call: Callable[[], object]) -> IsthmusError | None:
     except PlanRefused as error:
         return error
     return None
+
+
+def test_two_namespaces_do_not_follow_each_other(both: Configuration, names: tuple[str, str]) -> None:
+    """Nobody could write to either: the way back is refused as long as the way there is attached. Ways that give names
+    a prefix each may be declared.
+    """
+    links, prefix = Fabric(both).declarations, f"{names[0]}."
+    create = partial(links.create, validate=False)
+    create(names[0], source="east", target="west", maps=maps(prefix))
+    with pytest.raises(PlanRefused, match=f"by link {names[0]}: each would follow"):
+        create(names[1], source="west", target="east", maps=maps(f"{prefix}part."))
+    create(names[1], source="west", target="east", maps=maps(f"{prefix}:{names[1]}.west."))
+
+
+def test_what_begins_to_run_is_not_forgotten(
+    both: Configuration, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that begins while a link is being forgotten has its documents still, and whoever forgets is told."""
+    link = names[0]
+    target = both.cluster("west")
+
+    async def begins(_: str, client: Client) -> bool:
+        """A controller comes right after the look for one."""
+        writer = FencedWriter(client, link)
+        await on_topic(client, writer.take_over, replication_factor=None)
+        document = ControllerDocument(link=link, generation=writer.generation, beat=1, started_ms=0)
+        await writer.append([document])
+        writer.close()
+        return False
+
+    async def remembers() -> int:
+        async with Client(target) as client:
+            await append_once(client, [PauseDocument(link=link, since_ms=0)], replication_factor=None)
+            with monkeypatch.context() as patched:
+                patched.setattr(forgetting, "is_run", begins)
+                with pytest.raises(PlanRefused, match=f"began to run link {link} meanwhile"):
+                    await forgetting.forget_link(target, link, both.ledger)
+            return len((await recollect(link, client)).documents)
+
+    assert asyncio.run(remembers()) == 2

@@ -144,6 +144,7 @@ def test_what_was_set_aside_is_found_whatever_became_of_the_link(
     replayed.
     """
     looked, promoter = attached(both, east, west, name)
+    assert Fabric(looked).link(name).replay(f"{name}.1") == ()
     recovered(LinkRecoverer(configuration=looked, name=name, topics=[f"{name}.1"], quiet_s=0.1))
     assert asyncio.run(promoter.failover()).is_done
     opened = open_fabric(both, declared=True)

@@ -70,6 +70,27 @@ def test_a_map_goes_there_and_back(source: Namespace, target: Namespace, name: s
         assert each.to_source(there) == name
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "leads_back"),
+    [
+        ("a-", "a-", True),
+        ("a-:x-", "x-:a-", True),
+        ("", "team.", True),
+        ("team.", "", True),
+        (":east.", ":west.", False),
+        ("a-:x-", "a-:x-", False),
+        ("a-:x-", "x-:b-", False),
+        ("a-", "b-", False),
+    ],
+)
+def test_which_maps_lead_back(one: str, other: str, leads_back: bool) -> None:
+    """Where a name goes there and comes back as itself, both namespaces would follow each other; two that add a prefix
+    each do not.
+    """
+    there, back = NamespaceMap.parse(one), NamespaceMap.parse(other)
+    assert (there.leads_back(back), back.leads_back(there)) == (leads_back, leads_back)
+
+
 def test_a_naming_of_several_maps() -> None:
     """Every name goes by the map whose namespace holds it; others do not belong to the link."""
     naming = NamespaceNaming((NamespaceMap.parse("a-:x-"), NamespaceMap.parse("b:y", is_exact=True)))

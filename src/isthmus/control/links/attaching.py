@@ -16,14 +16,17 @@ from isthmus.wire.client import Client
 
 
 def check_maps(declared: Declared, after: Declaration) -> None:
-    """See that nothing follows two namespaces.
+    """See that nothing follows two namespaces, and no two follow each other: nobody could write to either.
 
     :raises PlanRefused: Something would.
     """
     for told in contradictions(after.maps):
         raise PlanRefused(f"link {after.name}: {told}", hint="Attach namespaces that have no name in common.")
     for other in declared.living:
-        if other.name == after.name or other.target.cluster_id != after.target.cluster_id:
+        if other.name == after.name:
+            continue
+        _check_not_back(after, other)
+        if other.target.cluster_id != after.target.cluster_id:
             continue
         for own in after.maps:
             for theirs in other.maps:
@@ -33,6 +36,19 @@ def check_maps(declared: Declared, after: Declaration) -> None:
                         f"{theirs.source} of {other.source.alias} by link {other.name}",
                         hint=f"A namespace follows one other: isthmus link detach {other.name} first.",
                     )
+
+
+def _check_not_back(after: Declaration, other: Declaration) -> None:
+    here, there = after.source, after.target
+    if (other.source.cluster_id, other.target.cluster_id) != (there.cluster_id, here.cluster_id):
+        return
+    for own in after.maps:
+        if (theirs := next(filter(own.leads_back, other.maps), None)) is not None:
+            raise PlanRefused(
+                f"namespace {theirs.target} of {here.alias} follows {theirs.source} of {there.alias} by link "
+                f"{other.name}: each would follow the other, and nobody could write to either",
+                hint=f"To exchange the sides: isthmus link reverse {other.name}; or isthmus link detach {other.name}.",
+            )
 
 
 async def write_checked(

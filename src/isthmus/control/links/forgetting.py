@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 from isthmus.cluster.topics import known_absent
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.hearing import is_run
 from isthmus.control.links.memory import LinkMemory, recollect
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError, Fenced, PlanRefused
 from isthmus.ledger.documents import (
     BeginningDocument,
     Document,
@@ -22,8 +23,10 @@ from isthmus.ledger.documents import (
     ReplayDocument,
     TopicDocument,
 )
+from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
-from isthmus.ledger.records import Deletion
+from isthmus.ledger.records import Deletion, in_batches
+from isthmus.ledger.topic import on_topic
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
@@ -89,10 +92,10 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
     """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; returns the keys.
 
     Its topics stay as they are. It counts no more where circles are looked for, and whoever writes its topics next is
-    not held against it.
+    not held against it. It is written as a controller would: of one that begins meanwhile nothing is deleted.
 
     :raises ConfigError: The ledger knows no such link.
-    :raises PlanRefused: A controller runs it.
+    :raises PlanRefused: A controller runs it, or began to meanwhile.
     :raises ClusterError: The ledger cannot be read or written.
     """
     async with Client(cluster) as target:
@@ -105,8 +108,28 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
             )
         if await is_run(link, target):
             raise PlanRefused(f"a controller runs link {link}", hint="End that isthmus run first.")
-        if not dry_run:
-            await _delete(target, keys, ledger)
+        return keys if dry_run else await _forget_fenced(target, known, ledger)
+
+
+async def _forget_fenced(target: Client, known: LinkMemory, ledger: LedgerSettings) -> tuple[str, ...]:
+    writer, factor = FencedWriter(target, known.link), ledger.replication_factor
+    try:
+        await on_topic(target, writer.take_over, replication_factor=factor)
+        now = await recollect(known.link, target)
+        if now.controller != known.controller:
+            raise PlanRefused(
+                f"a controller began to run link {known.link} meanwhile, and was ended by this; nothing was forgotten",
+                hint="Start it again if it is to run; if not, give this command again.",
+            )
+        keys = tuple(sorted(now.documents))
+        for batch in in_batches(list(map(Deletion, keys))):
+            await on_topic(target, partial(writer.append, batch), replication_factor=factor)
+    except Fenced as error:
+        raise PlanRefused(
+            f"a controller began to run link {known.link} meanwhile", hint="End that isthmus run first."
+        ) from error
+    finally:
+        writer.close()
     return keys
 
 

@@ -87,7 +87,7 @@ async def replay_of(
     """Replay what was set aside of a topic of a link, to the source's topic unless another one is named. `on_step` is
     told in words what is done.
 
-    :raises ConfigError: There is no such link or cluster, the link does not mirror the topic, or nothing was set aside.
+    :raises ConfigError: There is no such link or cluster, or the link never mirrored the topic.
     :raises PlanRefused: The other topic is not there, or has fewer partitions.
     :raises GateNotMet: A transaction in the other topic does not end.
     :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.

@@ -25,7 +25,7 @@ from isthmus.control.links.writers import owners_in, undecided
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
 from isthmus.control.recovery.sides import described, logs_of
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import ReplayDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.recovery import ReplayBegin
@@ -167,19 +167,16 @@ class Replayer:
     patience_s: float = _PATIENCE_S
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
-        """Write what is not there yet. With `dry_run` only count it, as far as no open transaction hides it.
+        """Write what is not there yet; nothing where nothing was set aside of the topic. With `dry_run` only count it, as
+        far as no open transaction hides it.
 
-        :raises ConfigError: Nothing was set aside of the topic.
         :raises GateNotMet: A transaction in the other topic does not end.
         :raises PlanRefused: The other topic is not there, or has fewer partitions.
         :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
         """
         there = await described(self.target, quarantine_of(self.topic))
         if there is None:
-            raise ConfigError(
-                f"{self.target.cluster.alias} has no quarantine of topic {self.topic}",
-                hint=f"isthmus quarantine list {self.link} shows what was set aside.",
-            )
+            return ()
         into = await self._destination(there)
         transaction = Transaction(self.destination, f"isthmus.{self.link}.replay.{self.topic}")
         if not dry_run:
