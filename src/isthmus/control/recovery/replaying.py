@@ -167,8 +167,8 @@ class Replayer:
     patience_s: float = _PATIENCE_S
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
-        """Write what is not there yet; nothing where nothing was set aside of the topic. With `dry_run` only count it, as
-        far as no open transaction hides it.
+        """Write what is not there yet; nothing where nothing was set aside of the topic. With `dry_run` only count it,
+        as far as no open transaction hides it.
 
         :raises GateNotMet: A transaction in the other topic does not end.
         :raises PlanRefused: The other topic is not there, or has fewer partitions.
