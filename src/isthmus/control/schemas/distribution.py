@@ -34,7 +34,7 @@ _HOW: Final = (
     "Write schemas.primary, and clusters.<alias>.schema_registry for each cluster that has one: docs/schemas.md."
 )
 
-Known = Callable[[], Awaitable[Mapping[VersionKey, DistributedVersion]]]
+AskDistributed = Callable[[], Awaitable[Mapping[VersionKey, DistributedVersion]]]
 """Asks the ledger what was distributed to a registry."""
 MAKING: Final = (SchemaVerb.REGISTER, SchemaVerb.RESTORE)
 _LEDGER_S: Final = 5.0
@@ -341,7 +341,7 @@ async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
         return await there.contents()
 
 
-async def registry_pair(route: SchemaRoute, held: RegistryContents, known: Known) -> RegistryPair:
+async def registry_pair(route: SchemaRoute, held: RegistryContents, known: AskDistributed) -> RegistryPair:
     """Both registries side by side, where the primary holds this. What the ledger has `known` as distributed is asked
     for if the other one has anything that the primary has not: anybody may have registered that there.
 
