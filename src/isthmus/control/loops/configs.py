@@ -58,7 +58,7 @@ class ConfigsLoop:
     async def look(self, view: LinkView) -> Sequence[Change]:
         topics = [topic for topic in view.plan.topics if _is_synced(topic, view.link)]
         source, target = await _both_described(view, topics)
-        changes: list[Change] = []
+        changes: list[PropertyChange] = []
         for topic in topics:
             error = source.errors.get(topic.source_topic) or target.errors.get(topic.topic)
             theirs, ours = source.values.get(topic.source_topic), target.values.get(topic.topic)
@@ -67,6 +67,9 @@ class ConfigsLoop:
             elif theirs is not None and ours is not None:
                 found = property_changes(theirs, ours, view.link.configs)
                 changes.extend(_together([await self._in_time(view, topic, theirs, change) for change in found]))
+        # What nobody waits for any more is not looked for again and again.
+        later = {change.topic for change in changes if change.problem is _LATER}
+        self._held = {key: ends for key, ends in self._held.items() if key[0] in later}
         return changes
 
     async def _in_time(
@@ -79,14 +82,15 @@ class ConfigsLoop:
         begins = change.setting == "cleanup.policy" and is_compacted(source) and "compact" not in (change.before or "")
         if not begins or change.problem is not None:
             return change
-        ends = self._held.setdefault(key, {})
+        ends = self._held.pop(key, {})
         lanes: dict[PartitionKey, LaneKey] = {(each.source_topic, each.partition): each.key for each in topic.lanes}
         unknown = [place for place, lane in lanes.items() if lane not in ends]
         found = await log_ranges(view.source, unknown) if unknown else Outcomes()
         ends.update((lanes[place], log.end) for place, log in found.values.items())
-        if len(ends) >= len(lanes) and _has_reached(view, ends):
-            del self._held[key]
-            return change
+        if len(ends) >= len(lanes):
+            if _has_reached(view, ends):
+                return change
+            self._held[key] = ends
         return replace(change, problem=_LATER, is_by_design=True)
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:

@@ -283,9 +283,49 @@ def test_a_shorter_retention_comes_with_the_policy_that_keeps_records(
     loop = ConfigsLoop()
     found = asyncio.run(loop.look(view))
     assert {change.setting for change in found if change.problem is not None} == waiting
-    reached = LaneReport(key=lane.key, state=LaneState.ACTIVE, position=9)
-    found = asyncio.run(loop.look(replace(view, reports={lane.key: reached})))
+    reached = replace(view, reports={lane.key: LaneReport(key=lane.key, state=LaneState.ACTIVE, position=9)})
+    assert not loop.is_awaited(view)
+    assert loop.is_awaited(reached)
+    found = asyncio.run(loop.look(reached))
     assert {change.setting for change in found if change.problem is not None} == set()
+    assert not loop.is_awaited(reached)
+
+
+def test_a_policy_that_somebody_has_set_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one of a source whose end is not known: the loop would look every second."""
+    known: dict[PartitionKey, LogRange] = {}
+
+    async def logs(*_: Any) -> Outcomes[PartitionKey, LogRange]:
+        return Outcomes(known)
+
+    monkeypatch.setattr(configs, "log_ranges", logs)
+    source = topic({"cleanup.policy": "compact"})
+    lane = Lane(
+        source_topic=SOURCE_ORDERS,
+        source_topic_id=source.topic_id,
+        target_topic=ORDERS,
+        target_topic_id=source.topic_id,
+        partition=0,
+    )
+    plan = TopicPlan(topic=ORDERS, source_topic=SOURCE_ORDERS, action=Action.COPY, lanes=(lane,))
+    loop = ConfigsLoop()
+
+    def looked(target: TopicDescription) -> bool:
+        view = LinkView(
+            link=LINK,
+            source=Client(EAST),
+            target=Client(WEST),
+            plan=LinkPlan(link="l", source="east", target="west", topics=(plan,)),
+            pairs={ORDERS: TopicPair(name=ORDERS, source=source, target=target)},
+        )
+        asyncio.run(loop.look(view))
+        reached = LaneReport(key=lane.key, state=LaneState.ACTIVE, position=9)
+        return loop.is_awaited(replace(view, reports={lane.key: reached}))
+
+    assert not looked(topic())
+    known["orders", 0] = LogRange(0, 9, 9)
+    assert looked(topic())
+    assert not looked(topic({"cleanup.policy": "compact"}))
 
 
 OWN = st.dictionaries(st.sampled_from([*sorted(BROKER), "vendor.special"]), st.sampled_from(["1", "2", "4000000"]))
