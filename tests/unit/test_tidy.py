@@ -16,7 +16,7 @@ TEST_MODULE_LINES_MAX = 1200
 FUNCTION_LINES_MAX = 70
 DECISION_LINES_MAX = 40
 PROSE_WIDTH_MAX = 160
-PLAN_LINES_MAX = 45
+PLAN_LINES_MAX = 70
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "base", "service"}
 CHANGING = {"add", "append", "clear", "discard", "extend", "pop", "popleft", "remove", "setdefault", "update"}
 # Spelled in two halves, so that this file does not find itself.
