@@ -30,7 +30,7 @@ from tests.integration.lane.transactions import TransactionalProducer, end_witho
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-LEFT_OUT: Final = "the target's brokers do not know message.format.version: left out"
+LEFT_OUT: Final = "the target's brokers do not know message.downconversion.enable: left out"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def test_a_configuration_that_the_target_does_not_know(
 ) -> None:
     """It is left out and told, in the plan and when configurations are compared; the topic is created with all else."""
     name = topic("unknown")
-    topics.create(old, name, message_format_version="2.8", retention_bytes="12345")
+    topics.create(old, name, message_downconversion_enable="false", retention_bytes="12345")
 
     fabric = Fabric(configuration_of(link_of(old.cluster(), west.cluster(), name, name=name)))
     (planned,) = fabric.plan().links[0].topics
@@ -142,7 +142,7 @@ def test_a_configuration_that_the_target_does_not_know(
     told = asyncio.run(scenario())
     assert [note.message for note in planned.notes] == told == [LEFT_OUT]
     own = topics.own_configs(west, name)
-    assert (own["retention.bytes"], "message.format.version" in own) == ("12345", False)
+    assert (own["retention.bytes"], "message.downconversion.enable" in own) == ("12345", False)
 
 
 def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicNamer) -> None:
