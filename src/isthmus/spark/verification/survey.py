@@ -77,14 +77,13 @@ async def survey(
     ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
     # The target may be right by now: what it is found to have is compared, as far as the source has it too.
     newer = await _logs(source, ahead)
-    ends = {key: min(log.stable_end, target_logs[key].stable_end) for key, log in newer.items()}
     reader = LogReader(source)
     extents: list[ComparedRange] = []
     for s, p in sorted(source_logs.keys() | target_logs.keys()):
         log = newer.get((s, p), source_logs.get((s, p)))
         found = extent_of(
             (s, topics[SourceTopic(s)], p),
-            None if log is None else replace(log, stable_end=ends.get((s, p), log.stable_end)),
+            log.up_to(target_logs[s, p].stable_end) if log is not None and (s, p) in newer else log,
             target_logs.get((s, p)),
             since=max(since.get((s, p), 0), maps.begins.get((topics[SourceTopic(s)], p), 0)),
             until=until.get((s, p)),

@@ -49,6 +49,16 @@ def test_target_with_more_than_the_source() -> None:
     assert numbers(extent_of(NAMES, log(0, 10), log(0, 12), until=8)) == (0, 8, 8, 0)
 
 
+def test_what_came_meanwhile_waits_for_no_transaction() -> None:
+    """Where the target had more than the first look at the source, a later look is cut off where the target ends: what
+    came since is in no open transaction. What waits for one still does.
+    """
+    target = log(0, 11)
+    assert extent_of(NAMES, log(0, 12).up_to(11), target).waiting == 0
+    assert extent_of(NAMES, LogRange(0, 12, 15).up_to(11), target).waiting == 3
+    assert LogRange(0, 10, 15).up_to(11) == LogRange(0, 10, 15)
+
+
 def test_times() -> None:
     """The offsets that belong to times bound the comparison at both sides."""
     assert numbers(extent_of(NAMES, log(2, 10), log(0, 10), since=1, until=8)) == (2, 8, 8, 0)
