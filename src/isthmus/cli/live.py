@@ -94,16 +94,20 @@ class LiveProgress:
         for link in links:
             yield from self._change(link.link, str(link.state), link.problem)
             for topic in link.topics:
-                state = str(topic.state) if not topic.state.is_calm else ""
-                yield from self._change(f"{link.link}/{topic.topic}", state, topic.problem)
+                # Leases hand their lanes over all the time: that a lane starts anew is no news.
+                if topic.state is not LaneState.STARTING or topic.problem is not None:
+                    where, is_calm = f"{link.link}/{topic.topic}", topic.state.is_calm
+                    yield from self._change(where, str(topic.state), topic.problem, is_calm=is_calm)
 
-    def _change(self, where: str, state: str, problem: Problem | None) -> Iterator[str]:
-        line = f"{where}: {state or LaneState.ACTIVE}" + (f": {problem.message}" if problem else "")
+    def _change(self, where: str, state: str, problem: Problem | None, *, is_calm: bool = False) -> Iterator[str]:
+        """A line for what is told anew; of what is calm only once something else was told of it."""
+        line = f"{where}: {state}" + (f": {problem.message}" if problem else "")
         known = self._told.get(where)
-        if line != known and (known is not None or state):
+        if known is None and is_calm:
+            return
+        if line != known:
             yield line
-        if known is not None or state:
-            self._told[where] = line
+        self._told[where] = line
 
     def _lines(self, links: Sequence[LinkProgress], now: float) -> Iterator[str]:
         """How far each link is that stands otherwise than when it was told; of one that is starting once that this

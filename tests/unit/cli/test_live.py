@@ -53,6 +53,16 @@ def test_news_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == ["l/orders: TARGET_UNAVAILABLE: no leader", "l/orders: ACTIVE"]
 
 
+def test_a_topic_is_told_by_the_state_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is calm is called ACTIVE only if it is; that a lane starts anew is no news."""
+    shown = LiveProgress()
+    for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.STARTING, LaneState.SOURCE_DELETED, LaneState.PAUSED):
+        problem = Problem("no leader") if state is LaneState.SOURCE_UNAVAILABLE else None
+        shown.show([link(topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0, state, problem)]))])
+    told = [line.partition(" isthmus: ")[2] for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
+    assert told == ["l/orders: SOURCE_UNAVAILABLE: no leader", "l/orders: SOURCE_DELETED", "l/orders: PAUSED"]
+
+
 def test_nothing_is_told_while_nothing_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for a link that copies each time; of an idle one a single line, however long it stays so."""
     shown, idle = LiveProgress(line_s=0.0), link(records=7)
