@@ -21,7 +21,7 @@ from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Throttle
+from isthmus.wire.fetch import PATIENCE_S, Throttle
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 
@@ -221,11 +221,17 @@ class News(NamedTuple):
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
     stopped in the middle, and what it says counts by its generation alone. Only what operators want is told when it was
-    committed.
+    committed. When a quota has held back every answer for `patience_s` (s) the ledger is one that cannot be read.
     """
 
     def __init__(
-        self, client: Client, *, position: int = 0, topic_id: uuid.UUID = NO_TOPIC_ID, poll_ms: int = POLL_MS
+        self,
+        client: Client,
+        *,
+        position: int = 0,
+        topic_id: uuid.UUID = NO_TOPIC_ID,
+        poll_ms: int = POLL_MS,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.position = position
         self.topic_id = topic_id
@@ -234,7 +240,7 @@ class LedgerTail:
         self._is_other_log = False
         self._transactions = OpenTransactions()
         self._held_until: dict[int, float] = {}
-        self._throttle = Throttle(_FETCH_BYTES)
+        self._throttle = Throttle(_FETCH_BYTES, patience_s=patience_s)
         self._confirmed: Connection | None = None
         self._end = 0
 
@@ -289,7 +295,8 @@ class LedgerTail:
     async def poll(self) -> Poll:
         """Wait for something new, at most `poll_ms`, or for as long as a quota forbids to ask again.
 
-        :raises Unreachable: The ledger cannot be read now; another call looks for its leader anew.
+        :raises Unreachable: The ledger cannot be read now, or a quota has held it back for too long; another call looks
+            for its leader anew.
         :raises ClusterError: It is gone, or reading is not allowed.
         """
         connection = await self._connect()
@@ -305,7 +312,7 @@ class LedgerTail:
                     raise Unreachable(
                         f"{connection.where} left the ledger out of its answer", cluster=connection.cluster
                     )
-                await asyncio.sleep(self._throttle.pause_s(answer.throttle_time_ms))
+                await self._throttle.sit_out(answer.throttle_time_ms, connection)
                 return Poll([], asked_at, at_end=False, is_other_log=False)
             if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
                 await self._begin_again(connection)

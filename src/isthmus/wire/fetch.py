@@ -30,8 +30,8 @@ _LAST_EPOCH: Final = 0x7FFFFFFF
 _ANY_SIZE: Final = 0x7FFFFFFF
 _BYTES_MIN: Final = 16 << 10
 _PAUSE_MAX_S: Final = 12.0
-_PATIENCE_S: Final = 45.0
-"""Longer than the pauses before the longest one."""
+PATIENCE_S: Final = 45.0
+"""So long a broker may hold its answers back until that is an error: longer than the pauses before the longest one."""
 
 SESSION_LOST: Final = frozenset(
     {
@@ -243,23 +243,19 @@ async def fetch_once(
             return found
         if not answer.throttle_time_ms:
             raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
-        if throttle.since_s > _PATIENCE_S:
-            raise Unreachable(
-                f"{connection.where} holds back what it answers: a client quota is used up",
-                cluster=connection.cluster,
-                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
-            )
-        await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
+        await throttle.sit_out(answer.throttle_time_ms, connection)
 
 
 class Throttle:
     """How to ask a broker that holds its answers back, one time after the other, as a client quota is used up.
 
-    `bytes_max` is what to ask for: what is small fits into a quota sooner.
+    `bytes_max` is what to ask for: what is small fits into a quota sooner. Whoever sits the pauses out hears after
+    `patience_s` (s) that nothing comes.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, *, patience_s: float = PATIENCE_S) -> None:
         self.bytes_max = self._bytes_usual = bytes_max
+        self._patience_s = patience_s
         self._times = 0
         self._since = 0.0
 
@@ -277,6 +273,20 @@ class Throttle:
         self._times += 1
         self.bytes_max = min(self.bytes_max, max(self.bytes_max // 2, _BYTES_MIN))
         return float(min(max(_PAUSE_MAX_S, throttle_ms / 1000), throttle_ms / 1000 * 2 ** (self._times - 1)))
+
+    async def sit_out(self, throttle_ms: int, connection: Connection) -> None:
+        """Ask nothing for as long as `pause_s` says, `patience_s` at most.
+
+        :raises Unreachable: Nothing but empty answers has come for `patience_s`. Whoever goes on hears it again after
+            each pause.
+        """
+        await asyncio.sleep(min(self.pause_s(throttle_ms), self._patience_s))
+        if self.since_s >= self._patience_s:
+            raise Unreachable(
+                f"{connection.where} holds back what it answers: a client quota is used up",
+                cluster=connection.cluster,
+                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
+            )
 
     def end(self) -> None:
         """An answer came that shows something."""

@@ -62,6 +62,34 @@ def test_an_answer_that_a_quota_holds_back_is_no_end() -> None:
     asking([held_back(1), listed(3), held_back(1), fetched(records(0), high_watermark=3), held_back(0)], follow)
 
 
+def test_a_ledger_that_a_quota_holds_back_for_too_long_cannot_be_read() -> None:
+    """Whoever waits for its end hears of the quota in time, and again after each pause, until something comes."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, patience_s=0.02)
+        with pytest.raises(Unreachable, match="quota") as told:
+            await tail.read_on()
+        assert "doctor" in (told.value.hint or "")
+        assert tail.position == 0
+        with pytest.raises(Unreachable, match="quota"):
+            await tail.poll()
+        assert [entry.key for entry in await tail.read_to_end()] == [*KEYS, *KEYS]
+
+    asking(
+        [
+            listed(6),
+            fetched(records(0), high_watermark=6),
+            held_back(60_000),
+            listed(6),
+            held_back(1),
+            listed(6),
+            fetched(records(0), high_watermark=6),
+            fetched(records(3), high_watermark=6),
+        ],
+        follow,
+    )
+
+
 def test_an_end_is_what_a_leader_knows_that_knows_all_that_was_replicated() -> None:
     """A new leader shows an earlier end at first (KIP-207). Whoever believed it would not know that it was revoked."""
 

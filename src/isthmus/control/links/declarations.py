@@ -265,7 +265,7 @@ class _Place:
         except ClusterError as error:
             self.problem = problem_of(error)
         except TimeoutError:
-            hint = "Check that its brokers run and can be reached from here."
+            hint = "Check that its brokers run, can be reached from here and are not held back by a client quota."
             self.problem = problem_of(
                 Unreachable(f"{self.alias} did not answer within {PATIENCE_S:g} s", cluster=self.alias, hint=hint)
             )
