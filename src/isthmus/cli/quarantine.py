@@ -48,9 +48,9 @@ def group() -> None:
 @app.command("list")
 def list_quarantine(
     link: Annotated[
-        str | None, typer.Argument(metavar="[LINK]", help="The link that was recovered; without one all clusters.")
+        str | None, typer.Argument(metavar="LINK", help="The link that was recovered; without one all clusters.")
     ] = None,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic of it.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,

@@ -63,7 +63,7 @@ OVER_REST = {
     "pause": (f"PUT {_LINK}/pause", f"GET {_LINK}/pause"),
     "plan": ("GET /v1/plan", f"GET {_LINK}/plan"),
     "provenance": ("GET /v1/provenance/{topic}",),
-    "quarantine list": (f"GET {_LINK}/quarantine",),
+    "quarantine list": (f"GET {_LINK}/quarantine", "GET /v1/quarantine"),
     "quarantine replay": (f"POST {_LINK}/quarantine:replay",),
     "resume": (f"PUT {_LINK}/resume",),
     "schemas diff": ("GET /v1/schemas/diff",),
