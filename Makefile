@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench nightly soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench nightly soak soak-gateway fuzz-rest fuzz-gateway mutants docs spark-versions requirements browser-files package clean java
 
 default: env help
 
@@ -83,8 +83,9 @@ demo-recovery: env $(ARCHIVED) ## three real clusters, one of them lost, and wha
 demo-tree: env $(ARCHIVED) ## four real clusters, producers on each, and every flight once on every one
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo tree
 
-bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
+bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers, then the gateway beside none
 	@PYTHONPATH=$(CURDIR) $(BIN)/python bench
+	@for case in gateway held waiting switching; do PYTHONPATH=$(CURDIR) $(BIN)/python -m bench.$$case; done
 
 SEED ?= 1
 MINUTES ?= 4
@@ -95,10 +96,16 @@ nightly: env $(ARCHIVED) ## what make test leaves out (tests/nightly.txt): more 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten
 
+soak-gateway: env $(ARCHIVED) ## gateways before a synchronous link, random faults, and a judge: SEED=7 MINUTES=2
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak.gateway --seed $(SEED) --minutes $(MINUTES)
+
 REQUESTS ?= 10000
 
 fuzz-rest: env ## all that the REST API's own description allows, and more, over real clusters: SEED=7 REQUESTS=2000
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak.rest --seed $(SEED) --requests $(REQUESTS)
+
+fuzz-gateway: env ## frames that nobody should send, through the code of the gateway: SEED=7 MINUTES=60
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak.frames --seed $(SEED) --minutes $(MINUTES)
 
 SPARKS ?= 3.5 4.0 4.1 4.2 4.3
 

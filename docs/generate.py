@@ -22,7 +22,7 @@ from isthmus.config import fields, keys, network, schema
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
-from isthmus.metrics.catalogue import METRICS, OF_A_RUN, MetricScope
+from isthmus.metrics.catalogue import GATEWAY_METRICS, METRICS, OF_A_RUN, MetricScope
 from isthmus.model.checks import CHECKS
 from isthmus.model.configuration import Configuration
 from isthmus.web.app import create_app
@@ -226,6 +226,7 @@ SCOPES = {
     MetricScope.GROUP: "For each consumer group",
     MetricScope.TOPIC: "For each topic",
     MetricScope.PARTITION: "For each partition, with `--metrics-partitions`",
+    MetricScope.GATEWAY: "For each gateway ([gateway.md](gateway.md)), which tells `isthmus_build_info` and these",
 }
 
 
@@ -236,8 +237,8 @@ def metrics_page(text: str) -> str:
     lines = [f"{begin}, from src/isthmus/metrics/catalogue.py. -->"]
     for scope, title in SCOPES.items():
         lines += [f"\n### {title}\n", "| metric | kind | labels | |\n|---|---|---|---|"]
-        for metric in METRICS:
-            if metric.scope is scope:
+        for metric in (*METRICS, *GATEWAY_METRICS):
+            if metric.scope is scope and (metric in METRICS) is (scope is not MetricScope.GATEWAY):
                 labels = ", ".join(f"`{label}`" for label in metric.labels)
                 lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
     lines.append("\n### Known to runs only\n\n`isthmus serve` leaves these out:\n")

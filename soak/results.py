@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from soak.judge.evidence import Violation
 from soak.run import Outcome
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -21,25 +24,36 @@ def record(outcome: Outcome) -> None:
     :raises OSError: One of them cannot be written.
     :raises ValueError: The table has lost the line above which new rows go.
     """
-    line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **outcome.as_dict()}
-    with RESULTS.open("a", encoding="utf-8") as output:
+    append(outcome.as_dict(), row(outcome), results=RESULTS, above=_END)
+
+
+def append(told: Mapping[str, Any], new_row: str, *, results: Path, above: str) -> None:
+    """Append what is told of a run to a file of results, with the time, and a row to the table that ends `above` it.
+
+    :raises OSError: One of them cannot be written.
+    :raises ValueError: The page has lost the line `above` which new rows go.
+    """
+    line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **told}
+    with results.open("a", encoding="utf-8") as output:
         output.write(json.dumps(line, ensure_ascii=False) + "\n")
     text = TABLE.read_text(encoding="utf-8")
-    if _END not in text:
-        raise ValueError(f"{TABLE} has no line {_END!r}")
-    TABLE.write_text(text.replace(_END, f"{row(outcome)}\n{_END}"), encoding="utf-8")
+    if above not in text:
+        raise ValueError(f"{TABLE} has no line {above!r}")
+    TABLE.write_text(text.replace(above, f"{new_row}\n{above}"), encoding="utf-8")
 
 
 def row(outcome: Outcome) -> str:
     """A row of the table."""
     run = outcome.run
     faults = " ".join(f"{each}\u00d7{count}" for each, count in sorted(outcome.faults.items())) or "none"
-    broken: dict[str, int] = {}
-    for violation in outcome.violations:
-        name = violation.invariant.split()[0]
-        broken[name] = broken.get(name, 0) + 1
-    violations = ", ".join(f"{name}\u00d7{count}" for name, count in sorted(broken.items())) or "none"
     conditions = run.conditions
     kind = [run.contender, *(["mapped"] if conditions.is_mapped else [])]
     kind += [] if conditions.naming == "identity" else [f"named by {conditions.naming}"]
+    violations = violations_in_words(outcome.violations)
     return f"| {run.seed} | {run.minutes:g} | {', '.join(kind)} | {faults} | {outcome.records:,} | {violations} |"
+
+
+def violations_in_words(violations: Iterable[Violation]) -> str:
+    """How often each law was broken."""
+    broken = Counter(each.invariant.split()[0] for each in violations)
+    return ", ".join(f"{name}\u00d7{count}" for name, count in sorted(broken.items())) or "none"

@@ -297,6 +297,7 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
         keeps_offsets=mirror.keeps_offsets,
         is_mapped=mirror.is_mapped,
         may_lack_aborted=scene.conditions.target_verifies or mirror.is_mapped,
+        is_whole=mirror.keeps_offsets and not scene.conditions.target_verifies,
         compacted=stage.load.compacted,
         link=LINK,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from soak.faults.catalogue import Told, fault
-from soak.faults.finding import one_in_sync
+from soak.faults.finding import in_sync, one_in_sync
 from soak.scene import Scene, leader
 from soak.side import BROKERS, Side
 from soak.victims import Victim
@@ -62,18 +62,19 @@ def source_epoch_lost_ahead(scene: Scene, chance: random.Random) -> Iterator[Tol
     # Nothing of what is lost was copied: the lane has to go on.
     scene.suffers(victim.topic, "source epoch lost")
     source = scene.source
+    # The first replica is to lead an epoch of its own: the second one has led before.
+    source.broker(first).kill()
+    scene.until(lambda: leader(source, victim.key) == second, "the second replica leads")
+    source.broker(first).start(wait=False)
+    scene.until(lambda: in_sync(source, victim.key) == 2, "the first replica is in sync")
     with one_in_sync(scene, victim.key, second):
         source.broker(second).kill()
-        scene.until(lambda: leader(source, victim.key) == first, "the first replica leads")
-        source.broker(first).kill()
-        scene.until(lambda: leader(source, victim.key) == -1, "nobody leads")
-        source.broker(first).start(wait=False)
         scene.until(lambda: leader(source, victim.key) == first, "the first replica leads a new epoch")
         before = _end(scene, victim)
         scene.until(lambda: _end(scene, victim) > before + _MORE, "the first replica goes on alone")
         source.broker(first).kill()
         source.broker(second).start(wait=False)
-        scene.until(lambda: leader(source, victim.key) == second, "the second replica leads")
+        scene.until(lambda: leader(source, victim.key) == second, "the second replica leads again")
     yield {"topic": victim.topic, "led by": second}
     source.broker(first).start(wait=False)
 

@@ -112,14 +112,15 @@ def one_in_sync(scene: Scene, key: PartitionKey, follower: int) -> Iterator[None
     configure(scene.target, ResourceType.TOPIC, key[0], min_insync_replicas=2)
     scene.target.broker(follower).kill()
     try:
-        scene.until(lambda: _in_sync(scene.target, key) == 1, "the follower is out of sync")
+        scene.until(lambda: in_sync(scene.target, key) == 1, "the follower is out of sync")
         yield
     finally:
         scene.target.broker(follower).start(wait=False)
         configure(scene.target, ResourceType.TOPIC, key[0], min_insync_replicas=1)
 
 
-def _in_sync(side: Side, key: PartitionKey) -> int:
+def in_sync(side: Side, key: PartitionKey) -> int:
+    """How many replicas of a partition are in sync; the topic goes by its name at the source."""
     called = side.names.called(key[0])
     return len(side.admin.list_topics(called, timeout=TERM_S).topics[called].partitions[key[1]].isrs)
 

@@ -108,6 +108,8 @@ def _some(quotas: dict[str, float], chance: random.Random) -> dict[str, float]:
 
 
 def _limited(side: Side, quotas: dict[str, float]) -> Iterator[Told]:
+    # Brokers take rates in bytes as whole numbers only.
+    quotas = {name: round(value) if name.endswith("_byte_rate") else value for name, value in quotas.items()}
     _alter_quotas(side, quotas, is_removed=False)
     try:
         yield {"side": side.name, **{name: round(value, 1) for name, value in quotas.items()}}
@@ -126,11 +128,14 @@ def _alter_quotas(side: Side, quotas: dict[str, float], *, is_removed: bool) -> 
         ],
         validate_only=False,
     )
+    said: set[str] = set()
     for broker in side.cluster.brokers:
         answer = ask(broker.admin_port, request, cluster=side.name)
-        if not any(each.error_code for each in answer.entries):
+        refused = {f"{each.error_code}: {each.error_message}" for each in answer.entries if each.error_code}
+        if not refused:
             return
-    raise RuntimeError(f"the {side.name} refused quotas")
+        said |= refused
+    raise RuntimeError(f"the {side.name} refused quotas: {', '.join(sorted(said))}")
 
 
 def _rotated(side: Side, chance: random.Random) -> Iterator[Told]:

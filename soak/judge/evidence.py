@@ -47,7 +47,8 @@ class Lane:
 
     `keeps_offsets`: whether who copied it claims the same offsets at the target. `pairing`: where he claims every
     record once at other ones, which are which. `may_lack_aborted`: whether he says
-    that he leaves aborted records out. `gaps` are half-open ranges of offsets
+    that he leaves aborted records out. `is_whole`: whether he says that transactions are at the target as such, before
+    they have ended. `gaps` are half-open ranges of offsets
     that were reported as lost at the source. `suffered` names the faults that were done to the partition itself,
     `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut, and
     `issued` all ids that were ever sent, `foreign` those of them that others than the mirror sent to the target.
@@ -60,6 +61,7 @@ class Lane:
     target: Log
     keeps_offsets: bool = True
     may_lack_aborted: bool = False
+    is_whole: bool = False
     is_compacted: bool = False
     gaps: tuple[tuple[int, int], ...] = ()
     suffered: frozenset[str] = frozenset()

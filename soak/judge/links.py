@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -17,6 +18,10 @@ _SILENT_S: Final = 14.0
 _OPERATORS: Final = frozenset({"PAUSED", "STANDBY", "FAILED"})
 """States of links that only operators cause, or that only `isthmus run` shows."""
 _RUNNING: Final = frozenset({"ACTIVE", "IMPAIRED"})
+_ALIVE: Final = frozenset({"ALIVE", "THROTTLED"})
+"""What a controller that runs is called."""
+_QUOTAS: Final = frozenset({"target-quotas", "target-reads-starved"})
+"""Faults that may have a controller throttled."""
 _UNCAUSED: Final = frozenset(
     {
         "ACTIVE_AT_TARGET",
@@ -43,24 +48,29 @@ def i22_link_truth(case: Case) -> Iterator[Violation]:
     calm, gone = Calm(case.events, machine), absences(case.events)
     found: dict[str, Violation] = {}
     settled = _settled_last(case)
+    quota_at = min((each["at"] for each in case.of("fault") if each["fault"] in _QUOTAS), default=math.inf)
     for event in case.of("status"):
         if "controller" not in event:
             continue
         standings = _groups(case, event, settled if event is _last(case) else {}) if _is_calm(event, calm) else ()
-        for where, message in (*_link(event, calm, gone, machine), *standings):
+        for where, message in (*_link(event, calm, gone, machine, has_quota=quota_at < event["at"]), *standings):
             violation = Violation(invariant=NAME, where=where, message=f"{message} (told at {event['begun']:.1f} s)")
             found.setdefault(where + message.partition(":")[0], violation)
     yield from found.values()
 
 
-def _link(event: Event, calm: Calm, gone: list[tuple[float, float]], machine: Machine) -> Iterator[tuple[str, str]]:
+def _link(
+    event: Event, calm: Calm, gone: list[tuple[float, float]], machine: Machine, *, has_quota: bool
+) -> Iterator[tuple[str, str]]:
     state, controller, problem = event["state"], event["controller"], event["problem"]
     told = f"{state}, controller {controller}, {problem}"
     is_away = problem is not None or controller == "UNKNOWN"
     if state in _OPERATORS:
         yield "link", f"nobody did that: {told}"
-    elif is_away != (state == "UNAVAILABLE") or (not is_away and (controller == "ALIVE") != (state in _RUNNING)):
+    elif is_away != (state == "UNAVAILABLE") or (not is_away and (controller in _ALIVE) != (state in _RUNNING)):
         yield "link", f"contradiction: {told}"
+    elif controller == "THROTTLED" and not has_quota:
+        yield "link", f"THROTTLED without a quota: {told}"
     elif _is_calm(event, calm) and (state not in _RUNNING or (controller, problem) != ("ALIVE", None)):
         yield "link", f"not ACTIVE though all was whole: {told}"
     in_trouble = sorted(topic["topic"] for topic in event["topics"] if topic["state"] in TERMINAL)

@@ -10,12 +10,15 @@ from soak.judge.evidence import Case, PartitionKey, Violation
 from soak.judge.timeline import Machine, Sufferings, Timeline
 
 RESUMED_WITHIN_S: Final = 60.0
+_RIGHT_TAKEN: Final = "target-right-taken"
 _BEHIND_S: Final = 5.0
 """So long after the mirror was killed every partition that is written to lags behind."""
 
 
 def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
-    """Nothing is at the target before it is stable at the source, not even for a moment."""
+    """Nothing is at the target before it is stable at the source, not even for a moment. Where transactions are whole
+    nothing is seen before it is, and nothing is there before the source has it.
+    """
     if not case.are_told:
         return
     lanes = case.by_partition
@@ -25,19 +28,46 @@ def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> 
         lane = lanes.get(key)
         for look in timeline.looks("target", key):
             source = timeline.after("source", key, look.ended)
+            if source is None:
+                continue
             high = look.high if lane is None else lane.copied_before(look.high)
-            if source is not None and high > source.stable:
-                ends = f"at {look.ended:.1f} s the target ended at {high}, later the source at {source.stable}"
+            pairs = [(high, source.stable)]
+            if lane is not None and lane.is_whole:
+                pairs = [(look.stable, source.stable), (look.high, source.high)]
+            if early := [pair for pair in pairs if pair[0] > pair[1]]:
+                there, here = early[0]
+                ends = f"at {look.ended:.1f} s the target ended at {there}, later the source at {here}"
                 yield Violation(invariant="I7 early read", where=_named(key), message=ends)
                 break
+
+
+def i8_no_torn_view(case: Case, timeline: Timeline) -> Iterator[Violation]:
+    """Where transactions are whole none that was committed was ever visible in part in a partition of the target.
+
+    Who may not write their ends any more goes by records until the next lease.
+    """
+    if not case.are_told or any(event["fault"] == _RIGHT_TAKEN for event in case.of("fault")):
+        return
+    whole = {key for key, lane in case.by_partition.items() if lane.is_whole}
+    for key, first, end in _torn(case, timeline):
+        if key in whole:
+            message = f"consumers got to {end}, within a transaction that begins at {first}"
+            yield Violation(invariant="I8 torn view", where=_named(key), message=message)
 
 
 def i8_torn_views(case: Case, timeline: Timeline) -> int:
     """How many committed transactions were once visible in part in a partition of the target.
 
-    Nobody promises that this does not happen, so it is counted. Where another transaction begins within one, consumers
-    of the source see a part of it too, while the other one is open: those are left out. Where offsets differ,
-    `timeline` tells the target's ends as the source's.
+    Where they are not whole nobody promises that this does not happen, so it is counted.
+    """
+    return sum(1 for _ in _torn(case, timeline))
+
+
+def _torn(case: Case, timeline: Timeline) -> Iterator[tuple[PartitionKey, int, int]]:
+    """Where a committed transaction was seen in part: its first offset, and how far consumers got.
+
+    Where another transaction begins within one, consumers of the source see a part of it too, while the other one is
+    open: those are left out. Where offsets differ, `timeline` tells the target's ends as the source's.
     """
     transactions, lanes = case.of("txn"), case.by_partition
     begins = set[tuple[PartitionKey, int]]()
@@ -46,15 +76,14 @@ def i8_torn_views(case: Case, timeline: Timeline) -> int:
             key = (event["topic"], partition)
             pairing = lanes[key].pairing if key in lanes else None
             begins.add((key, first if pairing is None else pairing.wanted_from(first)))
-    torn = 0
     for event in transactions:
         if event["ended"] != "committed":
             continue
         for partition, first, last in event["spans"]:
             key = (event["topic"], partition)
             ends = {look.stable for look in timeline.looks("target", key) if first < look.stable <= last}
-            torn += any((key, end) not in begins for end in ends)
-    return torn
+            if seen := [end for end in sorted(ends) if (key, end) not in begins]:
+                yield key, first, seen[0]
 
 
 def i10_prefix_stability(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:

@@ -169,20 +169,20 @@ def read_documents(servers: str, topic: str) -> list[tuple[bytes | None, bytes |
 
     :raises KafkaException: The cluster refused, or said nothing for a minute.
     """
-    return [(message.key(), message.value()) for message in _messages(servers, [(topic, 0)], "read_committed")]
+    return [(message.key(), message.value()) for message in messages(servers, [(topic, 0)], "read_committed")]
 
 
 def _read(
     servers: str, keys: list[PartitionKey], names: Names, isolation: Isolation, without: str
 ) -> dict[PartitionKey, list[Seen]]:
     found: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
-    for message in _messages(servers, [(names.called(topic), number) for topic, number in keys], isolation):
+    for message in messages(servers, [(names.called(topic), number) for topic, number in keys], isolation):
         key = (names.at_source(message.topic() or ""), message.partition() or 0)
         found[key].append(seen(message, without=without))
     return found
 
 
-def _messages(servers: str, partitions: list[PartitionKey], isolation: Isolation) -> Iterator[Message]:
+def messages(servers: str, partitions: list[PartitionKey], isolation: Isolation) -> Iterator[Message]:
     """All records of partitions, from their beginnings to their ends. Topics go by the names they have here."""
     if not partitions:
         return

@@ -43,7 +43,8 @@ class TopicIds(NamedTuple):
 class Segment:
     """One document. Records of the source before `source_next` are said to be at the target before `target_next`.
 
-    `number` is that of the next record, `rewound` how often the lane has gone back.
+    `number` is that of the next record, `taken_at` how late its writer took the lane over, `rewound` how often the lane
+    has gone back.
     """
 
     topic: str
@@ -53,6 +54,7 @@ class Segment:
     source_next: int
     target_next: int
     number: int
+    taken_at: int
     rewound: int
     ids: TopicIds
 
@@ -62,9 +64,14 @@ class Segment:
         return self.places[0].source if self.places else self.source_next
 
     @property
-    def reach(self) -> tuple[int, int, int]:
+    def age(self) -> tuple[int, int]:
+        """What tells later writers from earlier ones, and what one wrote since the lane went back."""
+        return self.taken_at, self.rewound
+
+    @property
+    def reach(self) -> tuple[int, ...]:
         """What grows with every claim that is made."""
-        return self.rewound, self.number, self.source_next
+        return *self.age, self.number, self.source_next
 
     def before(self, source_end: int) -> Segment:
         """What it says of records of the source before an offset."""
@@ -87,11 +94,13 @@ class StoredMap:
         return max(self.segments, key=lambda segment: segment.reach)
 
     def places(self) -> list[Place]:
-        """Where records went, by the source's order. Where a lane has gone back, what it wrote since then counts."""
+        """Where records went, by the source's order. Where a lane has gone back, what it wrote since then counts, and
+        where several took it over what the last one wrote.
+        """
         found: list[Place] = []
         end = max(segment.source_next for segment in self.segments) + 1
-        for rewound in sorted({segment.rewound for segment in self.segments}, reverse=True):
-            same = [segment.before(end) for segment in self.segments if segment.rewound == rewound]
+        for age in sorted({segment.age for segment in self.segments}, reverse=True):
+            same = [segment.before(end) for segment in self.segments if segment.age == age]
             found += [place for segment in same for place in segment.places]
             end = min(end, *(segment.source_begin for segment in same))
         return sorted(set(found))
@@ -121,6 +130,7 @@ def _segment(key: str, told: Mapping[str, Any], names: Names) -> Segment:
         source_next=int(cursor["source_offset"]),
         target_next=int(cursor["target_offset"]),
         number=int(cursor["ordinal"]),
+        taken_at=int(told.get("taken_at", -1)),
         rewound=int(cursor.get("rewound", 0)),
         ids=TopicIds(*(uuid.UUID(told.get(f"{side}_topic_id", str(_NO_ID))) for side in ("source", "target"))),
     )

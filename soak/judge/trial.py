@@ -15,7 +15,14 @@ from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation, pai
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
-from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness, i25_independence
+from soak.judge.progress import (
+    i7_no_early_read,
+    i8_no_torn_view,
+    i8_torn_views,
+    i10_prefix_stability,
+    i21_liveness,
+    i25_independence,
+)
 from soak.judge.reading import Ruler, read_documents, read_logs, topic_ids
 from soak.judge.records import RECORD_INVARIANTS
 from soak.judge.settings import Shapes, i19_convergence
@@ -41,11 +48,12 @@ def collect(
     keeps_offsets: bool,
     is_mapped: bool,
     may_lack_aborted: bool,
+    is_whole: bool,
     compacted: frozenset[str],
     link: str,
 ) -> tuple[Lane, ...]:
     """Read both sides, whole. `is_mapped`: every record is claimed to be at the target once, in order, and `link` keeps
-    a map of that in the target's ledger.
+    a map of that in the target's ledger. If it `is_whole`, transactions are copied as such, but into compacted topics.
 
     :raises KafkaException: A cluster does not answer.
     """
@@ -62,6 +70,7 @@ def collect(
             target=there,
             keeps_offsets=keeps_offsets,
             may_lack_aborted=may_lack_aborted,
+            is_whole=is_whole and key[0] not in compacted,
             is_compacted=key[0] in compacted,
             gaps=gaps.get(key, ()),
             suffered=sufferings.of(key[0]),
@@ -108,6 +117,7 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
         if not sufferings.may_stop(lane.topic):
             yield from _complete(lane)
     yield from i7_no_early_read(case, timeline, sufferings)
+    yield from i8_no_torn_view(case, timeline)
     yield from i9_stored_map(case, sufferings)
     yield from i10_prefix_stability(case, timeline, sufferings)
     yield from i10_replicas_agree(replicas, case.lanes)

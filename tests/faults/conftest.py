@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from isthmus.local import LocalCluster
 from tests.integration.lane.mirror import Mirror
+
+_LINES: Final = 60
+"""So much of the log of each broker is printed."""
 
 
 @pytest.fixture
@@ -21,12 +25,17 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture
 def mirror3(east3: LocalCluster, west3: LocalCluster) -> Iterator[Mirror]:
-    """East to west, three brokers each; every broker runs again when the test is over."""
+    """East to west, three brokers each; every broker runs again when the test is over.
+
+    What brokers warned of is printed: pytest shows it with a failure only.
+    """
     try:
         yield Mirror(east3, west3)
     finally:
         for cluster in (east3, west3):
             for broker in cluster.brokers:
+                last = broker.log_file.read_text(errors="replace").splitlines()[-_LINES:]
+                print(f"{broker!r}:", *last, sep="\n")  # noqa: T201
                 broker.resume()
                 broker.start(wait=False)
             cluster.wait_until_ready()

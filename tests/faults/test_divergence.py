@@ -14,14 +14,16 @@ import pytest
 from isthmus.control.recovery.holdings import holdings
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.local import LocalCluster
-from isthmus.model.lane import LaneKey, LaneState, milestone_of
-from isthmus.model.naming import TargetTopic
+from isthmus.model.lane import LaneKey, LaneReport, LaneState, milestone_of
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.switching import before_begin, stopped_at
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.faults.witness import until_told
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mapping import Maps, assert_mapped
-from tests.integration.lane.mirror import Mirror, Running
+from tests.integration.lane.mirror import Mirror, Running, lanes_of
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
 from tests.patience import TERM_S
@@ -202,17 +204,66 @@ def test_unclean_election_does_not_let_a_mapped_lane_go_on_later(
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, source.records(1)[0], **mapped) as running:
             if is_clean:
-                maps.save(running.engine)
+                maps.note(running.engine)
         await source.lose()
         for grown in (1, COPIED, 1):
             await source.grow(source.records(grown))
             async with mirror3.running(source.name, **mapped) as running:
                 await until_told(running, key, LaneState.DIVERGED, "source")
-                maps.save(running.engine)
+                maps.note(running.engine)
 
     asyncio.run(scenario())
 
     assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+def test_a_lane_that_comes_back_takes_no_election_for_a_loss(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """A distributor was at another leaf while its source got another leader, by a clean election. Nothing is lost."""
+    source, maps = Source(mirror3.source, topic("back"), chance), Maps()
+    key, mapped = LaneKey(TargetTopic(source.name), 0), {"engine": {"maps": maps}, "is_mapped": True}
+    topics.create(mirror3.target, source.name)
+
+    async def scenario() -> None:
+        await source.grow(source.records(KEPT))
+        async with mirror3.running(source.name, **mapped) as running:
+            await running.until(lambda reports: reports[key].position == KEPT)
+            maps.note(running.engine)
+        await source.elect_anew()
+        await source.grow(source.records(KEPT))
+        async with mirror3.running(source.name, **mapped, begin_offset=NOTED) as running:
+            await running.until(lambda reports: reports[key].position == COPIED)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_lost_before_a_leaf_begins_is_not_passed_over(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Another leaf got it, and the source has others in its place by the time that the next one begins. These no leaf
+    would get.
+    """
+    source, maps = Source(mirror3.source, topic("lost"), chance), Maps()
+    key, mapped = LaneKey(TargetTopic(source.name), 0), {"is_mapped": True}
+
+    async def scenario() -> None:
+        async with caught_up_with(source, mirror3, source.records(1)[0], engine={"maps": maps}, **mapped) as running:
+            maps.note(running.engine)
+        place = SourceTopic(source.name), NO_TOPIC_ID, 0
+        report = LaneReport(key=key, state=LaneState.HELD, position=COPIED)
+        async with Client(mirror3.source_login) as here, Client(mirror3.target_login) as there:
+            lanes = await lanes_of(here, there, (source.name,), **mapped)
+        begins, epochs = stopped_at(lanes, {key: report}, {key: maps.cursors[key]}, 0)[0]
+        left_out, epoch = before_begin(begins, epochs, *place)
+        await source.lose()
+        await source.grow(source.records(COPIED))
+        begun = {"begin_offset": COPIED, "begin_left_out": left_out, "begin_epoch": epoch}
+        mirror3.forget()
+        async with mirror3.running(source.name, engine={"maps": Maps()}, **mapped, **begun) as running:
+            await until_told(running, key, LaneState.DIVERGED, "source")
+
+    asyncio.run(scenario())
 
 
 def test_an_epoch_that_was_read_ahead_and_lost_keeps_no_mapped_lane(
@@ -237,13 +288,13 @@ def test_an_epoch_that_was_read_ahead_and_lost_keeps_no_mapped_lane(
             await source.lose()
             await source.grow(source.records(KEPT))
             await running.until(lambda reports: reports[key].position == COPIED + KEPT)
-            maps.save(running.engine)
+            maps.note(running.engine)
         cursor = maps.cursors[key]
         maps.cursors[key] = replace(cursor, source_epoch=cursor.source_epoch + 7)
         await source.grow(source.records(KEPT))
         async with mirror3.running(source.name, **mapped) as running:
             await running.until(lambda reports: reports[key].position == COPIED + 2 * KEPT)
-            maps.save(running.engine)
+            maps.note(running.engine)
 
     asyncio.run(scenario())
 

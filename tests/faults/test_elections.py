@@ -58,7 +58,7 @@ def test_unclean_election(
                 await until_in_sync(target, name, replicas=2)
             await running.until(stream.is_copied)
             if is_mapped:
-                maps.save(running.engine)
+                maps.note(running.engine)
 
     asyncio.run(scenario())
 

@@ -15,7 +15,14 @@ from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.links import i22_link_truth
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
-from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness, i25_independence
+from soak.judge.progress import (
+    i7_no_early_read,
+    i8_no_torn_view,
+    i8_torn_views,
+    i10_prefix_stability,
+    i21_liveness,
+    i25_independence,
+)
 from soak.judge.states import i22_monitoring_truth
 from soak.judge.timeline import Machine, Sufferings, Timeline
 
@@ -146,6 +153,24 @@ def test_a_target_that_is_early_or_shrinks_is_found() -> None:
     assert len(list(i10_prefix_stability(reread, timeline, sufferings))) == 1
 
 
+def test_where_transactions_are_whole_they_are_there_before_they_end_and_never_seen_in_part() -> None:
+    """What is open may be at the target, as soon as the source has it. That a part of one was seen is a violation, but
+    where the right to end them was taken away.
+    """
+    txn = {"kind": "txn", "at": 0.0, "topic": "t", "ended": "committed", "spans": [[0, 10, 20]]}
+    taken = {"kind": "fault", "at": 1.0, "phase": "begin", "number": 1, "fault": "target-right-taken", "row": 34}
+    whole = replace(LANE, is_whole=True)
+
+    def early(stable: int, high: int) -> int:
+        told = case(ends(1.0, "target", high, stable=stable), ends(2.0, "source", 21, stable=10), lane=whole)
+        return len(list(i7_no_early_read(told, Timeline(told.events), Sufferings(told.events))))
+
+    assert [early(10, 21), early(11, 21), early(10, 22)] == [0, 1, 1]
+    for more, count in (((), 1), ((taken,), 0)):
+        seen = case(ends(1.0, "target", 21, stable=15), txn, *more, lane=whole)
+        assert len(list(i8_no_torn_view(seen, Timeline(seen.events)))) == count
+
+
 def test_torn_views_are_counted_once_for_each_transaction() -> None:
     """A transaction of which a part was visible counts, unless another one begins where the view ended."""
 
@@ -262,6 +287,8 @@ MIRROR = {"kind": "mirror", "at": 0.0, "did": "started"}
         ("PAUSED", "ALIVE", None, ["nobody did that"]),
         ("FAILED", "NONE", "a bug", ["nobody did that"]),
         ("STOPPED", "ALIVE", None, ["contradiction"]),
+        ("STOPPED", "THROTTLED", None, ["contradiction"]),
+        ("ACTIVE", "THROTTLED", None, ["THROTTLED without a quota"]),
         ("ACTIVE", "SILENT", None, ["contradiction"]),
         ("ACTIVE", "ALIVE", "no answer", ["contradiction"]),
         ("UNAVAILABLE", "ALIVE", None, ["contradiction"]),
@@ -272,6 +299,17 @@ def test_a_link_is_what_it_is_called(state: str, controller: str, problem: str |
     assert link_truth(MIRROR, HEALED, link(90, state, controller, problem)) == expected
     early = [] if expected == ["not ACTIVE though all was whole"] else expected
     assert link_truth(MIRROR, HEALED, link(70, state, controller, problem)) == early
+
+
+def test_a_controller_is_throttled_by_a_quota_alone() -> None:
+    """Where the target had one it runs all the same; when all is whole again it is no more."""
+    quota = [
+        {"kind": "fault", "fault": "target-reads-starved", "phase": phase, "at": at}
+        for phase, at in (("done", 20.0), ("undo", 30.0))
+    ]
+    assert link_truth(MIRROR, *quota, link(25, controller="THROTTLED")) == []
+    assert link_truth(MIRROR, *quota, link(15, controller="THROTTLED")) == ["THROTTLED without a quota"]
+    assert link_truth(MIRROR, *quota, HEALED, link(90, controller="THROTTLED")) == ["not ACTIVE though all was whole"]
 
 
 def test_a_controller_is_alive_only_while_one_runs() -> None:

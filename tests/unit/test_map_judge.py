@@ -175,12 +175,21 @@ def test_what_the_product_writes_is_read() -> None:
         ordinal_begin=0,
         ranges=(MappedRange(0, 1, 3), MappedRange(4, 4, 2)),
         cursor=Cursor(6, 5, 6, rewound=2),
+        taken_at=40,
         source_topic_id=uuid.UUID(int=1),
         target_topic_id=uuid.UUID(int=2),
     )
     found = stored_maps([(written.key.encode(), encoded(written))], "soak", NAMES, IDS)["soak.t", 0]
     assert found.places() == [Place(0, 1, 3), Place(4, 4, 2)]
-    assert (found.newest.source_next, found.newest.target_next, found.newest.reach) == (6, 6, (2, 5, 6))
+    assert (found.newest.source_next, found.newest.target_next, found.newest.reach) == (6, 6, (40, 2, 5, 6))
+
+
+def test_of_several_writers_the_last_one_counts() -> None:
+    """What a former one says of the same records, and says late, it may have lost again."""
+    late = document("late", [[4, 7, 2]], 8, 9, cursor={"rewound": 1, "ordinal": 5}, taken_at=1)
+    found = lane(FIRST, document("2", [[4, 4, 2], [6, 7, 2]], 8, 9, taken_at=2), late).stored
+    assert found is not None
+    assert found.places() == [Place(0, 1, 3), Place(4, 4, 2), Place(6, 7, 2)]
 
 
 def test_committed_records_that_are_hidden_at_a_mapped_target_are_found() -> None:

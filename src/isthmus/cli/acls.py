@@ -110,6 +110,7 @@ def written(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iter
 def _commands(link: Link, side: GrantedSide) -> Iterator[str]:
     servers = ",".join(side.cluster.bootstrap_servers)
     yield f"# {side.side} of {link.name}: {side.cluster.alias}; add --command-config with an administrator's login"
+    yield "# With allow.everyone.if.no.acl.found=true make rules first for those who use the same topics and groups"
     for (_, resource, place), grants in by_place(side.grants).items():
         words = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", side.principal]
         for grant in grants:

@@ -18,6 +18,7 @@ from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.places import VARIABLE as CONFIG_VARIABLE
 from isthmus.model.logsettings import LogSettings
 
 
@@ -54,6 +55,7 @@ COMMANDS: Final = {
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "List and describe clusters: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
+    "gateway": Command("isthmus.cli.gateway", "Have clients reach a cluster through a gateway."),
     "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
     "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
     "token": Command("isthmus.cli.token", "Manage who may call the REST API."),
@@ -130,15 +132,37 @@ def _choose(name: str | None) -> str | None:
     return name
 
 
+def _choose_file(path: Path | None) -> Path | None:
+    if path is not None:
+        # It is what the command is given, unless that is given another one itself.
+        os.environ[CONFIG_VARIABLE] = str(path)
+        os.environ.pop(CONTEXT_VARIABLE, None)
+    return path
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"isthmus {__version__}")
         raise typer.Exit
 
 
+_FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        callback=_choose_file,
+        help="The configuration file, as commands take it.",
+        show_default=False,
+    ),
+]
+
+
 @app.callback()
 def isthmus(
     _verbose: VerboseOption = 0,
+    _config: _FileOption = None,
     _context: Annotated[
         str | None,
         typer.Option(

@@ -128,10 +128,13 @@ def linked(path: Path | None, *links: str | None) -> Configuration:
     configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
     if not configuration.links:
         told = "there are no links: write them into the file, or declare them (isthmus link create)"
-        if configuration.left_out:
+        if configuration.unread:
+            away = "; ".join(each.in_full for each in configuration.unread.values())
+            told = f"no link is known, and what is declared on {', '.join(configuration.unread)} is not: {away}"
+        elif configuration.left_out:
             names = ", ".join(configuration.left_out)
             told = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
-        console.print(Text(f"Warning: {told}", style="yellow"))
+        console.print(Text(printable(f"Warning: {told}"), style="yellow"))
     return configuration
 
 
@@ -153,7 +156,11 @@ def resolved(configuration: Configuration) -> Row:
                 "bootstrap_servers": list(cluster.bootstrap_servers),
                 "security": _plain(cluster.security),
                 "logins": {
-                    each.name: {"bootstrap_servers": list(each.bootstrap_servers), "security": _plain(each.security)}
+                    each.name: {
+                        "bootstrap_servers": list(each.bootstrap_servers),
+                        "security": _plain(each.security),
+                        "certificates": [str(pattern) for pattern in each.certificates],
+                    }
                     for each in cluster.logins
                 },
                 "zookeeper": None if cluster.zookeeper is None else _plain(cluster.zookeeper),
@@ -276,8 +283,9 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         # They are attached to links that are declared.
         del shown["principals"]
     if isinstance(value, Link):
-        # Those of distributors are in no file: their trees are.
-        del shown["distributor"]
+        # Those of distributors are in no file: their trees are. Nor is what operators say of a declared link's mode.
+        for name in ("distributor", "mode", "mode_said"):
+            del shown[name]
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

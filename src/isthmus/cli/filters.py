@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -44,8 +45,9 @@ def filters(
     """Show what a link selects and syncs, or change it: running lanes go on, others come and go within seconds.
 
     Each option may be given several times. With --add it adds to its list, with --remove it takes away; else it
-    replaces the whole list, and "" empties it: what of it would count no longer is asked about first. What is given
-    here is kept in the ledger and holds in place of the file, for runs and for all commands, until --reset.
+    replaces the whole list, and "" empties it (--include "" has the link mirror no topic): what of it would count no
+    longer is asked about first. What is given here is kept in the ledger and holds in place of the file, for runs and
+    for all commands, until --reset.
     """
     given = Filters(
         topics_include=patterns(include),
@@ -64,7 +66,7 @@ def filters(
             wanted = _wanted(given, found, written, add=add, remove=remove)
             lost = [] if add or remove or reset or yes or dry_run else given.lost_of(found, written)
             if lost:
-                confirm(name, f"have {', '.join(lost)} count no longer (--add keeps that)")
+                confirm(name, consequence(given, lost))
             found = fabric.filter(name, Filters() if reset else wanted, known=found, dry_run=dry_run)
         return dict(found.as_dict(fabric.configuration.link(name)))
 
@@ -75,6 +77,15 @@ def filters(
             _show(fields, output, is_named=len(link) > 1, dry_run=dry_run)
 
     each_shown(link, output, work, show, lambda fields: fields)
+
+
+def consequence(given: Filters, lost: Sequence[str]) -> str:
+    """What a change does that leaves patterns out which count now, as whoever asked for it is to confirm it."""
+    found = f"have {', '.join(lost)} count no longer"
+    if given.topics_include == ():
+        return f"{found}, and have it mirror no topic at all"
+    # Who empties lists has nothing to be put beside what is in force.
+    return f"{found} (--add keeps that)" if any(given.said.values()) else found
 
 
 def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:

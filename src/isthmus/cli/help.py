@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Final
 
 import typer
@@ -11,7 +12,7 @@ from isthmus.cli.app import COMMANDS
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption
 from isthmus.cli.output import OutputFormat, Row, print_line, render
-from isthmus.cli.reading import explained, page, pages
+from isthmus.cli.reading import explained, page, pages, states
 from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
 from isthmus.model.checks import CHECKS, Check
 
@@ -52,14 +53,16 @@ def explain(
         render(rows, output, columns=_ERROR_COLUMNS)
     elif topic.upper().startswith("ISTH"):
         render(_named(topic), output)
-    elif states := explained(topic):
+    elif topic not in COMMANDS and (states := explained(topic.upper())):
         render([each._asdict() for each in states], output, columns=_STATE_COLUMNS)
     elif topic not in COMMANDS and (text := page(topic)) is not None:
         sys.stdout.write(text)
     elif topic.startswith("docs/"):
         raise ConfigError(f"there is no page {topic}", hint=f"There are {', '.join(pages())}.")
+    elif topic.lower() in COMMANDS:
+        _show_command(ctx, topic.lower())
     else:
-        _show_command(ctx, topic)
+        raise _nothing_on(topic)
 
 
 def _row(error: type[IsthmusError]) -> Row:
@@ -87,6 +90,13 @@ def _named(code: str) -> Row:
         if row["code"] == code.upper():
             return row
     raise ConfigError(f"there is no error {code}", hint="isthmus help errors lists all of them.")
+
+
+def _nothing_on(topic: str) -> ConfigError:
+    known = [*COMMANDS, *pages(), *(state.lower() for state in states()), "exit-codes", "errors"]
+    near = [f"isthmus help {each}" for each in get_close_matches(topic.lower(), dict.fromkeys(known), n=3)]
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    return ConfigError(f"there is no help on {topic}", hint=f"{meant}There is help on {_TOPICS}.")
 
 
 def _show_command(ctx: typer.Context, name: str) -> None:

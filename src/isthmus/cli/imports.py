@@ -31,7 +31,7 @@ from isthmus.control.clusters.certificates import require_certificates
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Impact, Notice
 from isthmus.interop.drafting import Draft, draft_of
-from isthmus.interop.files import ThisMachine, read_input, write_all
+from isthmus.interop.files import ThisMachine, kept_if_done, read_input, write_all
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.reading import read_deployment
 from isthmus.model.duration import parse_duration
@@ -176,7 +176,8 @@ def _take_over(
         console.print(Text("Nothing was taken over yet: complete the configuration and give the same command again."))
         raise typer.Exit(1)
     used = to if is_there or written else None
-    with takeover.loaded(draft, used) as configuration:
+    # A run with it would copy everything again, were nothing taken over.
+    with kept_if_done(() if force else written), takeover.loaded(draft, used) as configuration:
         found = takeover.take_over_all(deployment, configuration, settings, offsets_topic, workers_group)
     if output.is_table:
         with contextlib.redirect_stdout(sys.stderr):

@@ -10,7 +10,7 @@ import typer
 
 from isthmus.cli import promoting, recovering
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import answered, configured, linked
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
@@ -27,6 +27,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC, said_name
 from isthmus.model.instant import written_instant
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.synchrony import SYNC
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 app.command()(promoting.detach)
@@ -133,12 +134,20 @@ def list_links(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show the links that are declared on the clusters of the file, merged over all that answer."""
-    found = Fabric(configured(path)).declarations.all(deleted=deleted)
+    """Show the links that are declared on the clusters of the file, merged over all that answer.
+
+    Clusters that do not are named; where none is known for that reason it ends with 1.
+    """
+    found, unread = Fabric(configured(path)).declarations.told(deleted=deleted)
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
         render([each.as_dict() for each in found], output, names=[each.declaration.name for each in found])
+    if unread:
+        why = "; ".join(each.in_full for each in unread.values())
+        tell(f"what is declared on {', '.join(unread)} is not known: {why}")
+    if unread and not found:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -148,8 +157,17 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show all that was declared of a link: who declared what, when, and on which cluster."""
-    _show(Fabric(configured(path)).declarations.describe(name), output)
+    """Show all that was declared of a link: who declared what, when, and on which cluster.
+
+    Of a synchronous link a table is followed by where it stands, as isthmus status shows it.
+    """
+    found = Fabric(configured(path)).declarations.describe(name)
+    _show(found, output)
+    if output.is_table and found.declaration.mode == SYNC:
+        configuration = linked(path)
+        if name in {each.name for each in configuration.links}:
+            pair = answered(configuration, lambda fabric: fabric.synchrony(name))
+            tell(f"synchronous, {pair.told}")
 
 
 @app.command()
@@ -157,7 +175,7 @@ def update(
     name: _Names,
     settings: _Settings = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async or sync.")] = None,
     accept: Annotated[
         bool,
         typer.Option("--accept-semantics", help="Go by what both clusters can keep now, though one was downgraded."),
@@ -170,6 +188,9 @@ def update(
     """Change settings of a declared link; whoever runs it follows within seconds.
 
     With one of the clusters away the change is written to the other one; both agree once they can be reached.
+
+    --mode sync, or --set mode=sync, has acknowledgements of producers that are connected to a gateway wait for the
+    target. Back with --mode async what is given up is printed, and it takes effect at once.
     """
     values = changes_of(dict(map(setting, settings or ())), unset or ())
     if not values and mode is None and not accept:
@@ -267,6 +288,8 @@ def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -
             f"{each.topic} goes on with mapped offsets: recovered so {by}at {written_instant(each.parted.at_ms)}, "
             f"as both sides had parted (partition {places})"
         )
+    if found.given_up:
+        tell(found.given_up)
     show_said(found, said_name, dry_run=dry_run)
 
 

@@ -224,7 +224,7 @@ def _row(found: NamespaceReport) -> Row:
     return {
         "kind": found.namespace.kind,
         "namespace": str(found.namespace),
-        "state": found.state.value if found.kept_by is None else f"{found.state} ({found.kept_by})",
+        "state": found.state.value if found.kept_by is None else f"{found.state} ({found.kept_by.in_words})",
         "members": None if found.members is None else len(found.members),
         "attached": ", ".join(
             f"{'leads' if each.leads else 'follows'} {each.other} of {each.other_cluster} ({each.link})"

@@ -174,14 +174,21 @@ def _tell(link: LinkPlan) -> None:
         console.print(Text(printable(f"{link.link}: {told}")))
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
-    if link.aborted is not None:
-        console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
+    _tell_transactions(link)
     _tell_changes(link)
     for problem in link.recommendations:
         _say("Recommended", link.link, problem, "yellow")
     for name in link.no_longer_mirrored:
         known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
         _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_transactions(link: LinkPlan) -> None:
+    """What becomes of them, why, and what would change it."""
+    if link.aborted is not None:
+        console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
+    if link.visibility is not None:
+        console.print(Text(printable(f"{link.link}: {link.visibility}. {link.visibility.advice}".rstrip())))
 
 
 def _tell_said(link: LinkPlan) -> None:

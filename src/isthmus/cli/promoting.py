@@ -21,8 +21,9 @@ from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
+from isthmus.model.moves import Clients
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion, torn_in_words
+from isthmus.model.promotion import LeftPartition, Promotion, torn_in_words
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
@@ -42,6 +43,12 @@ PrincipalMaps = Annotated[
     typer.Option("--principal-map", help="Whose access rules follow: User:local-:User:remote- or just User:team-."),
 ]
 _Timeout = Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")]
+_Force = Annotated[
+    bool, typer.Option("--force", help="Move clients of gateways whatever speaks against it (docs/gateway.md).")
+]
+_Leave = Annotated[
+    bool, typer.Option("--leave-clients", help="Clients of gateways stay at the source; else they go with the topics.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how everything stands.")]
 _COLUMNS: Final = (
     Column("topic", Cells.NAME),
@@ -96,6 +103,8 @@ def promote(
         int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
     ] = 0,
     timeout: _Timeout = "1m",
+    force: _Force = False,
+    leave_clients: _Leave = False,
     yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
@@ -107,7 +116,7 @@ def promote(
     Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
     consumer groups are carried; else this ends with 5, and nothing was changed but positions of groups. An interrupted
     promotion goes on when the command is given again. Several links are promoted as one: none is changed unless all
-    could be.
+    could be. Clients of gateways before the source need not be stopped: they go on at the target.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
     names = list(dict.fromkeys(name))
@@ -120,6 +129,7 @@ def promote(
             quiet_s=quiet_s,
             timeout_s=max(timeout_s, quiet_s),
             max_lag=max_lag,
+            clients=_clients(force=force, leave=leave_clients),
             on_step=begun,
             on_progress=progressed,
             dry_run=dry_run,
@@ -144,6 +154,8 @@ def reverse(
     ],
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
     timeout: _Timeout = "1m",
+    force: _Force = False,
+    leave_clients: _Leave = False,
     yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
@@ -154,10 +166,12 @@ def reverse(
 
     Stop producers and consumers at the source first: this ends with 5 and names who is at work there. Afterwards they
     go on at the target, where they left off. The link ends, and a new one leads back. Several links are reversed one
-    after the other, each by itself.
+    after the other, each by itself. Clients of gateways before the source need not be stopped: they go on at the
+    target.
     """
     quiet_s = parse_duration(quiet)
     timeout_s = max(parse_duration(timeout), quiet_s)
+    clients = _clients(force=force, leave=leave_clients)
     back = _ways_back(name, as_link)
     fabric = Fabric(configured(path))
     for one in () if yes or dry_run else back:
@@ -166,7 +180,7 @@ def reverse(
     def work(one: str) -> Promotion:
         with _followed() as (begun, progressed):
             promoter = fabric.link(one).promoter(
-                quiet_s=quiet_s, timeout_s=timeout_s, on_step=begun, on_progress=progressed
+                quiet_s=quiet_s, timeout_s=timeout_s, clients=clients, on_step=begun, on_progress=progressed
             )
             return promoter.reverse(back[one], dry_run=dry_run)
 
@@ -200,6 +214,7 @@ def failover(
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
     timeout: _Timeout = "1m",
+    leave_clients: _Leave = False,
     yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
@@ -211,14 +226,20 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard; or that nobody knows. If the source
     answers after all, that is said too. So are partitions that end within a committed transaction, with its producer.
-    Groups stay where they were carried to.
+    Groups stay where they were carried to. Clients of gateways before the source go on at the target.
     """
     fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
     chosen = maps_of(maps, exact, groups, principals)
 
     def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
         with _followed() as (begun, progressed):
-            promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+            promoter = fabric.link(one).promoter(
+                chosen,
+                timeout_s=timeout_s,
+                clients=_clients(force=False, leave=leave_clients),
+                on_step=begun,
+                on_progress=progressed,
+            )
             return promoter.failover(dry_run=dry_run)
 
     for one in () if yes or dry_run else name:
@@ -270,7 +291,7 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     rows = [
         {
             **each.as_dict(),
-            "heard": "never" if each.source_age_s is None else ago(each.source_age_s),
+            "heard": _heard(each),
             "ends_within": torn_in_words(each.ends_within),
         }
         for each in found.partitions
@@ -281,19 +302,57 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
     if found.is_done and not found.partitions:
         _tell("it was done before: isthmus provenance TOPIC tells what came from where, and what may be missing")
+        if found.acknowledged is not None:
+            _tell(found.acknowledged.in_words)
     else:
         _tell(found.missing_in_words)
     for each in found.aborted:
-        _tell(aborted(each))
+        _tell(aborted(each, would=dry_run))
+    for each in found.committed:
+        _tell(committed(each, would=dry_run))
+    for each in found.aborted_at_source:
+        _tell(f"at the source: {aborted(each)}")
+    for note in found.notes:
+        _tell(f"{note.message}. {note.hint}")
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
     after = "follows no more, and stays reserved" if found.verb == "detach" else "can be written to"
+    if found.gateways:
+        _tell(_gone(found, would=dry_run))
     _tell("nothing was changed" if dry_run else f"{namespaces}: {after}")
 
 
-def aborted(transaction: OpenTransaction) -> str:
+def _clients(*, force: bool, leave: bool) -> Clients:
+    """What becomes of clients of gateways.
+
+    :raises ConfigError: Both is asked for.
+    """
+    if force and leave:
+        raise ConfigError("clients cannot be moved and left", hint="Give either --force or --leave-clients.")
+    return "leave" if leave else "force" if force else "move"
+
+
+def _gone(found: Promotion, *, would: bool) -> str:
+    """What becomes of clients of gateways, for people."""
+    paused = "" if found.paused_s is None else f"; no request passed for {found.paused_s:.1f} s"
+    return f"clients of {', '.join(found.gateways)} {'would go' if would else 'went'} with the topics{paused}"
+
+
+def _heard(left: LeftPartition) -> str:
+    if left.source_age_s is None:
+        return "never" if left.source_end < 0 else "unknown"
+    return ago(left.source_age_s)
+
+
+def aborted(transaction: OpenTransaction, *, would: bool = False) -> str:
     """A line about a transaction that was open when nothing was to be."""
-    held = counted(transaction.held_records, "record")
-    return f"aborted the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
+    held, verb = counted(transaction.held_records, "record"), "would abort" if would else "aborted"
+    return f"{verb} the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
+
+
+def committed(transaction: OpenTransaction, *, would: bool = False) -> str:
+    """A line about a transaction that was open, and has its end in another partition."""
+    where, verb = f"{transaction.topic}-{transaction.partition}", "would commit" if would else "committed"
+    return f"{verb} the transaction of {transaction.owner} in {where}, as the source has committed it"
 
 
 def _tell(text: str) -> None:

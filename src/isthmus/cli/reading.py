@@ -44,6 +44,11 @@ def explained(state: str) -> list[ExplainedState]:
     return [each for each in _states(page(_STATES) or "") if each.state == state]
 
 
+def states() -> list[str]:
+    """The names of all states that the page explains."""
+    return sorted({each.state for each in _states(page(_STATES) or "")})
+
+
 def _states(text: str) -> Iterator[ExplainedState]:
     heading = ""
     for line in text.splitlines():

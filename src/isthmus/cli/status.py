@@ -38,9 +38,14 @@ from isthmus.model.pauses import told_of
 from isthmus.model.problem import exit_code_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.suggestion import nearest
 from isthmus.model.writability import KeptBy
 
 INTERVAL_MIN_S: Final = 0.1
+_LET_IN: Final = {
+    KeptBy.GATEWAY: "who connects to brokers directly is not kept out",
+    KeptBy.AGREED_ONLY: "no access rule of Isthmus keeps others out",
+}
 app = typer.Typer(add_completion=False)
 
 
@@ -69,7 +74,7 @@ def status(
 
     What cannot be asked now is shown as it was last known, with its age. Exits with 1 if something is in the way of
     copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
-    With --topic that is about these topics, and so are the sums.
+    With --topic that is about these topics, and so are the sums; one that is nowhere is an error.
 
     --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
     down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
@@ -98,6 +103,7 @@ def status(
         return
     found = answered(configuration, lambda fabric: fabric.status(link=link))
     links = view.of(found)
+    _require_topics(found, view)
     if tasks:
         _show_tasks(links, output, only_problems=problems)
     elif output.is_table:
@@ -112,8 +118,25 @@ def status(
     # However it is sorted and whatever is left out, it ends the same way.
     judged = View(topics=view.topics).of(found)
     code = exit_code_of(progress.problem for progress in judged)
-    if code or any(progress.is_unfinished for progress in judged):
+    if code or (not found and configuration.unread) or any(progress.is_unfinished for progress in judged):
         raise typer.Exit(code or 1)
+
+
+def _require_topics(links: Sequence[LinkProgress], view: View) -> None:
+    """See that each topic that is asked for is there, as far as it can be known.
+
+    :raises ConfigError: It is not, although all clusters answer.
+    """
+    known = sorted({str(name) for link in links for topic in link.topics for name in (topic.topic, topic.source_topic)})
+    missing = [each for each in view.topics if not any(map(each.matches, known))]
+    if missing and not any(link.problem for link in links):
+        near = nearest(missing[0], known)
+        meant = f"Did you mean {near}? " if near else ""
+        raise ConfigError(
+            f"no link mirrors a topic {missing[0]}",
+            field="--topic",
+            hint=f"{meant}isthmus status -o name shows which topics there are.",
+        )
 
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:
@@ -171,11 +194,11 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
         for namespace, kept in link.reserved.items():
-            if kept is KeptBy.AGREED_ONLY:
-                told = (
-                    f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept}): no access rule of Isthmus"
-                )
-                console.print(Text(printable(f"{link.link}: {told} keeps others out")))
+            if (told := _LET_IN.get(kept)) is not None:
+                named = f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept.in_words})"
+                console.print(Text(printable(f"{link.link}: {named}: {told}")))
+        if link.sync is not None:
+            console.print(Text(printable(f"{link.link}: synchronous, {link.sync.told}")))
         for told in told_of(link.pauses):
             console.print(Text(printable(f"{link.link}: {told}")))
         controller = link.controller

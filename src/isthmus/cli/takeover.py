@@ -94,8 +94,12 @@ def take_over_all(
     :raises ClusterError: A cluster did not answer.
     """
     flows = copying_flows(deployment)
-    links = {(link.source.alias, link.target.alias): link for link in configuration.links}
-    chosen = [(links[flow.source, flow.target], flow) for flow in flows if (flow.source, flow.target) in links]
+    chosen = [
+        (link, flow)
+        for flow in flows
+        for link in configuration.links
+        if (link.source.alias, link.target.alias) == (flow.source, flow.target)
+    ]
     if not chosen:
         raise ConfigError(
             f"the configuration has no link for any flow of {deployment.name}",
@@ -178,6 +182,11 @@ def _row(each: PartitionTakeover) -> Row:
     why = [each.problem.in_full] if each.problem is not None else []
     if each.gap is not None:
         why.append(f"the source deleted [{each.gap.offset_begin}, {each.gap.offset_end}) before it was copied")
+    if each.found is not None and each.found.repeated_to >= 0:
+        why.append(
+            f"MirrorMaker 2 was stopped while it repeated older records: the target's last record is that before "
+            f"source offset {each.found.repeated_to}"
+        )
     if each.found is not None and each.found.aborted:
         why.append(f"{counted(each.found.aborted, 'record')} of aborted transactions copied")
     if each.problem is None and each.found is not None and each.found.foreign:
@@ -194,4 +203,5 @@ def _summary(each: LinkTakeover) -> str:
     )
     written = "" if each.is_written else "; nothing was written"
     left = f"; not selected by the link: {', '.join(each.unselected)}" if each.unselected else ""
-    return f"{each.link}: {', '.join(told) or 'no topic to take over'}; {found}{left}{written}"
+    gone = f"; not at the source any more: {', '.join(each.gone)}" if each.gone else ""
+    return f"{each.link}: {', '.join(told) or 'no topic to take over'}; {found}{left}{gone}{written}"

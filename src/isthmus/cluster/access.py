@@ -16,6 +16,7 @@ from kafka.protocol.admin.acl import (
     DescribeAclsRequest,
 )
 
+from isthmus.cluster.brokers import every_broker
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.model.access import PermissionType, Rule, RulePattern
@@ -63,7 +64,7 @@ async def rules_by_broker(client: Client, resource: Resource) -> dict[int, froze
 
     A change reaches each broker in its own time: it judges by the rules it knows.
 
-    :raises Unreachable: No broker answered.
+    :raises Unreachable: No broker answered, or the cluster names none.
     """
 
     async def ask(node: int) -> frozenset[Rule] | ClusterError:
@@ -72,21 +73,8 @@ async def rules_by_broker(client: Client, resource: Resource) -> dict[int, froze
         except ClusterError as error:
             return error
 
-    nodes = sorted((await client.metadata()).brokers)
+    nodes = await every_broker(client)
     return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
-
-
-async def rules_anywhere(client: Client, resource: Resource) -> frozenset[Rule]:
-    """All rules about topics, or all about groups, that any broker knows: one that is not among them is gone, and no
-    broker has merely not heard of it.
-
-    :raises ClusterError: A broker did not tell.
-    """
-    told = (await rules_by_broker(client, resource)).values()
-    for found in told:
-        if isinstance(found, ClusterError):
-            raise found
-    return frozenset().union(*(found for found in told if not isinstance(found, ClusterError)))
 
 
 async def has_authorizer(client: Client) -> bool:

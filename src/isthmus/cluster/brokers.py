@@ -11,8 +11,9 @@ from typing import Final
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from isthmus.cluster.configs import describe_broker_configs
 from isthmus.cluster.features import supported_levels
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.releases import Releases, releases_of
 from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
@@ -37,6 +38,7 @@ class Operation(enum.IntEnum):
 
 AllowedOperations = frozenset[Operation]
 
+_EVERYBODY: Final = "allow.everyone.if.no.acl.found"
 _METADATA_VERSION: Final = "metadata.version"
 
 
@@ -81,6 +83,38 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         operations=operations_of(answer.authorized_operations),
         fenced={node: brokers[node] for node in fenced},
     )
+
+
+async def every_broker(client: Client) -> list[int]:
+    """The brokers that the cluster names, at least one: of what none of them knows nobody can say that it is gone.
+
+    :raises Unreachable: No broker answered, or it named none, as brokers do that have not been let in yet.
+    """
+    nodes = sorted((await client.metadata()).brokers)
+    if not nodes:
+        alias = client.cluster.alias
+        raise Unreachable(f"the broker of {alias} that answered names no broker that serves", cluster=alias)
+    return nodes
+
+
+async def may_let_everybody_in(client: Client) -> bool:
+    """Whether everybody may do what no access rule is about, as far as brokers tell: that something was said of it
+    (`allow.everyone.if.no.acl.found`), and not what.
+
+    :raises ClusterError: A broker does not tell, and none says that something was.
+    """
+
+    async def ask(node_id: int) -> bool | ClusterError:
+        try:
+            found = await describe_broker_configs(client, node_id, only=[_EVERYBODY])
+        except ClusterError as error:
+            return error
+        return _EVERYBODY in found and found[_EVERYBODY].value != "false"
+
+    answers = await asyncio.gather(*map(ask, await every_broker(client)))
+    for untold in (each for each in answers if isinstance(each, ClusterError) and True not in answers):
+        raise untold
+    return True in answers
 
 
 async def topic_operations(client: Client, names: Collection[str]) -> dict[str, AllowedOperations]:

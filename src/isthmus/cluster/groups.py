@@ -16,6 +16,7 @@ from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, Lis
 from kafka.protocol.consumer.group import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from isthmus.cluster.brokers import every_broker
 from isthmus.cluster.coordinators import PATIENCE_S, Answer, ask_coordinators
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
@@ -66,7 +67,7 @@ async def list_groups(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
-    nodes = list((await client.metadata()).brokers)
+    nodes = await every_broker(client)
     answers = await asyncio.gather(*(_list(client, node) for node in nodes), return_exceptions=True)
     values: dict[int, tuple[GroupListing, ...]] = {}
     errors: dict[int, ClusterError] = {}

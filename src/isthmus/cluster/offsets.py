@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -29,6 +30,7 @@ from isthmus.wire.offsets import (
 )
 
 _RETRY_S: Final = 0.2
+_BROKER_S: Final = 3.0
 _PASSING: Final = codes.LEADER_MOVED | {codes.REQUEST_TIMED_OUT}
 
 
@@ -99,6 +101,33 @@ async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> 
     return found
 
 
+async def newest_epochs(client: Client, topics: Collection[str]) -> dict[PartitionKey, int]:
+    """The newest leader epoch of each partition of which any broker knows: one that is cut off from its peers knows of
+    no later leader than itself. Who does not answer says nothing.
+
+    :raises ClusterError: No broker answers.
+    """
+    if not topics:
+        return {}
+    names = sorted(topics)
+    first = await client.metadata(names)
+
+    async def ask(node: int) -> Metadata | None:
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_BROKER_S):
+                return await client.metadata(names, node_id=node)
+        return None
+
+    told = await asyncio.gather(*map(ask, first.brokers))
+    found: dict[PartitionKey, int] = {}
+    for answer in (first, *filter(None, told)):
+        for name, topic in answer.topics.items():
+            for each in topic.partitions:
+                key = name, each.partition
+                found[key] = max(found.get(key, -1), each.leader_epoch)
+    return found
+
+
 def may_pass(error: ClusterError) -> bool:
     """Whether a leader may be there in a while that is not there now."""
     return error.retryable or (isinstance(error, BrokerRefused) and error.code in _PASSING)
@@ -136,7 +165,7 @@ async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) 
         if code:
             errors[key] = _refusal(client, key, code)
         else:
-            values[key] = LogRange(start.offset, min(stable_end.offset, end.offset), end.offset)
+            values[key] = LogRange(start.offset, min(stable_end.offset, end.offset), end.offset, epochs[key])
     return Outcomes(values, errors)
 
 

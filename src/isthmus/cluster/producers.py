@@ -1,4 +1,4 @@
-"""The producers whose state the leaders of partitions keep (DescribeProducers, KIP-664)."""
+"""The producers whose state the leaders of partitions keep (DescribeProducers, KIP-664), and ids for new ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
-from isthmus.model.rights import on_topic
+from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 _NONE: Final = -1
+_RETRIES: Final = 100
+_RETRY_S: Final = 0.1
 
 
 class ActiveProducer(NamedTuple):
@@ -92,3 +95,22 @@ async def _ask(
                 for each in told.active_producers
             )
     return Outcomes(values, errors)
+
+
+async def allocate_producer(client: Client) -> int:
+    """A producer id nobody else has.
+
+    :raises ClusterError: The cluster gives none.
+    """
+    code = codes.NONE
+    for _ in range(_RETRIES):
+        answer = await client.any(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+        code = answer.error_code
+        if code == codes.NONE:
+            return int(answer.producer_id)
+        if code not in codes.COORDINATOR_MOVED:
+            break
+        await asyncio.sleep(_RETRY_S)
+    # WRITE on any topic will do as well.
+    right = on_cluster("IDEMPOTENT_WRITE")
+    raise codes.error_for(code, "allocating a producer id", right, cluster=client.cluster.alias)

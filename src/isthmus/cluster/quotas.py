@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
+from isthmus.cluster.brokers import every_broker
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.quotas import DEFAULT_CLIENT, ClientQuota, QuotaKey
@@ -42,7 +43,7 @@ async def quotas_anywhere(client: Client) -> dict[QuotaKey, float]:
 
     :raises ClusterError: A broker did not tell.
     """
-    nodes = sorted((await client.metadata()).brokers)
+    nodes = await every_broker(client)
     told = await asyncio.gather(*(user_quotas(client, node_id=node) for node in nodes))
     return {key: value for found in told for key, value in found.items()}
 

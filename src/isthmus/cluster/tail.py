@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
+from isthmus.cluster.offsets import leaders_of
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.aborted import AbortedView
 from isthmus.wire.batch import Batch, scan
+from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, Want, fetch_once
 from isthmus.wire.offsets import EARLIEST, READ_UNCOMMITTED, PartitionKey, list_offsets
@@ -86,6 +89,42 @@ async def batches_at(
         if start.error_code == codes.NONE and start.offset > wants[key].offset:
             found[key] = Read(NoBatch.DELETED, start.offset)
     return found
+
+
+async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
+    """The batch of each of these logs that ends there; those that cannot be read now are left out.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    return {key: batch for key, batch in (await batches_before(client, ends)).items() if batch.offset_end == ends[key]}
+
+
+async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
+    """The first batch of each of these logs at or behind the last offset before these; those that cannot be read now
+    are left out.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    ends = {key: end for key, end in ends.items() if end > 0}
+    if not ends:
+        return {}
+    metadata = await client.metadata(sorted({topic for topic, _ in ends}))
+    leaders, _ = leaders_of(metadata, ends)
+
+    async def ask(leader: int, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, Found]:
+        wants = {key: Want(metadata.topics[key[0]].topic_id, ends[key] - 1, epoch, -1) for key, epoch in epochs.items()}
+        try:
+            return await batches_at(await client.connection(leader), wants)
+        except ClusterError:
+            return {}
+
+    answers = await asyncio.gather(*(ask(leader, epochs) for leader, epochs in leaders.items()))
+    return {
+        key: found.batch
+        for answer in answers
+        for key, found in answer.items()
+        if isinstance(found, Read) and isinstance(found.batch, Batch)
+    }
 
 
 def found_in(fetched: Fetched) -> Batch | NoBatch | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from kafka.protocol.metadata import MetadataRequest
 
 from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
@@ -13,7 +17,9 @@ from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import Configs, TopicDescription
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import Metadata, TopicMetadata
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
+
+_BY_ID_FROM: Final = 12
 
 
 async def selected_topics(client: Client, topics: TopicSettings) -> Metadata:
@@ -59,13 +65,43 @@ async def known_absent(client: Client, names: Collection[str]) -> frozenset[str]
         return frozenset()
     brokers = (await client.metadata()).brokers
     told = await asyncio.gather(*(client.metadata(sorted(names), node_id=each) for each in brokers))
-    if not told:
+    if not told or any(each.brokers.keys() - brokers.keys() for each in told):
         return frozenset()
     gone = [
         {name for name, topic in each.topics.items() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION}
         for each in told
     ]
     return frozenset(names).intersection(*gone)
+
+
+async def known_deleted(client: Client, topics: Mapping[str, uuid.UUID]) -> frozenset[str]:
+    """Those of these topics, by their names and ids, of which every broker of the cluster says that there is neither
+    one of that name nor one with that id. An id is unknown whatever rights we have (KIP-516).
+
+    :raises UnsupportedByBroker: A broker is older than Kafka 3.1 and cannot be asked about ids.
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    absent = await known_absent(client, topics)
+    ids = {topics[name] for name in absent} - {NO_TOPIC_ID}
+    if not ids:
+        return frozenset()
+    told = await asyncio.gather(*(_unknown_ids(client, node, ids) for node in (await client.metadata()).brokers))
+    unknown = ids.intersection(*told) if told else set()
+    return frozenset(name for name in absent if topics[name] in unknown)
+
+
+async def _unknown_ids(client: Client, node_id: int, ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """Those of these ids that a broker does not know."""
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(topic_id=each, name=None) for each in ids],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+        min_version=_BY_ID_FROM,
+    )
+    answer = await client.broker(node_id, request)
+    client.recognize(answer.cluster_id)
+    return {topic.topic_id for topic in answer.topics if topic.error_code == codes.UNKNOWN_TOPIC_ID}
 
 
 def _description(topic: TopicMetadata, configs: Configs) -> TopicDescription:

@@ -8,17 +8,19 @@ asked once more, because a transaction may end in between.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.producers import active_producers
-from isthmus.errors import ClusterError, UnsupportedByBroker
+from isthmus.errors import ClusterError, NotAuthorized, Unreachable, UnsupportedByBroker
+from isthmus.model.carriedtransactions import CarriedTransaction
 from isthmus.model.partitions import PartitionState
-from isthmus.model.rights import on_transactional_id
+from isthmus.model.rights import grant, on_transactional_id
 from isthmus.model.transactions import OpenTransaction, TransactionState, is_lone
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -28,6 +30,12 @@ _STATE_TOPIC: Final = "__transaction_state"
 _RETRIES: Final = 6
 _RETRY_S: Final = 0.25
 _NOT_STARTED: Final = -1
+_NOBODY: Final = (-1, -1)
+_ONGOING: Final = "Ongoing"
+_DECIDING: Final = "Prepare"
+_COMMITTED: Final = "CompleteCommit"
+_DECIDING_S: Final = 10.0
+_AT_ONCE: Final = 1_000
 _DESCRIBING: Final = on_transactional_id("DESCRIBE", "*")
 _HIDDEN: Final = "coordinators may hide transactions from us: DESCRIBE on all transactional ids is missing"
 
@@ -60,25 +68,27 @@ class _Coordinators(NamedTuple):
 
 
 async def open_transactions(
-    client: Client, partitions: Iterable[PartitionState]
+    client: Client, partitions: Iterable[PartitionState], *, is_strict: bool = False
 ) -> tuple[tuple[OpenTransaction, ...], dict[str, str]]:
     """The transactions that hold back the last stable offsets of partitions, and what was not told.
 
     Needs READ on the topics, and DESCRIBE on all transactional ids: without it nothing is called hanging.
 
-    :raises ClusterError: The cluster as a whole did not answer.
+    :raises ClusterError: The cluster as a whole did not answer; or, where this `is_strict`, the leader of a partition
+        does not tell. Brokers before Kafka 3.0 cannot, and raise nothing.
     """
     held = {(p.topic, p.partition): p for p in partitions if p.unstable_records and p.leader >= 0}
     if not held:
         return (), {}
-    holders, not_told = await _holders(client, held)
+    holders, not_told = await _holders(client, held, is_strict=is_strict)
     coordinators = await _coordinators(client, {holder.producer_id for holder in holders})
     orphans = {holder.key for holder in holders if not _is_coordinated(holder, coordinators)}
     if orphans and not coordinators.silent and not await _may_see_all(client):
         coordinators = coordinators._replace(silent=_HIDDEN)
     if coordinators.silent:
         not_told["transactions"] = coordinators.silent
-    still, _ = await _holders(client, {key: held[key] for key in orphans})
+    still, not_told_again = await _holders(client, {key: held[key] for key in orphans}, is_strict=is_strict)
+    not_told |= not_told_again
     remaining = [holder for holder in holders if holder.key not in orphans or holder in still]
     times = await record_times(client, {holder.key: holder.first_offset for holder in remaining})
     found = [_transaction(holder, held[holder.key], coordinators, times.get(holder.key)) for holder in remaining]
@@ -93,6 +103,119 @@ async def transactional_ids(client: Client, producer_ids: Collection[int]) -> di
     :raises ClusterError: The cluster as a whole did not answer.
     """
     return {each: known.transactional_id for each, known in (await _coordinators(client, producer_ids)).known.items()}
+
+
+async def producer_of(client: Client, transactional_id: str) -> tuple[int, int]:
+    """The producer id and epoch by which a coordinator knows a transactional id, -1 where it does not know it.
+
+    :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+    :raises ClusterError: The coordinator does not answer or does not allow it.
+    """
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = (await client.coordinator("transaction", transactional_id, request)).transaction_states
+    if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
+        return _NOBODY
+    if found.error_code in codes.COORDINATOR_MOVED:
+        client.forget_coordinator("transaction", transactional_id)
+    what = f"describing the transactions of {transactional_id}"
+    right = on_transactional_id("DESCRIBE", transactional_id)
+    codes.raise_for_code(found.error_code, what, right, cluster=client.cluster.alias)
+    return int(found.producer_id), int(found.producer_epoch)
+
+
+async def require_all_seen(client: Client) -> None:
+    """See that coordinators tell us of all transactions.
+
+    :raises NotAuthorized: DESCRIBE on all transactional ids is missing.
+    :raises ClusterError: The cluster does not answer.
+    """
+    alias = client.cluster.alias
+    if not await _may_see_all(client):
+        raise NotAuthorized(f"{alias}: {_HIDDEN}", cluster=alias, hint=grant(_DESCRIBING, alias))
+
+
+async def last_transactions(client: Client, *, is_patient: bool = True) -> tuple[CarriedTransaction, ...]:
+    """The last transaction of each transactional id, as far as we may see them (`require_all_seen`). Who `is_patient`
+    waits for what was decided when this was asked for, and not yet told to all partitions.
+
+    :raises ClusterError: A coordinator does not answer, or does not come to the end of a transaction.
+    """
+    metadata = await client.metadata([_STATE_TOPIC])
+    topic = metadata.topics[_STATE_TOPIC]
+    if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+        return ()
+    if without := [str(each.partition) for each in topic.partitions if each.leader not in metadata.brokers]:
+        raise Unreachable(
+            f"{_STATE_TOPIC} has partitions without a leader: {', '.join(without)}", cluster=client.cluster.alias
+        )
+    found = await asyncio.gather(*(_last_at(client, node, is_patient=is_patient) for node in metadata.brokers))
+    return tuple(each for told in found for each in told)
+
+
+async def ongoing(client: Client) -> dict[CarriedTransaction, frozenset[PartitionKey]]:
+    """The transactions that nobody has decided, with their partitions, as far as we may see them.
+
+    :raises ClusterError: A coordinator does not answer.
+    """
+    metadata = await client.metadata()
+    found = await asyncio.gather(*(_ongoing_at(client, node) for node in metadata.brokers))
+    return {each: partitions for told in found for each, partitions in told.items()}
+
+
+async def _ongoing_at(client: Client, node: int) -> dict[CarriedTransaction, frozenset[PartitionKey]]:
+    request = ListTransactionsRequest(state_filters=[_ONGOING], producer_id_filters=[])
+    listed = await _patiently(client, node, request, lambda answer: [answer.error_code])
+    names = sorted(each.transactional_id for each in listed.transaction_states)
+    return {
+        CarriedTransaction(each.transactional_id, each.producer_id, each.producer_epoch): _partitions(each)
+        for each in await _described_at(client, node, names)
+        if each.transaction_state == _ONGOING
+    }
+
+
+async def _described_at(client: Client, node: int, names: Sequence[str]) -> list[Any]:
+    """What a coordinator says of transactional ids, those left out that it does not know any more."""
+    found = list[Any]()
+    for at in range(0, len(names), _AT_ONCE):
+        request = DescribeTransactionsRequest(transactional_ids=names[at : at + _AT_ONCE])
+        answer = await _patiently(
+            client, node, request, lambda answer: [each.error_code for each in answer.transaction_states]
+        )
+        found += (each for each in answer.transaction_states if each.error_code == codes.NONE)
+    return found
+
+
+def _partitions(state: Any) -> frozenset[PartitionKey]:
+    return frozenset((topic.topic, partition) for topic in state.topics for partition in topic.partitions)
+
+
+async def _last_at(client: Client, node: int, *, is_patient: bool) -> list[CarriedTransaction]:
+    """As `last_transactions`, of one coordinator."""
+    deadline, waiting = time.monotonic() + _DECIDING_S, None
+    while True:
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        answer = await _patiently(client, node, request, lambda answer: [answer.error_code])
+        states = {each.transactional_id: each.transaction_state for each in answer.transaction_states}
+        deciding = {name for name, state in states.items() if state.startswith(_DECIDING)}
+        # What is decided meanwhile is nothing that we came for.
+        waiting = deciding if waiting is None else waiting & deciding
+        if not (waiting and is_patient):
+            break
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"the transaction of {min(waiting)} does not come to its end at broker {node}",
+                cluster=client.cluster.alias,
+            )
+        await asyncio.sleep(_RETRY_S)
+    return [
+        CarriedTransaction(
+            each.transactional_id,
+            each.producer_id,
+            each.producer_epoch,
+            is_committed=each.transaction_state == _COMMITTED,
+        )
+        for each in await _described_at(client, node, sorted(states))
+    ]
 
 
 async def _may_see_all(client: Client) -> bool:
@@ -137,8 +260,13 @@ def _transaction(
     )
 
 
-async def _holders(client: Client, held: Mapping[PartitionKey, PartitionState]) -> tuple[list[_Holder], dict[str, str]]:
+async def _holders(
+    client: Client, held: Mapping[PartitionKey, PartitionState], *, is_strict: bool
+) -> tuple[list[_Holder], dict[str, str]]:
     producers = await active_producers(client, {key: partition.leader for key, partition in held.items()})
+    for error in producers.errors.values() if is_strict else ():
+        if not isinstance(error, UnsupportedByBroker):
+            raise error
     holders = [
         _Holder(key, each.producer_id, each.producer_epoch, each.coordinator_epoch, each.transaction_start)
         for key, found in producers.values.items()
@@ -187,7 +315,7 @@ async def _ask_coordinator(client: Client, node: int, producer_ids: Collection[i
             node,
             state.transaction_start_time_ms,
             state.transaction_timeout_ms,
-            frozenset((topic.topic, partition) for topic in state.topics for partition in topic.partitions),
+            _partitions(state),
         )
         for state in described.transaction_states
         if state.error_code == codes.NONE

@@ -22,6 +22,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.declaration import Declaration
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.synchrony import SYNC
 
 _FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
 """What a declared link says in its own way, or not at all."""
@@ -42,6 +43,8 @@ def declared_link(declaration: Declaration, source: Cluster, target: Cluster) ->
         topics=replace(link.topics, naming=NamespaceNaming(topics)),
         groups=replace(link.groups, naming=NamespaceNaming(groups)),
         access=replace(link.access, principals=principals),
+        mode="sync" if declaration.mode == SYNC else "async",
+        mode_said=declaration.mode_said,
     )
 
 

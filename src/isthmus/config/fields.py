@@ -12,6 +12,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.access import PrincipalPattern
 from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.patterns import NamePattern
 from isthmus.model.selection import TopicPattern
 
 _UNITS: Final = {
@@ -111,6 +112,13 @@ def _principal_pattern(value: str) -> str:
         raise ValueError(f"cannot be used: {error}") from None
 
 
+def _certificate_pattern(value: str) -> str:
+    try:
+        return str(NamePattern.split(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
 def _name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
@@ -152,6 +160,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 PropertyPatternText = Annotated[str, AfterValidator(_property_pattern)]
 PrincipalPatternText = Annotated[str, AfterValidator(_principal_pattern)]
+CertificatePatternText = Annotated[str, Field(min_length=1), AfterValidator(_certificate_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(checked_url)]
 Master = Annotated[str, AfterValidator(_master)]

@@ -25,6 +25,7 @@ _PASSED_OVER: Final = (
     "said",
     "overruled",
     "parted",
+    "given_up",
 )
 """What describes a link as it stands, and is no part of what is declared."""
 

@@ -14,7 +14,7 @@ from isthmus.config.clientproperties import link_property_problem, property_prob
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import group_naming_of, names_of, naming_of
 from isthmus.config.problems import Mistake, nearest
-from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
+from isthmus.config.schema import ClusterSection, FabricSection, LinkSection, Section, SecuritySection
 from isthmus.config.schemarules import schema_rules
 from isthmus.config.start import start_of
 from isthmus.config.topics import TopicsSection
@@ -33,6 +33,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         yield from _security(("clusters", alias, "security"), cluster.security)
         for name, login in cluster.logins.items():
             yield from _security(("clusters", alias, "logins", name, "security"), login.security)
+        yield from _certificates(("clusters", alias, "logins"), cluster)
         for name, text in cluster.properties.items():
             if (problem := property_problem(name, text)) is not None:
                 yield Mistake(("clusters", alias, "properties", name), *problem)
@@ -59,6 +60,19 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         yield from _copied(("links", position, "groups", "offsets_copy"), link, fabric)
 
 
+def _certificates(path: Path, cluster: ClusterSection) -> Iterator[Mistake]:
+    """Patterns that overlap are no mistake: it takes the certificates to know."""
+    named: dict[str, str] = {}
+    for name, login in cluster.logins.items():
+        for certificate in login.certificates:
+            if named.setdefault(certificate, name) != name:
+                yield Mistake(
+                    (*path, name, "certificates"),
+                    f"has {certificate}, which login {named[certificate]} has as well",
+                    "A certificate stands for one login: take it out of one of the two.",
+                )
+
+
 def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
     if metrics.listen is None or metrics.any_interface or ListenAddress.parse(metrics.listen).is_loopback:
         return
@@ -77,6 +91,7 @@ def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
     yield from reserved_topics((*path, "topics", "include"), link.topics.include)
     yield from _start((*path, "topics", "start"), link.topics)
     yield from _remote((*path, "topics", "remote"), link.topics)
+    yield from _visibility((*path, "transactions", "visibility"), link)
 
 
 def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
@@ -126,6 +141,23 @@ def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
             path,
             f"is {topics.start}, and the same offsets begin where the source begins",
             "Set topics.offsets: mapped (or auto) to begin elsewhere: docs/offsets.md.",
+        )
+
+
+def _visibility(path: Path, link: LinkSection) -> Iterator[Mistake]:
+    if link.transactions.visibility != "whole":
+        return
+    if link.transactions.aborted == "omit":
+        yield Mistake(
+            path,
+            "is whole, and of a transaction that is open nobody knows whether its records are to be left out",
+            "Set transactions.aborted: auto, or transactions.visibility: record.",
+        )
+    if link.topics.offsets == "mapped":
+        yield Mistake(
+            path,
+            "is whole, and where offsets are mapped records are copied once it is known how their transaction ends",
+            "Set topics.offsets: same, or transactions.visibility: record.",
         )
 
 

@@ -14,6 +14,7 @@ from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, Met
 from isthmus.config.clientproperties import TAKEN_PROPERTIES, PropertyText
 from isthmus.config.fields import (
     Address,
+    CertificatePatternText,
     GroupPatternText,
     Master,
     Name,
@@ -35,10 +36,12 @@ from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Limits
 from isthmus.model.offsetscopy import SECRET_CHARACTERS_MIN
+from isthmus.model.synchrony import SyncSettings
 
 _GROUPS: Final = GroupSettings()
 _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
+_SYNC: Final = SyncSettings()
 _LEDGER: Final = LedgerSettings()
 
 
@@ -88,12 +91,20 @@ Servers = Annotated[tuple[Address, ...], BeforeValidator(address_list)]
 
 
 class LoginSection(Section):
-    """Another way to be connected to the cluster, for the links that name it."""
+    """Another way to be connected to the cluster: for links that name it, or for clients of a gateway."""
 
     bootstrap_servers: Servers = Field(
         (), description="Brokers of a listener of its own, for links. Without it, those of the cluster."
     )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login there.")
+    certificates: tuple[CertificatePatternText, ...] = Field(
+        (),
+        description=(
+            "Clients that a gateway with `--tls-client-ca` logs in by this: subjects of their certificates as Kafka's "
+            "brokers write them, such as `CN=orders,OU=apps,O=Example`; names, prefixes with a trailing *, or regular "
+            "expressions between slashes that have to match the whole name (docs/gateway.md)."
+        ),
+    )
 
 
 class ClusterSection(Section):
@@ -115,7 +126,8 @@ class ClusterSection(Section):
         {},
         description=(
             "Logins that links may use at this cluster instead of its own, by name; a link names them in "
-            "`source_login` and `target_login` (docs/security.md)."
+            "`source_login` and `target_login` (docs/security.md). A gateway logs clients in by those that name their "
+            "`certificates`."
         ),
     )
     addresses: Addresses = Field(
@@ -234,6 +246,41 @@ class TransactionsSection(Section):
             "shows which."
         ),
     )
+    visibility: Literal["auto", "whole", "record"] = Field(
+        "auto",
+        description=(
+            "How a transaction becomes visible to read_committed consumers of the target. record copies a committed "
+            "transaction as ordinary records, so that they may see its beginning before its end, and for good after a "
+            "failover. whole copies records in transactions there too, before it is known how they end: in each "
+            "partition they see all of it or nothing. That takes ALTER on the target's cluster, and brokers that do "
+            "not verify transactions (docs/guarantees.md). auto is whole where that is so, and record elsewhere. "
+            "Topics that are compacted or mapped stay record. isthmus plan shows which is in force."
+        ),
+    )
+
+
+class SyncSection(Section):
+    """How a synchronous link of `isthmus link update --mode sync` holds acknowledgements (docs/links.md)."""
+
+    lag_max_ms: Annotated[int, Field(ge=100)] = Field(
+        _SYNC.lag_max_ms,
+        description=(
+            "How long an acknowledgement may wait, in milliseconds, while the follower gets nothing of its partition. "
+            "Then the link is OUT_OF_SYNC."
+        ),
+    )
+    out_of_sync: Literal["available", "consistent"] = Field(
+        _SYNC.out_of_sync.value,
+        description=(
+            "What happens to writes then. available: they are acknowledged as by an asynchronous link, once the "
+            "source's ledger has the first offset of each partition that the follower may lack. consistent: they are "
+            "refused until the follower has caught up or an operator makes the link asynchronous."
+        ),
+    )
+    raise_acks: bool = Field(
+        _SYNC.raise_acks,
+        description="Whether writes that ask for acks=1 are made to ask for acks=all, and wait as well.",
+    )
 
 
 class LinkSection(Section):
@@ -266,6 +313,9 @@ class LinkSection(Section):
     access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
     transactions: TransactionsSection = Field(TransactionsSection(), description="What happens to transactions.")
+    sync: SyncSection = Field(
+        SyncSection(), description="How acknowledgements wait if the link is synchronous: declared links alone can be."
+    )
     on_data_gap: DataGapPolicy = Field(
         "stop",
         description=(
@@ -276,16 +326,18 @@ class LinkSection(Section):
     on_divergence: DivergencePolicy = Field(
         "stop",
         description=(
-            "What happens to a topic whose source lost records that were copied (unclean leader election): stop its "
-            "partitions, or recover it as `isthmus link recover` does (docs/recovery.md)."
+            "What happens to a topic whose source lost records that were copied (unclean leader election), or was "
+            "deleted and created again: stop its partitions, or recover it as `isthmus link recover` does "
+            "(docs/recovery.md)."
         ),
     )
     on_source_deleted: DeletionPolicy = Field(
         "keep",
         description=(
-            "What happens to a topic that was mirrored and that the source has deleted. The target's topic stays in "
-            "either case: keep shows it as SOURCE_DELETED, forget forgets it as `isthmus forget` does, unless "
-            "`topics.include` names it."
+            "What happens to a topic that was mirrored and that the source has deleted. keep: the target's stays and "
+            "shows as SOURCE_DELETED. forget: it stays, and is forgotten as `isthmus forget` does. delete: the "
+            "target's is deleted as well, once it is proven that the source's is gone and that the target's holds "
+            "nothing else (docs/recovery.md). What `topics.include` names is kept."
         ),
     )
     compaction_holes_max: Annotated[int, Field(ge=0)] = Field(

@@ -172,6 +172,7 @@ def tree_links(
                     offset_flags=settings.offset_flags,
                     leaves=each.leaves,
                     begins=() if choice is None else (finishing or choice).begins,
+                    epochs=() if choice is None else (finishing or choice).epochs,
                     going=_going(settings.tree, each, choice, by_alias),
                     ends=None if finishing is None else finishing.ends,
                     doubts=() if choice is None else choice.doubts,

@@ -51,9 +51,11 @@ from isthmus.model.logsettings import LogSettings
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from isthmus.model.offsetscopy import OffsetsCopy
+from isthmus.model.patterns import NamePattern
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.synchrony import OutOfSync, SyncSettings
+from isthmus.model.transactions import AbortedPolicy, Visibility
 
 Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
 """By the path of a text its parts, where files are among them."""
@@ -132,6 +134,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
                 security=replace(
                     _security(each.security, folder), origins=_own(origins, (*above, "logins", name, "security"))
                 ),
+                certificates=tuple(map(NamePattern.split, each.certificates)),
             )
             for name, each in section.logins.items()
         ),
@@ -264,7 +267,15 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
         on_divergence=section.on_divergence,
         on_source_deleted=section.on_source_deleted,
         compaction_holes_max=section.compaction_holes_max,
-        transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
+        transactions=Transactions(
+            aborted=AbortedPolicy(section.transactions.aborted),
+            visibility=Visibility(section.transactions.visibility),
+        ),
+        sync=SyncSettings(
+            lag_max_ms=section.sync.lag_max_ms,
+            out_of_sync=OutOfSync(section.sync.out_of_sync),
+            raise_acks=section.sync.raise_acks,
+        ),
         topics_interval_s=section.topics_interval_s,
         mm2=mirror_maker_of(section.mm2),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -75,6 +74,6 @@ class SparkApplication:
 
 
 def _stop(spark: SparkSession) -> None:
-    # A JVM that got the signal that ended us has nothing left to stop.
-    with contextlib.suppress(Exception):
-        spark.stop()
+    from isthmus.spark.session import stop
+
+    stop(spark)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.control.application import SparkApplication
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from isthmus.control.running.controller import OnProgress, Until
     from isthmus.model.configuration import Configuration, MetricsSettings
     from isthmus.model.findings import Finding
+    from isthmus.model.gateways import ForgottenGateway, GatewayPair, GatewaysReport
     from isthmus.model.link import Link
+    from isthmus.model.moves import Clients
     from isthmus.model.namespace import NamespaceMap
+    from isthmus.model.problem import Problem
     from isthmus.model.progress import LinkProgress
     from isthmus.model.promotion import Promotion
     from isthmus.spark.verification import OnVerified, Verdict
@@ -133,6 +137,50 @@ class AsyncFabric:
 
         return await all_holdings(self.configuration.clusters)
 
+    async def gateways(
+        self, cluster: str | None = None, *, away: Mapping[str, Problem] = MappingProxyType({})
+    ) -> GatewaysReport:
+        """The gateways that have registered before a cluster or serve it by now, or all of them, and the synchronous
+        links that they hold. A cluster that does not tell within five seconds is named, and keeps nobody waiting. Those
+        that are `away`, as was just seen when the configuration was opened (`Configuration.unread`), are not asked.
+
+        :raises ConfigError: There is no cluster of that alias.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        from isthmus.control.links.gateways import registered_gateways
+
+        return await registered_gateways(self.configuration, self._pool, cluster, away=away)
+
+    async def forget_gateway(
+        self,
+        cluster: str,
+        gateway: str,
+        *,
+        away: Mapping[str, Problem] = MappingProxyType({}),
+        dry_run: bool = False,
+    ) -> ForgottenGateway:
+        """Have the ledgers know that a gateway of a cluster has ended, named by its address or the beginning of an id:
+        nobody waits for its word any more. If it has not, and is only cut off, it goes on answering its clients: what
+        it acknowledges may be lost. Clusters that are `away` are not asked.
+
+        :raises ConfigError: There is no such cluster or gateway, or there are several.
+        :raises PlanRefused: It is heard, or its process runs on this host; or a newer Isthmus wrote a ledger.
+        :raises ClusterError: The cluster's ledger cannot be read, or one cannot be written.
+        """
+        from isthmus.control.links.forgottengateways import forget_gateway
+
+        return await forget_gateway(self.configuration, self._pool, cluster, gateway, away=away, dry_run=dry_run)
+
+    async def synchrony(self, link: str) -> GatewayPair:
+        """Where a synchronous link stands, as its status tells it, within five seconds.
+
+        :raises ConfigError: There is no link of that name.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        from isthmus.control.links.gateways import gateway_pair
+
+        return await gateway_pair(self.configuration.link(link), self._pool)
+
     def reassigning(self, alias: str) -> AsyncReassigning:
         """The partitions of the cluster of that alias, to be moved between its brokers.
 
@@ -156,6 +204,7 @@ class AsyncFabric:
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
         max_lag: int = 0,
+        clients: Clients = "move",
         on_step: Callable[[str], None] = lambda _: None,
         on_progress: Callable[[int, int], None] = lambda _, __: None,
         dry_run: bool = False,
@@ -165,7 +214,13 @@ class AsyncFabric:
 
         promoters = [
             self.link(name).promoter(
-                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
+                maps,
+                quiet_s=quiet_s,
+                timeout_s=timeout_s,
+                max_lag=max_lag,
+                clients=clients,
+                on_step=on_step,
+                on_progress=on_progress,
             )
             for name in names
         ]
@@ -350,13 +405,20 @@ class AsyncFabric:
         await asyncio.sleep(SAMPLE_S)
         return await reader.read()
 
-    async def forget(self, link: str, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Forgotten, ...]:
-        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them.
+    async def forget(
+        self, link: str, topics: Collection[str] = (), *, delete_at_target: bool = False, dry_run: bool = False
+    ) -> tuple[Forgotten, ...]:
+        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them. With
+        `delete_at_target` these are deleted at the target before, as their source has deleted them.
 
         :raises ConfigError: There is no link of that name, or it still selects a topic, or never mirrored it.
-        :raises PlanRefused: A controller that was started before still mirrors one of them.
-        :raises ClusterError: The ledger cannot be read or written.
+        :raises PlanRefused: A controller that was started before still mirrors one of them, or it is not to be deleted:
+            see `recovery.deleting`.
+        :raises GateNotMet: Somebody is at work in a topic that is to be deleted.
+        :raises ClusterError: The ledger cannot be read or written, or a cluster does not answer.
         """
+        if delete_at_target:
+            await self.link(link).delete_departed(topics, dry_run=dry_run)
         return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
 
     async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from isthmus.cluster.brokers import (
     topic_operations,
 )
 from isthmus.cluster.clock import ClockReading, controller_clock
+from isthmus.cluster.producers import allocate_producer
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
@@ -36,7 +37,6 @@ from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused, SparkMissing
-from isthmus.lane.producer import allocate_producer
 from isthmus.ledger.keeping import look_at_keeping
 from isthmus.local.java import find_java
 from isthmus.local.spark import find_spark
@@ -278,6 +278,8 @@ def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
         yield _ok(plan.link, "topics", f"{counted(mapped, 'topic')} can be mirrored with mapped offsets")
     if plan.aborted is not None:
         yield _ok(plan.link, "transactions", f"{plan.aborted}. {plan.aborted.advice}".rstrip(" ."))
+    if plan.visibility is not None:
+        yield _ok(plan.link, "transactions", f"{plan.visibility}. {plan.visibility.advice}".rstrip(" ."))
     for problem in plan.unmatched:
         yield _of_problem(Level.WARN, plan.link, "patterns", problem)
 

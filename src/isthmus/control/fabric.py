@@ -15,7 +15,7 @@ from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.groups.links import AsyncGroups
 
 # With these all is loaded that any verb needs: a program that goes on should not load what was replaced meanwhile.
-from isthmus.control.links import cutover, planning  # noqa: F401
+from isthmus.control.links import cutover, forgottengateways, planning  # noqa: F401
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.declaringtrees import AsyncDeclaredTrees
 from isthmus.control.links.promotion import Promoter
@@ -54,6 +54,7 @@ class DeclaredLinks(Shell[AsyncDeclaredLinks]):
     """The links that are declared on the clusters; see `AsyncDeclaredLinks`."""
 
     all = blocking(AsyncDeclaredLinks.all)
+    told = blocking(AsyncDeclaredLinks.told)
     describe = blocking(AsyncDeclaredLinks.describe)
     create = blocking(AsyncDeclaredLinks.create)
     update = blocking(AsyncDeclaredLinks.update)
@@ -181,6 +182,7 @@ class LinkOperations(Shell[AsyncLinkOperations]):
 
     promoter = shelled(AsyncLinkOperations.promoter, Promoting)
     recoverer = shelled(AsyncLinkOperations.recoverer, Recovering)
+    delete_departed = blocking(AsyncLinkOperations.delete_departed)
     pause = blocking(AsyncLinkOperations.pause)
     resume = blocking(AsyncLinkOperations.resume)
     pauses = blocking(AsyncLinkOperations.pauses)
@@ -281,6 +283,9 @@ class Fabric(Shell[AsyncFabric]):
     doctor = blocking(AsyncFabric.doctor)
     names = blocking(AsyncFabric.names)
     provenance = blocking(AsyncFabric.provenance)
+    gateways = blocking(AsyncFabric.gateways)
+    forget_gateway = blocking(AsyncFabric.forget_gateway)
+    synchrony = blocking(AsyncFabric.synchrony)
     quarantine = blocking(AsyncFabric.quarantine)
     filters = blocking(AsyncFabric.filters)
     filter = blocking(AsyncFabric.filter)

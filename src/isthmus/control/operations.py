@@ -10,6 +10,7 @@ from isthmus.control.links.livesettings import LiveSettings, read_settings, writ
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.waiting import Waiting, wait_until
+from isthmus.control.recovery.deleting import delete_departed
 from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantinedPartition, QuarantineFilter, ReplayedPartition
@@ -18,6 +19,7 @@ from isthmus.control.takeover.plan import LinkTakeover
 from isthmus.errors import ConfigError
 from isthmus.model.condition import WaitCondition
 from isthmus.model.configuration import Configuration
+from isthmus.model.moves import Clients
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pauses import Pauses
 from isthmus.model.predecessor import Predecessor
@@ -43,6 +45,7 @@ class AsyncLinkOperations:
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
         max_lag: int = 0,
+        clients: Clients = "move",
         on_step: Callable[[str], None] = lambda _: None,
         on_progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> Promoter:
@@ -54,6 +57,7 @@ class AsyncLinkOperations:
             quiet_s=quiet_s,
             timeout_s=timeout_s,
             max_lag=max_lag,
+            clients=clients,
             on_step=on_step,
             on_progress=on_progress,
         )
@@ -79,6 +83,17 @@ class AsyncLinkOperations:
             timeout_s=timeout_s,
             on_step=on_step,
         )
+
+    async def delete_departed(self, topics: Collection[str], *, dry_run: bool = False) -> None:
+        """Delete topics at the target whose source topics were deleted; the ledger still knows them. See
+        `deleting.delete_departed`.
+
+        :raises ConfigError: There is no such link, no topic is named, or the link never mirrored one of them.
+        :raises PlanRefused: That the source has none, or that the target's holds nothing else, is not proven.
+        :raises GateNotMet: Somebody is at work in one of them.
+        :raises ClusterError: A cluster does not answer.
+        """
+        await delete_departed(self.configuration, self.name, topics, dry_run=dry_run)
 
     async def pause(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,6 +80,22 @@ def write_all(text: str, companions: Iterable[Companion], target: Path, *, force
         message = f"{error.filename or target} cannot be written: {error.strerror}"
         raise ConfigError(message, hint="Name a file in a folder you may write to.") from None
     return tuple(path for path, _ in files)
+
+
+@contextlib.contextmanager
+def kept_if_done(written: Sequence[Path]) -> Iterator[None]:
+    """Keep new files only if what is entered comes to its end: nobody shall use them else. Their folder stays if it
+    holds more.
+    """
+    try:
+        yield
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in written[:-1]}:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:

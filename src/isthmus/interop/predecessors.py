@@ -11,6 +11,8 @@ from isthmus.interop.strimzi import FORM as STRIMZI
 from isthmus.model.predecessor import Predecessor
 
 _OFFSETS_TOPIC: Final = "offset.storage.topic"
+_OWN_OFFSETS_TOPIC: Final = "offsets.storage.topic"
+"""A topic of a connector's own, before that of its workers (KIP-618)."""
 _WORKER_GROUP: Final = "group.id"
 _OF_STRIMZI: Final = ("mirrormaker2-cluster-offsets", "mirrormaker2-cluster")
 """What Strimzi's operator configures where the resource says nothing else (KafkaMirrorMaker2Cluster)."""
@@ -24,7 +26,8 @@ def predecessor_of(
     :raises ConfigError: The file does not say where positions are kept.
     """
     workers = {**deployment.clusters[flow.target], **_said_of_all(flow)}
-    topic = offsets_topic or (workers[_OFFSETS_TOPIC].value if _OFFSETS_TOPIC in workers else "")
+    said = flow.settings.get(_OWN_OFFSETS_TOPIC, workers.get(_OFFSETS_TOPIC))
+    topic = offsets_topic or ("" if said is None else said.value)
     group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else None
     if deployment.form == DEDICATED:
         # As MirrorMakerConfig.workerConfig has it.

@@ -36,6 +36,8 @@ _NAMED_CHARACTERS_MAX: Final = 40
 _COMPARED_MAX: Final = 100
 _COMMENT: Final = re.compile(r"(?:^|\s)#")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What Kafka trims from values (String.trim): other blanks, as at the end of a password, belong to them."""
 _START: Final = (
     "It has to be the file that connect-mirror-maker.sh is started with, which begins with lines such as:\n\n"
     "clusters = a, b\na.bootstrap.servers = host-a:9092\nb.bootstrap.servers = host-b:9092\na->b.enabled = true"
@@ -84,7 +86,7 @@ def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[s
                 f"{name}:{line}: this line or one below has a broken \\u escape", line=line, hint=hint
             ) from error
         if isinstance(item, javaproperties.KeyValue):
-            key, value = item.key, item.value.strip()
+            key, value = item.key, item.value.strip(_TRIMMED)
             _refuse_spaced_arrow(key, value, name, line)
             if key in seen:
                 notices.append(

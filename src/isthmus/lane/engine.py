@@ -24,7 +24,7 @@ from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
 from isthmus.lane.hearing import Hearing
 from isthmus.lane.identity.detour import Detour
-from isthmus.lane.leaving import come_to_an_end, come_to_rest, transits_of
+from isthmus.lane.leaving import come_to_an_end, come_to_rest, final, transits_of
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
@@ -42,7 +42,9 @@ from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
+from isthmus.model.problem import Problem
 from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
+from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 
 log = logging.getLogger(__name__)
@@ -194,6 +196,12 @@ class Engine:
         """Whether the slow path may make another request for the lane."""
         return self.may_write() and run.phase.is_placed and not run.is_over
 
+    def go_by_records(self, run: LaneRun) -> None:
+        """The target does not take transactions whole any more."""
+        log.warning("%s: transactions become visible record by record, as the target does not take them", run.lane.key)
+        run.go_by_records()
+        self._resolver.add(run)
+
     def is_alone(self, run: LaneRun) -> bool:
         """Whether nothing that ran under the lane's key before writes any more."""
         return not any(each.is_writing for each in self._former.get(run.lane.key, ()))
@@ -223,6 +231,12 @@ class Engine:
         """Where every lane stands."""
         return [run.report() for run in self._runs.values()]
 
+    def withheld(self, problem: Problem) -> None:
+        """Writing is not allowed for now, and why: that stands in the way of lanes that have something to write."""
+        for run in self._runs.values():
+            if not run.is_over and (run.pending or not run.phase.is_placed):
+                run.hinder(LaneState.SOURCE_UNAVAILABLE, problem.message, problem.hint)
+
     def marks(self) -> list[LaneMark]:
         """How the lanes stand, for their next owner: those of which that is certain."""
         return [mark for run in self._runs.values() if (mark := run.mark) is not None]
@@ -230,6 +244,10 @@ class Engine:
     def transits(self) -> dict[LaneKey, Transit]:
         """Where what was copied of mapped lanes went, of those that have begun."""
         return transits_of(self._runs)
+
+    def final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
+        """Which of these mapped lanes are surely where their transits say."""
+        return final(self._runs, keys)
 
     @property
     def is_clean(self) -> bool:
@@ -330,13 +348,17 @@ class Engine:
         for parcel, verdict, answer in told:
             run, batch = parcel.run, parcel.batch
             if verdict is AppendVerdict.ADVANCED:
-                self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
+                self.timed(batch, now_ms)
                 if run.transit is not None:
                     run.transit.appended(batch.record_count, answer.base_offset)
                 self.advanced(run, parcel.pieces, batch.record_count)
                 self._offer(run)
             else:
                 self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
+
+    def timed(self, batch: Batch, now_ms: float) -> None:
+        """These records are at the target by now (ms since 1970)."""
+        self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """The first pieces of the lane are durable, `records` of them; without any they were left out."""

@@ -51,6 +51,7 @@ class Hearing:
             limit = found.get(run.source)
             # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
             if isinstance(limit, Bounds):
-                run.source_end = max(run.source_end, limit.stable_end)
+                run.source_end = max(run.source_end, limit.read_end(is_whole=run.is_whole))
                 run.source_log_end = max(run.source_log_end, limit.log_end)
+                run.stable_end = max(run.stable_end, limit.stable_end)
                 run.heard_at = asked_at

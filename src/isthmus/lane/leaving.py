@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from isthmus.lane.mapped.transit import Transit
@@ -26,6 +26,19 @@ def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
                 run.transit.passed(run.read_epoch)
             transits[key] = run.transit
     return transits
+
+
+def final(runs: Mapping[LaneKey, LaneRun], keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
+    """Which of these mapped lanes are where their transits say, as they are over and nothing else of them was sent."""
+    found = ((key, run) for key in keys if (run := runs.get(key)) is not None and run.transit is not None)
+    return frozenset(
+        key
+        for key, run in found
+        if run.is_over
+        and run.transit is not None
+        and run.transit.is_final
+        and not (run.is_writing or run.writer.is_untold)
+    )
 
 
 async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:

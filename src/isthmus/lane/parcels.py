@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from isthmus.lane.phase import Phase
@@ -19,6 +19,7 @@ JOIN_BELOW_BYTES: Final = 32 << 10
 JOIN_BELOW_RECORDS: Final = 32
 JOIN_UP_TO_BYTES: Final = 512 << 10
 JOIN_UP_TO_RECORDS: Final = 10_000
+_GATHER_BELOW_BYTES: Final = 64 << 10
 _GZIP: Final = 1
 _GZIP_COST: Final = 8
 """How much longer than with other codecs it takes to join batches."""
@@ -107,6 +108,15 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
                 return batch, 1
     bytes_max = min(bytes_max, run.lane.batch_bytes_max // 2)
     pieces = _joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max) or [first]
+    return _joined(pieces)
+
+
+def _joined(pieces: list[Piece]) -> tuple[Batch, int]:
+    """Pieces that follow one another as one batch, if they can be joined, or else the first; and how many those are.
+
+    :raises ValueError: The first is a run of tiny batches that cannot be decoded.
+    """
+    first = pieces[0]
     if len(pieces) > 1 or first.stored > 1:
         try:
             # A single batch was not looked at when it came: by itself it would pass on as it is, checksum and all.
@@ -115,6 +125,34 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
             if first.stored > 1:
                 raise
     return first.batch, 1
+
+
+def gathered(run: LaneRun) -> tuple[Batch, int]:
+    """The first pieces of a lane that are of one transaction, as one batch, and how many they are. The very first has
+    to follow what was written, and has to pass by itself or to be a run of tiny ones.
+
+    Each costs a round trip, so that joining pays as it does for a target that is far away.
+
+    :raises ValueError: A run of tiny batches cannot be decoded.
+    """
+    first = run.pending[0]
+    piece_bytes_max = _GATHER_BELOW_BYTES // (_GZIP_COST if first.batch.codec == _GZIP else 1)
+    bytes_max = min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
+    own = takewhile(lambda each: _is_with(first, each), run.pending)
+    return _joined(
+        _joinable(first.batch, (each._replace(is_plain=True) for each in own), piece_bytes_max, bytes_max) or [first]
+    )
+
+
+def _is_with(first: Piece, piece: Piece) -> bool:
+    """Whether a piece can be written with the first one, which is of an undecided transaction."""
+    batch = piece.batch
+    return (
+        piece.is_undecided
+        and batch.producer_id == first.batch.producer_id
+        and batch.is_dense
+        and not batch.is_log_append_time
+    )
 
 
 def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Piece]:

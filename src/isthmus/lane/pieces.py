@@ -12,13 +12,15 @@ from isthmus.wire.batch import CONTROL, LOG_APPEND_TIME, Batch
 class Piece(NamedTuple):
     """A batch of the source, or a run of `stored` tiny ones that has to be joined before it can go out.
 
-    `is_plain`: no more is to be done than that. `is_aborted`: of an aborted transaction.
+    `is_plain`: no more is to be done than that. `is_aborted`: of an aborted transaction. `is_undecided`: of a
+    transaction that is copied as one, whichever way it ends.
     """
 
     batch: Batch
     is_plain: bool
     is_aborted: bool
     stored: int = 1
+    is_undecided: bool = False
 
 
 def passes(batch: Batch, bytes_max: int) -> bool:
@@ -35,12 +37,21 @@ def passes(batch: Batch, bytes_max: int) -> bool:
 
 
 def pieces(
-    batches: Iterable[tuple[Batch, int]], aborted: Collection[tuple[int, int]], *, bytes_max: int
+    batches: Iterable[tuple[Batch, int]],
+    aborted: Collection[tuple[int, int]],
+    *,
+    bytes_max: int,
+    is_whole: bool = False,
 ) -> Iterator[Piece]:
     """Classify batches of one fetch, each with the number of stored ones it stands for.
 
-    `aborted` are the answer's aborted transactions, see `AbortedView`.
+    `aborted` are the answer's aborted transactions, see `AbortedView`. Where it `is_whole`, open ones were read too.
     """
+    if is_whole:
+        for batch, stored in batches:
+            is_undecided = batch.is_transactional and not batch.is_control
+            yield Piece(batch, not is_undecided and passes(batch, bytes_max), False, stored, is_undecided)
+        return
     if not aborted:
         for batch, stored in batches:
             yield Piece(batch, passes(batch, bytes_max), False, stored)

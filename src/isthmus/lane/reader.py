@@ -25,7 +25,7 @@ from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Throttle, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
-from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
@@ -36,6 +36,9 @@ SPAN_BYTES: Final = 64 << 10
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.2
 _ROOM_S: Final = 0.1
+_SOON_S: Final = 0.1
+_BEYOND_S: Final = 0.5
+"""So often it is asked for more of a lane that is further than the source's committed records."""
 
 
 class Reading(Protocol):
@@ -51,17 +54,21 @@ class Reading(Protocol):
 
 
 class SourceReader:
-    """Reads all lanes whose source partitions one broker leads. A coroutine of its own: `run()`."""
+    """Reads the lanes of one isolation level whose source partitions one broker leads. `run()` is a coroutine."""
 
-    def __init__(self, node_id: int, engine: Reading, dial: Callable[[int], Any]) -> None:
+    def __init__(
+        self, node_id: int, engine: Reading, dial: Callable[[int], Any], *, isolation: int = READ_COMMITTED
+    ) -> None:
         self.node_id = node_id
         self._engine = engine
         self._dial = dial
-        self._session = FetchSession()
+        self._is_all = isolation == READ_UNCOMMITTED
+        self._session = FetchSession(isolation=isolation)
         self._lanes: dict[tuple[str, int], LaneRun] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._full: set[LaneRun] = set()
         self._at_end: set[LaneRun] = set()
+        self._beyond: set[LaneRun] = set()
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
         self._is_asking = False
@@ -85,6 +92,7 @@ class SourceReader:
             self._nameless.add(run)
         self._full.discard(run)
         self._at_end.discard(run)
+        self._beyond.discard(run)
         run.is_full = False
         self._want(run)
         self._wake.set()
@@ -97,6 +105,7 @@ class SourceReader:
         self._nameless.discard(run)
         self._full.discard(run)
         self._at_end.discard(run)
+        self._beyond.discard(run)
         self._session.forget(run.source)
 
     @property
@@ -104,7 +113,7 @@ class SourceReader:
         """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting or
         may not go further.
         """
-        return list(self._full | self._at_end if self._is_asking else self._lanes.values())
+        return list(self._full | self._at_end | self._beyond if self._is_asking else self._lanes.values())
 
     def found_end(self, run: LaneRun, now: float) -> float:
         """When (monotonic s) the source was last found to have nothing more of the lane, of what it may read now.
@@ -112,7 +121,7 @@ class SourceReader:
         A broker says nothing of what has not changed within its session: so an answer to a request that was made since
         the lane is read from here tells as much, unless a quota emptied it (`_heard`).
         """
-        if run in self._at_end or (self._is_limited and run.source in self._session):
+        if run in self._at_end or run in self._beyond or (self._is_limited and run.source in self._session):
             # As far as it is told to go, or as fast.
             return now
         is_told = self._told_since > run.asked_at and run.source in self._session
@@ -175,6 +184,23 @@ class SourceReader:
                 self._at_end.discard(run)
                 self._want(run)
                 self._wake.set()
+
+    def _put_off(self) -> None:
+        """Ask later for lanes that are further than what is committed: a broker may answer that at once, again and
+        again, until what is open there has ended, and says nothing of a partition of which nothing has changed.
+        """
+        further = [] if self._is_all else [run for run in self._lanes.values() if 0 <= run.source_end < run.read_offset]
+        for run in further:
+            if run.source in self._session:
+                self._beyond.add(run)
+                self._session.forget(run.source)
+                asyncio.get_running_loop().call_later(_BEYOND_S, self._ask_again, run)
+
+    def _ask_again(self, run: LaneRun) -> None:
+        if run in self._beyond:
+            self._beyond.discard(run)
+            self._want(run)
+            self._wake.set()
 
     def _want(self, run: LaneRun) -> None:
         run.asked_at = time.monotonic()
@@ -268,6 +294,8 @@ class SourceReader:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
         self._heard(answer, asked_at)
+        if not size and answered_at - asked_at < _SOON_S:
+            self._put_off()
         if size >= self._response_bytes // 2:
             far_s = self._engine.source_distances.far_s(self.node_id)
             self._response_bytes = next_bytes(self._response_bytes, answered_at - asked_at, far_s)
@@ -282,10 +310,12 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.sent_away(run, self.node_id, fetched.preferred)
             return 0
-        run.source_end, run.source_log_end = fetched.stable_end, fetched.high_watermark
+        run.source_log_end = fetched.high_watermark
+        run.source_end = fetched.high_watermark if self._is_all else fetched.stable_end
+        run.stable_end = fetched.stable_end
         run.heard_at = time.monotonic()
         run.source_start = fetched.log_start
-        if fetched.stable_end >= fetched.offset:
+        if run.source_end >= fetched.offset:
             run.committed.answered(fetched.high_watermark)
         if fetched.log_start > run.read_offset:
             self.remove(run)
@@ -301,6 +331,12 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.unreadable(run, str(error))
             return 0
+        self._go_on(run, fetched)
+        self._engine.received(run, size)
+        return size
+
+    def _go_on(self, run: LaneRun, fetched: Fetched) -> None:
+        """Ask for what comes behind an answer, where there is room for it."""
         if run.is_at_end:
             # Apart from those that are full: nobody waits for it by short polls.
             self._at_end.add(run)
@@ -310,8 +346,6 @@ class SourceReader:
                 self._fill(run)
             else:
                 self._want(run)
-        self._engine.received(run, size)
-        return size
 
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
@@ -334,7 +368,7 @@ class SourceReader:
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
-        found = pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max)
+        found = pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max, is_whole=self._is_all)
         return run.offer(admitted(run, found, self._engine.schemas) if run.lane.gated.is_any else found)
 
 

@@ -1,4 +1,6 @@
-"""Which lane is read where: each by the reader of the broker that leads its source partition."""
+"""Which lane is read where: each by the reader of the broker that leads its source partition, one for lanes that read
+what is committed, and one for those that read all.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.silence import leave_readers
 from isthmus.model.switching import Allowance
-from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 
 _ROUTE_RETRY_S: Final = 0.1
 
@@ -31,7 +33,7 @@ class Readers:
         self._resolver = resolver
         self._routes = routes
         self._spawn = spawn
-        self._readers: dict[int, SourceReader] = {}
+        self._readers: dict[tuple[int, int], SourceReader] = {}
         self._told: dict[PartitionKey, Allowance] = {}
         self.unrouted: set[LaneRun] = set()
         self._lost: set[LaneRun] = set()
@@ -44,7 +46,7 @@ class Readers:
         """Have the reader ready that the lane will need, if that is known."""
         leader = self._routes.leader(*run.source)
         if leader is not None:
-            self._reader(leader.node_id)
+            self._reader(leader.node_id, run)
 
     def stop(self, run: LaneRun) -> None:
         """Read nothing more of the lane."""
@@ -120,12 +122,14 @@ class Readers:
             self._resolver.add(run)
         else:
             run.allow(self._told)
-            self._reader(leader.node_id).add(run, leader.epoch)
+            self._reader(leader.node_id, run).add(run, leader.epoch)
         return True
 
-    def _reader(self, node_id: int) -> SourceReader:
-        reader = self._readers.get(node_id)
+    def _reader(self, node_id: int, run: LaneRun) -> SourceReader:
+        isolation = READ_UNCOMMITTED if run.is_whole else READ_COMMITTED
+        reader = self._readers.get((node_id, isolation))
         if reader is None:
-            reader = self._readers[node_id] = SourceReader(node_id, self._engine, self._routes.client.dial)
+            reader = SourceReader(node_id, self._engine, self._routes.client.dial, isolation=isolation)
+            self._readers[node_id, isolation] = reader
             self._spawn(reader.run())
         return reader

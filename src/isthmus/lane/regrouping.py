@@ -45,7 +45,7 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
     """
     batch, lane = piece.batch, run.lane
     if piece.stored > 1:
-        parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in _parts(batch)]
+        parts = [piece._replace(batch=part, is_plain=_is_plain(piece, part, run), stored=1) for part in _parts(batch)]
         engine.room.take(run.replace_head(parts))
         return
     try:
@@ -57,15 +57,20 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
         _check_complete(batch, batches, run.writer.position)
     except ValueError as error:
         raise damaged(run, error, engine.faults) from error
-    # Aborted data is told apart by its producer, which a new batch does not have by itself.
+    # Transactions are told apart by their producers, which a new batch does not have by itself.
     batches = [part._replace(producer_id=batch.producer_id) for part in batches]
-    pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
+    is_plain = not (piece.is_aborted or piece.is_undecided)
+    pieces = [piece._replace(batch=part, is_plain=is_plain) for part in batches]
     if not pieces:
         # Every record of the batch is gone or was copied before; its offsets remain to be filled.
         pieces = [Piece(_empty(batch), False, False)]
     elif pieces[-1].batch.offset_end < batch.offset_end:
         pieces.append(Piece(_empty(batch), False, False))
     engine.room.take(run.replace_head(pieces))
+
+
+def _is_plain(piece: Piece, part: Batch, run: LaneRun) -> bool:
+    return not piece.is_undecided and passes(part, run.lane.batch_bytes_max)
 
 
 def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:

@@ -182,7 +182,8 @@ class Resolver:
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
-                run.source_start, run.source_end, run.source_log_end = limit
+                run.source_start, run.stable_end, run.source_log_end = limit
+                run.source_end = limit.read_end(is_whole=run.is_whole)
                 run.heard_at = time.monotonic()
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))
@@ -192,9 +193,14 @@ class Resolver:
                     self.add(run, delay_s)
             else:
                 self._unanswered(run, seen, limit)
-        await self._place_mapped(mapped)
-        believed = set(await self._ends.check(ready))
-        for run in ready:
+        # A mapped lane that is new here has to be read of in the ledger, and others may have much to search.
+        new = [each for each in mapped if each.run.transit is None]
+        begun = [each for each in mapped if each.run.transit is not None]
+        await asyncio.gather(self._place_same(ready), self._place_mapped(begun), self._place_mapped(new))
+
+    async def _place_same(self, runs: list[LaneRun]) -> None:
+        believed = set(await self._ends.check(runs))
+        for run in runs:
             if run in self._due:
                 # Its place came into doubt while it was looked at: what was seen may be out of date.
                 continue
@@ -204,7 +210,7 @@ class Resolver:
                 self.add(run, DENIED_RETRY_S if run.state in _SLOW else RETRY_S)
 
     async def _place_mapped(self, looks: list[Look]) -> None:
-        for run, delay_s in (await self._places.find(looks)).items():
+        for run, delay_s in (await self._places.find(looks, self._engine.may_write)).items():
             self._place(run, delay_s)
 
     def _place(self, run: LaneRun, delay_s: float | None) -> None:

@@ -17,7 +17,7 @@ from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
-from isthmus.lane.writer import LogLook, Writer
+from isthmus.lane.writer import LogLook, ProducerState, Writer
 from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.problem import Problem
 from isthmus.model.switching import Allowance
@@ -93,7 +93,8 @@ class LaneRun:
     written for a while, until something is; `was_at` is where it was when that was last looked at. `ending` holds the
     producers of the source whose transactions here a coordinator may still be ending: until it is done it may write one
     more control record. `marker_epoch` is the coordinator epoch of the control records we write ourselves: a larger one
-    whenever the lane was looked at anew.
+    whenever the lane was looked at anew. `alone` is what the target's leader remembered of producers that no
+    coordinator knows when the lane's place was found, and `others_open` says that another one had a transaction open.
 
     `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
@@ -103,7 +104,8 @@ class LaneRun:
     `milestone` is how far the lane had been when that was last written down.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
 
-    Where the target was found to hold what the source does not, it is right up to `proven_end`, -1 if nobody knows.
+    Up to `believed_end` the target was known to hold what the source has when that was last known, -1 before. Where it
+    was found to hold what the source does not, it is right up to `proven_end`, -1 if nobody knows.
 
     `reading` reads it, since it was `asked_at` for its `read_offset` (monotonic s). `evidence` is what it has shown.
 
@@ -114,6 +116,8 @@ class LaneRun:
 
     `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
     read.
+
+    It `is_whole` as long as transactions are copied before it is known how they end: open ones are read then as well.
 
     A mapped lane has a `transit`, as soon as it is known how far it is: `pending` and the writer go by ordinals then.
     """
@@ -131,6 +135,7 @@ class LaneRun:
     source_start: int = -1
     source_end: int = -1
     source_log_end: int = -1
+    stable_end: int = -1
     heard_at: float = field(default_factory=time.monotonic)
     silent_ms: int = -1
     target_start: int = 0
@@ -145,10 +150,13 @@ class LaneRun:
     beyond: Problem | None = None
     source_epoch: int = -1
     is_known: bool = False
+    believed_end: int = -1
     left: LaneMark | None = None
     milestone: Milestone | None = None
     ending: set[int] = field(default_factory=set)
     marker_epoch: int = 0
+    alone: Mapping[int, ProducerState] = field(default_factory=dict)
+    others_open: bool = False
     holes: int = 0
     prefix: Prefix | None = None
     transit: Transit | None = None
@@ -161,6 +169,7 @@ class LaneRun:
     committed: CommittedTransactions = field(default_factory=CommittedTransactions)
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
+    is_whole: bool = field(init=False)
     source: tuple[str, int] = field(init=False)
     target: tuple[str, int] = field(init=False)
     target_append: tuple[str, uuid.UUID, int] = field(init=False)
@@ -168,6 +177,7 @@ class LaneRun:
 
     def __post_init__(self) -> None:
         lane = self.lane
+        self.is_whole = lane.is_whole
         self.source = lane.source_topic, lane.partition
         self.target = lane.target_topic, lane.partition
         self.target_append = lane.target_topic, lane.target_topic_id, lane.partition
@@ -241,7 +251,7 @@ class LaneRun:
                 taken = piece if transit is None else self._counted(transit, piece)
                 self.read_offset = batch.offset_end if batch.offset_end < end else end
                 self.read_epoch = batch.leader_epoch
-                if batch.attributes & (TRANSACTIONAL | CONTROL) and (batch.is_control or not piece.is_aborted):
+                if batch.attributes & (TRANSACTIONAL | CONTROL) and not piece.is_aborted:
                     self.committed.read(batch)
                 if taken is not None:
                     self.pending.append(taken)
@@ -336,6 +346,11 @@ class LaneRun:
         elif mark.is_of(self.lane):
             self.milestone = mark
 
+    def go_by_records(self) -> None:
+        """From now on transactions are copied once it is known how they end. What was read is to be read again."""
+        self.is_whole, self.intake = False, Intake.SPOILT
+        self.committed = CommittedTransactions()
+
     def doubt_tail(self) -> None:
         """The last record of the target's log has to be held against the source's once more."""
         self.tail_check = TailCheck.CONTENT
@@ -365,7 +380,7 @@ class LaneRun:
         ever known to be.
         """
         been = [each.position for each in (self.left, self.milestone) if each is not None]
-        right = [end for end in (proven_end, *been) if end < self.writer.position]
+        right = [end for end in (proven_end, self.believed_end, *been) if end < self.writer.position]
         self.proven_end = proven_end if proven_end >= 0 else max(right, default=-1)
 
     def hold(self) -> None:
@@ -421,6 +436,7 @@ class LaneRun:
             problem=problem,
             gaps=tuple(self.gaps),
             within=self.committed.at(position),
+            stable_end=self.stable_end if self.is_whole else -1,
         )
 
 

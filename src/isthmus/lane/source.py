@@ -25,6 +25,10 @@ class Bounds(NamedTuple):
     stable_end: int
     log_end: int = -1
 
+    def read_end(self, *, is_whole: bool) -> int:
+        """Where what is copied ends: all of the log, or what is stable."""
+        return max(self.log_end, self.stable_end) if is_whole else self.stable_end
+
 
 async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dict[PartitionKey, Bounds | int]:
     """The bounds of each partition, or the error code its leader answered instead."""

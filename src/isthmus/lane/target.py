@@ -10,6 +10,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 
 from isthmus.lane.writer import LogLook, ProducerState
 from isthmus.model.rights import on_topic
+from isthmus.model.transactions import is_lone
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
@@ -45,12 +46,15 @@ async def look(
             looks[key] = code
         else:
             coordinator_epoch = max((state.coordinator_epoch for state in known.producers), default=-1)
+            alone = {each.producer_id: _state(each) for each in known.producers if is_lone(each.producer_id)}
             looks[key] = LogLook(
                 end.offset,
                 min(mark.offset, before.offset),
                 _state_of(producer_id, known.producers),
                 coordinator_epoch,
                 epochs[key],
+                alone,
+                any(p.current_txn_start_offset >= 0 and p.producer_id not in alone for p in known.producers),
             )
     return looks
 
@@ -76,14 +80,11 @@ async def producer_states(
 
 
 def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
-    return next(
-        (
-            ProducerState(state.producer_epoch, state.last_sequence, state.current_txn_start_offset)
-            for state in known
-            if state.producer_id == producer_id
-        ),
-        None,
-    )
+    return next((_state(each) for each in known if each.producer_id == producer_id), None)
+
+
+def _state(told: Any) -> ProducerState:
+    return ProducerState(told.producer_epoch, told.last_sequence, told.current_txn_start_offset)
 
 
 class Described(NamedTuple):

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from isthmus.wire import codes
@@ -95,7 +96,8 @@ class LogLook:
     """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state.
 
     `coordinator_epoch` is the largest of all control records that it knows of. `leader_epoch` is that of the leader, -1
-    where it has none.
+    where it has none. `alone` is what it remembers of producers that no coordinator knows, and `others_open` says that
+    one that a coordinator may know has a transaction open.
     """
 
     log_end: int
@@ -103,6 +105,8 @@ class LogLook:
     producer: ProducerState | None
     coordinator_epoch: int = -1
     leader_epoch: int = -1
+    alone: Mapping[int, ProducerState] = field(default_factory=dict)
+    others_open: bool = False
 
 
 class Sent(NamedTuple):
@@ -117,7 +121,8 @@ class Writer:
     """The writing side of one lane.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way, and `held_until` that a
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way, `is_untold` that something
+    was sent of which no answer said that it arrived, and `held_until` that a
     broker over its quota may read it no sooner (by the monotonic clock). `expiration_ms` is the target's
     `producer.id.expiration.ms`, 0 where it is not known. With `is_mapped` the offsets are ordinals, and
     records lie wherever the log ends when they come.
@@ -131,6 +136,7 @@ class Writer:
         "_live_until_ms",
         "abandoned",
         "held_until",
+        "is_untold",
         "position",
         "truncated_from",
         "unsequenced",
@@ -145,6 +151,7 @@ class Writer:
         self.position = -1
         self.unsequenced = 0
         self.abandoned = abandoned
+        self.is_untold = False
         self.held_until = 0.0
         self.truncated_from: int | None = None
 
@@ -182,6 +189,7 @@ class Writer:
         """A request for `next_offset` left."""
         offset = self.next_offset
         self._flying.append(Sent(offset, offset + records, max_timestamp))
+        self.is_untold = True
         live_until_ms = max_timestamp + self._live_ms
         if live_until_ms < self._live_until_ms:
             self._live_until_ms = live_until_ms
@@ -199,6 +207,7 @@ class Writer:
             if not self._flying:
                 # Else the oldest counts that was sent since none was in flight: that is on the safe side, and quick.
                 self._live_until_ms = sent.max_timestamp + self._live_ms
+                self.is_untold = False
             return AppendVerdict.ADVANCED
         return _VERDICTS.get(error_code, AppendVerdict.RESOLVE)
 
@@ -245,7 +254,7 @@ class Writer:
         """Everything before `position` is in the log and nothing of ours is on its way: go on there."""
         self._live_until_ms = 0.0
         self.position = position
-        self.abandoned = False
+        self.abandoned = self.is_untold = False
 
     def _adopt(self, look: LogLook) -> None:
         state = look.producer

@@ -17,7 +17,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import PausedPart, PausedTask
 from isthmus.model.registers import Register
 from isthmus.model.reshaping import TreeShape
-from isthmus.model.switching import Allowance, TargetChoice
+from isthmus.model.switching import Allowance, BeginEpoch, TargetChoice
 from isthmus.model.treedeclaration import TreeDeclaration
 
 
@@ -157,12 +157,14 @@ class SwitchDocument(DocumentOfLink):
 class AllowanceDocument(DocumentOfLink):
     """How far a distributor may go that copies to `target`: in the ledger of its source, before it goes there, so that
     it is known where another leaf may begin once that one is gone. Whoever chooses another leaf fences who writes it.
+    `epochs` are those of what was copied, as far as they are known.
     """
 
     KIND: ClassVar[str] = "allowance"
 
     target: str
     lanes: tuple[Allowance, ...]
+    epochs: tuple[BeginEpoch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

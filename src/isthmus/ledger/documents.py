@@ -22,6 +22,8 @@
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
+    deletion/east-west/orders     a topic that is or was deleted because the source has deleted its own
+    forgotten/east-west/orders    a topic that the link was to forget as its source had deleted its own
     parted/east-west/orders       a topic that goes on with mapped offsets since both sides had parted
     replay/east-west/orders/ID/x  from where on a topic holds what was replayed from quarantine
     pause/east-west[/orders]      an operator paused the link, or one topic of it
@@ -31,6 +33,14 @@
     task/east-west/0              what the newest task of a slot says of itself
     milestones/east-west/0        how far its lanes have been, for whoever comes after a crash
     receipt/east-west/0           what became of the newest task of a slot that shared its worker with others
+    gateway/ID                    a gateway before this cluster, and that it is alive
+    gateway-pair/east-west/ID     what it says of a synchronous link; the target has a copy
+    synchronized/east-west        that a gateway was in sync since the link is synchronous
+    promised/east-west[/detach]   what gateways had acknowledged of it, until a failover of it is over
+    move/@ID                      that clients of the cluster with this id move to another one, or have moved
+    carried/@ID/orders/0          what leaders there knew of producers of a topic, and up to where it is the same here
+    carried-transactions/@ID/0    what coordinators there knew of transactional ids, and what is known of these here
+    movable-gateway/ID            a gateway that does so, and how far it has come
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     progress/east-west/0          how far its lanes are, for people to look at
 
@@ -60,17 +70,29 @@ from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
+from isthmus.ledger.gateways import GatewayDocument as GatewayDocument
+from isthmus.ledger.gateways import GatewayPairDocument as GatewayPairDocument
+from isthmus.ledger.gateways import PreparedDocument as PreparedDocument
+from isthmus.ledger.gateways import PromisedDocument as PromisedDocument
+from isthmus.ledger.gateways import ReadableDocument as ReadableDocument
+from isthmus.ledger.gateways import SynchronizedDocument as SynchronizedDocument
 from isthmus.ledger.groups import GroupDocument as GroupDocument
 from isthmus.ledger.groups import GroupPosition as GroupPosition
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.loops import LoopDocument as LoopDocument
 from isthmus.ledger.loops import VerificationDocument as VerificationDocument
 from isthmus.ledger.milestones import MilestonesDocument as MilestonesDocument
+from isthmus.ledger.moves import CarriedDocument as CarriedDocument
+from isthmus.ledger.moves import CarriedTransactionsDocument as CarriedTransactionsDocument
+from isthmus.ledger.moves import MovableGatewayDocument as MovableGatewayDocument
+from isthmus.ledger.moves import MoveDocument as MoveDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import BeginningDocument as BeginningDocument
 from isthmus.ledger.provenance import FirstLookDocument as FirstLookDocument
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.quotas import QuotaDocument
+from isthmus.ledger.recovery import DeletionDocument as DeletionDocument
+from isthmus.ledger.recovery import ForgottenDocument as ForgottenDocument
 from isthmus.ledger.recovery import PartedDocument as PartedDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
@@ -82,8 +104,9 @@ from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.promotion import TornTransaction
 from isthmus.model.receipt import Receipt
-from isthmus.model.topic import LeftInTier
+from isthmus.model.topic import LeftInTier, Settings
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import NOT_TOLD, Whereabouts
 
@@ -106,6 +129,15 @@ class LinkDocument(DocumentOfLink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionNamesDocument(DocumentOfLink):
+    """The transactional ids of the source's producers whose transactions lanes were seen within, the newest last."""
+
+    KIND: ClassVar[str] = "transactions"
+
+    names: tuple[TornTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndedPartition:
     """A partition whose lane waits for an operator, with its state and the reason."""
 
@@ -121,7 +153,7 @@ class TopicDocument(DocumentOfLink):
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
     `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
     source's remote tier: partitions with the same offsets begin behind it, others where their maps begin. Of mapped
-    ones `first_partitions` is as in `TopicIds`.
+    ones `first_partitions` is as in `TopicIds`, and so is `settles`.
 
     A topic that is only wanted yet is not copied: its link looks once more whether another one writes it.
     """
@@ -138,6 +170,7 @@ class TopicDocument(DocumentOfLink):
     is_mapped: bool = False
     left: tuple[LeftInTier, ...] = ()
     first_partitions: int = -1
+    settles: Settings = ()
 
     @property
     def is_wanted(self) -> bool:
@@ -234,8 +267,11 @@ class ReceiptDocument(DocumentOfLink):
 class MapDocument(DocumentOfLink):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
     The lane began at the source offset `begin`, -1 where that is not known. Of records before `trimmed_ordinal`, which
-    the target has deleted, segments need not tell. Each lease writes into some of its own. What they say stays true, so
-    what comes late or twice does no harm: the map is what all of them say together, of those with the same topic ids.
+    the target has deleted, segments need not tell. Each lease writes into some of its own, marked with the offset up to
+    which it had read the ledger when it took the lane over (-1 before there were such marks). What they say stays true,
+    so what comes late or twice does no harm: the map is what all of them say together, of those with the same topic
+    ids, and where they say it of the same records what whoever took it over last does. One that `is_final` says that
+    nothing of the lane came behind its cursor until somebody else took it over.
     """
 
     KIND: ClassVar[str] = "map"
@@ -248,6 +284,8 @@ class MapDocument(DocumentOfLink):
     cursor: Cursor
     begin: int = -1
     trimmed_ordinal: int = -1
+    taken_at: int = -1
+    is_final: bool = False
     source_topic_id: uuid.UUID = _NO_ID
     target_topic_id: uuid.UUID = _NO_ID
 
@@ -292,6 +330,8 @@ _OTHERS = (
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,
+    DeletionDocument,
+    ForgottenDocument,
     PartedDocument,
     ReplayDocument,
     FiltersDocument,
@@ -309,9 +349,19 @@ _OTHERS = (
     ReceiptDocument,
     MapDocument,
     ProgressDocument,
+    GatewayDocument,
+    GatewayPairDocument,
+    PreparedDocument,
+    PromisedDocument,
+    SynchronizedDocument,
+    ReadableDocument,
+    MoveDocument,
+    CarriedDocument,
+    CarriedTransactionsDocument,
+    MovableGatewayDocument,
 )
 OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
-"""The kinds that tasks and operators write; all others belong to the controller."""
+"""The kinds that tasks, operators and gateways write; all others belong to the controller."""
 
 WANTED: Final = frozenset(
     kind.KIND
@@ -333,6 +383,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         LinkDocument,
         TopicDocument,
         FirstLookDocument,
+        TransactionNamesDocument,
         GapDocument,
         GroupDocument,
         LoopDocument,
@@ -397,6 +448,11 @@ _UNLINKED: Final = (
     TreeDocument.KIND,
     TreeDeclarationDocument.KIND,
     DistributedSchemaDocument.KIND,
+    GatewayDocument.KIND,
+    MoveDocument.KIND,
+    CarriedDocument.KIND,
+    CarriedTransactionsDocument.KIND,
+    MovableGatewayDocument.KIND,
 )
 
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
 from isthmus.cluster.transaction import PASSING, Transaction
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.ledger.documents import ControllerDocument
-from isthmus.ledger.log import RETRY_S, LedgerLeader
-from isthmus.ledger.records import LedgerChange, packed
+from isthmus.ledger.log import RETRY_S, LedgerLeader, ToShow
+from isthmus.ledger.records import Deletion, LedgerChange, mark_key, packed
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
-_CONTENTION_S: Final = 30.0
+CONTENTION_S: Final = 30.0
 """So long several that write the same one after another come to their turn."""
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
@@ -54,6 +55,7 @@ class FencedWriter:
         self.link = link
         self.generation = -1
         self._client = client
+        self._mark = Deletion(mark_key(link, role))
         self._leader = LedgerLeader(client)
         self._transaction = Transaction(
             client,
@@ -99,14 +101,29 @@ class FencedWriter:
         self.generation = self._transaction.producer_id << _EPOCH_BITS | self._transaction.epoch
         return self.generation
 
+    @asynccontextmanager
+    async def looking(self, *, replication_factor: int | None = None, term_s: float = 60.0) -> AsyncIterator[None]:
+        """For as long as the block lasts, whoever begins to look at the ledger with this client sees all that was
+        written before this writer took over, or fails. A leader of the ledger that is cut off from its peers would show
+        an older state for as long as it is asked, but not the mark that is written here. Writing the mark is
+        tried for `term_s`; the topic is created if need be.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: The ledger cannot be written.
+        """
+        mark = partial(self.append, [self._mark], term_s=term_s)
+        offset = await on_topic(self._client, mark, replication_factor=replication_factor)
+        with self._client.companion(ToShow).at_least(offset):
+            yield
+
     def outrank(self, generation: int) -> None:
         """Be later than a controller of which the ledger tells. Every broker has producer ids of its own to give, so
         that of another coordinator may be a lower one (after a week without a controller, or 32,000 of them).
         """
         self.generation = max(self.generation, generation + 1)
 
-    async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 60.0) -> None:
-        """Write all changes in one transaction, trying again for `term_s`.
+    async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 60.0) -> int:
+        """Write all changes in one transaction, trying again for `term_s`; the offset of the last one.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: It was refused, or did not succeed in time; it may or may not have been written.
@@ -126,7 +143,7 @@ class FencedWriter:
                     batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True
                 )
                 records = batch.view[HEADER_BYTES:]
-                await self._leader.produce(header, records, transactional_id=transaction.transactional_id)
+                base = await self._leader.produce(header, records, transactional_id=transaction.transactional_id)
                 await transaction.end(commit=True)
             except ClusterError as error:
                 doubtful = isinstance(error, Unreachable) or _code(error) in _DOUBTFUL
@@ -136,7 +153,7 @@ class FencedWriter:
             else:
                 transaction.sequence += batch.record_count
                 self._is_sound = True
-                return
+                return base + batch.record_count - 1
 
     async def _recover(self) -> None:
         """After a failure nobody knows what was written: have it aborted and begin with another epoch (KIP-360).
@@ -177,18 +194,21 @@ async def write_by_one(
     *,
     role: str,
     replication_factor: int | None,
+    contention_s: float = CONTENTION_S,
 ) -> _ChangeT:
     """Append what is `made` of the newest state of the ledger. Whoever writes `what` in the same `role` at the same
-    time is fenced, looks again and so sees what this one wrote.
+    time is fenced, looks again and so sees what this one wrote; after `contention_s` it gives way instead.
 
+    :raises Fenced: Others write, and this one gives way.
     :raises ClusterError: The ledger cannot be read or written, or what `made` raises.
     """
-    deadline, pause_s = time.monotonic() + _CONTENTION_S, _PAUSE_S
+    deadline, pause_s = time.monotonic() + contention_s, _PAUSE_S
     while True:
         writer = FencedWriter(client, what, role=role)
         try:
             await writer.take_over()
-            change = await on_topic(client, made, replication_factor=replication_factor)
+            async with writer.looking(replication_factor=replication_factor):
+                change = await on_topic(client, made, replication_factor=replication_factor)
             append = partial(writer.append, [change])
             await on_topic(client, append, replication_factor=replication_factor)
         except Fenced as error:

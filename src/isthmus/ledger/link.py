@@ -45,15 +45,16 @@ OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
 
-async def read_documents(client: Client, link: str | None = None) -> dict[str, Document]:
-    """Everything a cluster's ledger says now, of one link or all, by key; nothing where there is none.
+async def read_documents(client: Client, link: str | None = None, *, kind: str = "") -> dict[str, Document]:
+    """What a cluster's ledger says now, of one link or all, of one kind or all, by key; nothing where there is none.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
     view = LedgerView(client)
     try:
-        return newest((await view.look()).entries, link)
+        entries = (await view.look(is_patient=True)).entries
+        return newest((entry for entry in entries if not kind or kind_of(entry.key) == kind), link)
     finally:
         view.close()
 
@@ -156,7 +157,11 @@ class LinkLedger:
         # Whoever refuses it leaves the controller that there is alone.
         await require_kept(self._client)
         await self._writer.take_over()
-        self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
+        try:
+            async with self._writer.looking(replication_factor=self._replication_factor):
+                self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
+        except Fenced:
+            raise await self._overtaken() from None
         self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
         # What a controller said whose transaction was aborted holds, and is to be there when brokers have dropped that.
@@ -206,8 +211,11 @@ class LinkLedger:
                     else:
                         self.documents.pop(change.key, None)
         except Fenced:
-            self._fenced = fenced(self.link, await self._successor())
-            raise self._fenced from None
+            raise await self._overtaken() from None
+
+    async def _overtaken(self) -> Fenced:
+        self._fenced = fenced(self.link, await self._successor())
+        return self._fenced
 
     async def _write_again(self, keys: Iterable[str]) -> None:
         """Have the ledger hold what these documents are by then."""
@@ -252,8 +260,8 @@ class LinkLedger:
 
     @property
     def is_held(self) -> bool:
-        """Whether brokers hold back what the controller writes, as a client quota is used up."""
-        return self._held_s > 0
+        """Whether brokers hold back what the controller writes or reads, as a client quota is used up."""
+        return self._held_s > 0 or self._tail.was_held(SILENCE_S)
 
     async def _live(self) -> None:
         while True:

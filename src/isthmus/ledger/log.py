@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.cluster.producers import allocate_producer
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
 from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES
+from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import PATIENCE_S, Throttle
+from isthmus.wire.fetch import PATIENCE_S, Throttle, held_back
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 
@@ -35,6 +37,8 @@ _PRODUCE_TIMEOUT_MS: Final = 5_000
 _FETCH_TOPIC_IDS_FROM: Final = 13
 _FETCH_VERSION_MIN: Final = 4
 _PRODUCE_TOPIC_IDS_FROM: Final = 13
+_NO_PRODUCER: Final = -1
+_EPOCH_MAX: Final = 0x7FFE
 _TRANSACTIONAL_VERSION_MAX: Final = 11
 """Later versions of Produce take part in transactions the way of KIP-890, and add partitions by themselves."""
 _PASSING: Final = codes.LEADER_MOVED | {
@@ -44,6 +48,30 @@ _PASSING: Final = codes.LEADER_MOVED | {
     codes.UNKNOWN_TOPIC_ID,
     codes.INCONSISTENT_TOPIC_ID,
 }
+
+
+class ToShow:
+    """What each look at the ledger has to show that is begun with a client now: offsets that were written before."""
+
+    def __init__(self, _: Client | None = None) -> None:
+        self._offsets: list[int] = []
+
+    @property
+    def offset(self) -> int:
+        """The last one of them, -1 for none."""
+        return max(self._offsets, default=-1)
+
+    @contextmanager
+    def at_least(self, offset: int) -> Iterator[None]:
+        """For as long as the block lasts a look that does not reach beyond this offset fails."""
+        self._offsets.append(offset)
+        try:
+            yield
+        finally:
+            self._offsets.remove(offset)
+
+    def close(self) -> None:
+        """There is nothing to close: it may be kept beside a client."""
 
 
 class LedgerLeader:
@@ -139,11 +167,59 @@ class LedgerLeader:
         codes.raise_for_code(code, what, *rights, cluster=self.client.cluster.alias, detail=detail)
 
 
-class LedgerWriter:
-    """Appends outside of any transaction: what tasks and commands do. A document written twice does no harm."""
+class _Ordered:
+    """An idempotent producer that begins another epoch behind each attempt that fails: what was given up is refused by
+    brokers if it comes behind what was written since (KIP-360).
+    """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, leader: LedgerLeader) -> None:
+        self._leader = leader
+        self._producer_id = _NO_PRODUCER
+        self._epoch = self._sequence = 0
+
+    async def produce(self, batch: Batch) -> int:
+        """See `LedgerLeader`; one at a time."""
+        await self._leader.connect()
+        if self._producer_id == _NO_PRODUCER or self._epoch > _EPOCH_MAX:
+            await self._become_another()
+        header = stamp(batch, self._producer_id, self._epoch, self._sequence)
+        try:
+            base = await self._leader.produce(header, batch.view[HEADER_BYTES:])
+        except BrokerRefused as error:
+            self._begin_anew()
+            if error.code != codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+            # Its leader has lost what was written before.
+            raise Unreachable(str(error), cluster=error.cluster, hint=error.hint) from error
+        except BaseException:
+            self._begin_anew()
+            raise
+        self._sequence += batch.record_count
+        return base
+
+    async def _become_another(self) -> None:
+        try:
+            self._producer_id = await allocate_producer(self._leader.client)
+        except NotAuthorized:
+            # Whoever may write to some topic is given one.
+            self._leader.check(codes.TOPIC_AUTHORIZATION_FAILED, "WRITE")
+            raise
+        self._epoch = self._sequence = 0
+
+    def _begin_anew(self) -> None:
+        self._epoch, self._sequence = self._epoch + 1, 0
+
+
+class LedgerWriter:
+    """Appends outside of any transaction: what tasks and commands do. A document written twice does no harm. With
+    `in_order` one is written behind the other, as they were asked for, and nothing that failed comes behind what is
+    written later, whatever its leader was doing.
+    """
+
+    def __init__(self, client: Client, *, in_order: bool = False) -> None:
         self._leader = LedgerLeader(client)
+        self._ordered = _Ordered(self._leader) if in_order else None
+        self._writing = asyncio.Lock()
 
     async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
         """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
@@ -152,25 +228,52 @@ class LedgerWriter:
         """
         batch = packed(changes)
         deadline = time.monotonic() + term_s
+        if self._ordered is None:
+            return await self._append(batch, deadline, term_s)
+        try:
+            async with asyncio.timeout(term_s):
+                await self._writing.acquire()
+        except TimeoutError:
+            # Whoever writes may get there still: its connection stays.
+            raise self._late(term_s) from None
+        try:
+            return await self._append(batch, deadline, term_s)
+        finally:
+            self._writing.release()
+
+    async def _append(self, batch: Batch, deadline: float, term_s: float) -> int:
         while True:
             try:
                 # What a quota holds back for longer than that is taken back with its connection.
                 async with asyncio.timeout(max(deadline - time.monotonic(), 0.0) + _ANSWER_S):
-                    base = await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
+                    base = await self._produce(batch)
                 return base + batch.record_count - 1
             except TimeoutError:
                 self._leader.close()
-                alias = self._leader.client.cluster.alias
-                raise Unreachable(
-                    f"the ledger of {alias} was not written within {term_s:g} s",
-                    cluster=alias,
-                    hint="Is a client quota used up? `isthmus doctor` shows those that count.",
-                ) from None
+                raise self._late(term_s) from None
             except Unreachable:
                 self._leader.close()
                 if time.monotonic() + RETRY_S > deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
+
+    def _late(self, term_s: float) -> Unreachable:
+        alias = self._leader.client.cluster.alias
+        return Unreachable(
+            f"the ledger of {alias} was not written within {term_s:g} s",
+            cluster=alias,
+            hint="Is a client quota used up? `isthmus doctor` shows those that count.",
+        )
+
+    async def _produce(self, batch: Batch) -> int:
+        if self._ordered is not None:
+            return await self._ordered.produce(batch)
+        return await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
+
+    def renew(self, *, muted_s: float) -> None:
+        """Write over another connection from now on where a quota mutes this one for longer than that (s)."""
+        if self._leader.muted_until - time.monotonic() > muted_s:
+            self._leader.close()
 
     def close(self) -> None:
         self._leader.close()
@@ -221,7 +324,8 @@ class News(NamedTuple):
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
     stopped in the middle, and what it says counts by its generation alone. Only what operators want is told when it was
-    committed. When a quota has held back every answer for `patience_s` (s) the ledger is one that cannot be read.
+    committed. When a quota has held back every answer for `patience_s` (s) the ledger is one that cannot be read; so
+    it is for a look that quotas keep from its end for so long, and what such a look has read the next one tells.
     """
 
     def __init__(
@@ -237,10 +341,14 @@ class LedgerTail:
         self.topic_id = topic_id
         self._poll_ms = poll_ms
         self._leader = LedgerLeader(client)
+        self._shown = client.companion(ToShow)
         self._is_other_log = False
         self._transactions = OpenTransactions()
         self._held_until: dict[int, float] = {}
+        self._patience_s = patience_s
         self._throttle = Throttle(_FETCH_BYTES, patience_s=patience_s)
+        self._held_at = float("-inf")
+        self._untold = News([], is_other_log=False)
         self._confirmed: Connection | None = None
         self._end = 0
 
@@ -248,6 +356,10 @@ class LedgerTail:
     def node_id(self) -> int:
         """Who leads the ledger, as last heard; -1 before that."""
         return self._leader.place.node_id
+
+    def was_held(self, within_s: float) -> bool:
+        """Whether a quota held back an answer in the last `within_s` (s): what is new may have gone unheard."""
+        return time.monotonic() - self._held_at <= within_s
 
     @property
     def aborted(self) -> frozenset[str]:
@@ -257,32 +369,41 @@ class LedgerTail:
     def close(self) -> None:
         self._leader.end()
 
+    def renew(self) -> None:
+        """Look for the leader anew before the next look."""
+        self._leader.close()
+
     async def read_to_end(self) -> list[Entry]:
-        """Everything from `position` up to the end the log has now, or all of another log.
+        """Everything from `position` up to the end the log has now, or all of another log, however long it takes.
 
         :raises ClusterError: The ledger cannot be read.
         """
-        return (await self.read_on()).entries
+        return (await self.read_on(is_patient=True)).entries
 
-    async def read_on(self) -> News:
+    async def read_on(self, *, is_patient: bool = False) -> News:
         """What was written since the last look, up to the end the log has now. What operators are just committing is
         waited for, a moment: a transaction ends on the log after its writer was told so.
 
-        :raises ClusterError: The ledger cannot be read; another call goes on where this one began.
+        :raises ClusterError: The ledger cannot be read, or with quotas not within `patience_s`, unless the caller
+            `is_patient`; nothing that was read is lost for another call.
         """
-        before = self.position, self.topic_id, self._transactions.copy()
+        before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log
+        untold = self._untold
         try:
-            return await self._read_on()
+            return await self._read_on(untold, is_patient=is_patient)
         except BaseException:
-            self.position, self.topic_id, self._transactions = before
+            if self._untold is untold:
+                self.position, self.topic_id, self._transactions, self._is_other_log = before
             raise
 
-    async def _read_on(self) -> News:
+    async def _read_on(self, untold: News, *, is_patient: bool) -> News:
+        # What is written from here on a look that is under way need not show.
+        begun, shown = time.monotonic(), self._shown.offset
         connection = await self._connect()
         end = await self._confirm(connection)
-        entries: list[Entry] = []
         # Without a record in it, another log is not read from.
-        is_other_log, self._is_other_log = self._is_other_log, False
+        is_new_log, self._is_other_log = self._is_other_log, False
+        entries, is_other_log = [] if is_new_log else [*untold.entries], is_new_log or untold.is_other_log
         while self.position < end or self._is_awaited:
             poll = await self.poll()
             if poll.is_other_log:
@@ -290,6 +411,15 @@ class LedgerTail:
             entries += poll.entries
             if poll.at_end and not self._is_awaited:
                 break
+            held_s = time.monotonic() - begun
+            if not is_patient and held_s > self._patience_s and self.was_held(held_s):
+                self._untold = News(entries, is_other_log)
+                raise held_back(f"the ledger, led by {connection.where},", connection.cluster)
+        if min(end, self.position) <= shown:
+            # Another one than at first may have been read from in the end.
+            self._leader.close()
+            raise _outdated(self._confirmed or connection)
+        self._untold = News([], is_other_log=False)
         return News(entries, is_other_log)
 
     async def poll(self) -> Poll:
@@ -312,6 +442,7 @@ class LedgerTail:
                     raise Unreachable(
                         f"{connection.where} left the ledger out of its answer", cluster=connection.cluster
                     )
+                self._held_at = time.monotonic()
                 await self._throttle.sit_out(answer.throttle_time_ms, connection)
                 return Poll([], asked_at, at_end=False, is_other_log=False)
             if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
@@ -400,3 +531,11 @@ class LedgerTail:
             min_version=_FETCH_VERSION_MIN,
             max_version=None if by_id else _FETCH_TOPIC_IDS_FROM - 1,
         )
+
+
+def _outdated(connection: Connection) -> Unreachable:
+    return Unreachable(
+        f"{connection.where} leads the ledger and does not show what was just written there",
+        cluster=connection.cluster,
+        hint=f"It may be cut off from its peers: check the brokers that hold topic {LEDGER_TOPIC}, and try again.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.model.lane import LaneKey
@@ -74,36 +74,74 @@ def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
 
 
 def current(segments: Iterable[MapDocument]) -> list[MapDocument]:
-    """What segments say that is still true: where a lane has gone back, as the target had lost records, those that it
-    wrote from then on take the place of all that earlier ones say of the same records.
+    """What segments say that is still true, where leases follow one another and lanes go back. From its first record on
+    the newest takes the place of all that earlier ones say: those of whoever took the lane over before, whose word may
+    come late, and those from before the target had lost records. Who does not say when it took the lane over, as an
+    older release, counts beside the others, unless either of them has gone back since.
     """
+    told: list[MapDocument] = []
+    untold: list[MapDocument] = []
+    for segment in segments:
+        (told if segment.taken_at >= 0 else untold).append(segment)
+    rewound = max(told, key=_age).cursor.rewound if told else -1
+    later = [segment for segment in untold if segment.cursor.rewound > rewound]
+    earlier = [segment for segment in untold if segment.cursor.rewound < rewound]
+    kept: list[MapDocument] = []
+    for rounds in (later, told):
+        for _, same in groupby(sorted(rounds, key=_age, reverse=True), key=_age):
+            kept += _all_before(list(same), kept)
+    kept += _all_before(earlier, kept)
+    return kept + [segment for segment in untold if segment.cursor.rewound == rewound]
+
+
+def newest_segment(segments: Iterable[MapDocument]) -> MapDocument:
+    """The segment that says how far a lane is, of those that are still true; there has to be at least one."""
+
+    def reach(segment: MapDocument) -> tuple[int, ...]:
+        cursor = segment.cursor
+        return *cursor.reach, segment.taken_at, cursor.looked_epoch, cursor.looked_to
+
     given = list(segments)
-    newest = max((segment.cursor.rewound for segment in given), default=0)
-    if not newest:
-        return given
-    kept = [segment for segment in given if segment.cursor.rewound == newest]
-    begin = min(segment.ordinal_begin for segment in kept)
-    for segment in given:
-        if segment.cursor.rewound < newest and segment.ordinal_begin < begin:
-            kept.append(_up_to(segment, begin))
-    return kept
+    last = max(segment.taken_at for segment in given)
+    return max((segment for segment in given if segment.taken_at in (last, -1)), key=reach)
 
 
-def _up_to(segment: MapDocument, ordinal: int) -> MapDocument:
-    """What a segment says of records before an ordinal."""
+def _age(segment: MapDocument) -> tuple[int, int]:
+    return segment.taken_at, segment.cursor.rewound
+
+
+def _all_before(segments: Iterable[MapDocument], later: Sequence[MapDocument]) -> list[MapDocument]:
+    """What segments say of what lies before all that later ones say."""
+    if not later:
+        return list(segments)
+    return [left for segment in segments if (left := _before(segment, later)) is not None]
+
+
+def _before(segment: MapDocument, later: Sequence[MapDocument]) -> MapDocument | None:
+    """What a segment says of what lies before all that later ones say; `None` for nothing."""
+    ordinal = min(each.ordinal_begin for each in later)
     if segment.cursor.ordinal <= ordinal:
         return segment
-    ranges: list[MappedRange] = []
-    left = ordinal - segment.ordinal_begin
-    for one in segment.ranges:
-        if left > 0:
-            ranges.append(one._replace(length=min(one.length, left)))
-        left -= one.length
+    if segment.ordinal_begin >= ordinal:
+        return None
+    # By both sides, not by counting: some records lie nowhere any more, and others another program copied.
+    firsts = [(each.ranges or (_end(each),))[0] for each in later]
+    source = min(first.source_begin for first in firsts)
+    target = min(first.target_begin for first in firsts)
+    ranges = tuple(
+        one._replace(length=min(one.length, source - one.source_begin, target - one.target_begin))
+        for one in segment.ranges
+        if one.source_begin < source and one.target_begin < target
+    )
     last = ranges[-1] if ranges else MappedRange(segment.cursor.source_offset, segment.cursor.target_offset, 0)
     cursor = replace(
         segment.cursor, ordinal=ordinal, source_offset=last.source_end, target_offset=last.target_end, left_out=0
     )
-    return replace(segment, ranges=tuple(ranges), cursor=cursor)
+    return replace(segment, ranges=ranges, cursor=cursor)
+
+
+def _end(segment: MapDocument) -> MappedRange:
+    return MappedRange(segment.cursor.source_offset, segment.cursor.target_offset, 0)
 
 
 def mapped_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic]:
@@ -121,10 +159,7 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
     ordered = sorted(current(segments), key=lambda segment: segment.cursor.reach[1:])
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
     begin = max(segment.begin for segment in segments)
-    cursor = max(
-        (segment.cursor for segment in ordered), key=lambda each: (*each.reach, each.looked_epoch, each.looked_to)
-    )
-    return LaneMap(offsets, cursor, begin, tuple(ordered))
+    return LaneMap(offsets, newest_segment(ordered).cursor, begin, tuple(ordered))
 
 
 def trimmed_ordinal(segments: Iterable[MapDocument]) -> int:

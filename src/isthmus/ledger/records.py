@@ -39,6 +39,13 @@ class Deletion(NamedTuple):
     key: str
 
 
+def mark_key(link: str, *of: object) -> str:
+    """The key of a mark: the deletion of what never was there, which somebody writes to see that it is read. It leaves
+    nothing behind.
+    """
+    return "/".join(["mark", link, *map(str, of)])
+
+
 LedgerChange = Document | Deletion
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RecoveryWay
+from isthmus.model.topic import Settings
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 RECOVERS: Final = "recovers"
@@ -40,7 +41,8 @@ class RecoveryDocument(DocumentOfLink):
     """How far the recovery of a topic came, and all that is needed to go on once the diverged topic is gone.
 
     `topic_id` is that of the topic that diverged, `rebuilt_id` that of the one in its place, nil until there is one.
-    `source_topic_id` is that of the source's topic whose logs were compared.
+    `source_topic_id` is that of the source's topic whose logs were compared. It is created again with `configs`, and
+    gets what `settles` says when it is filled.
     """
 
     KIND: ClassVar[str] = "recovery"
@@ -54,6 +56,7 @@ class RecoveryDocument(DocumentOfLink):
     source_topic_id: uuid.UUID = _NO_ID
     replication_factor: int = 1
     configs: tuple[tuple[str, str], ...] = ()
+    settles: Settings = ()
     partitions: tuple[DivergedPartition, ...] = ()
     positions: tuple[HeldPosition, ...] = ()
     quarantined: int = 0
@@ -79,6 +82,48 @@ class PartedDocument(DocumentOfLink):
     partitions: tuple[DivergedPartition, ...]
     by: str
     at_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionDocument(DocumentOfLink):
+    """A topic of the target that is deleted because the source has deleted the one it was made of, with the ids of
+    both: announced before it is done. It held `offsets` offsets. `is_asked_for` says that an operator named the topic,
+    where else the link's policy has it deleted. One that `is_withheld` is neither done nor announced: the topic went at
+    the source with too many others.
+    """
+
+    KIND: ClassVar[str] = "deletion"
+
+    topic: TargetTopic
+    source_topic: SourceTopic
+    topic_id: uuid.UUID
+    source_topic_id: uuid.UUID
+    offsets: int
+    is_asked_for: bool
+    is_done: bool = False
+    is_withheld: bool = False
+    by: str
+    at_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgottenDocument(DocumentOfLink):
+    """A topic that the link was to forget when its source had deleted its own, with the ids of both: a topic that comes
+    to the source under its name is another one, and this one stands in its way.
+    """
+
+    KIND: ClassVar[str] = "forgotten"
+
+    topic: TargetTopic
+    source_topic: SourceTopic
+    topic_id: uuid.UUID
+    source_topic_id: uuid.UUID
 
     def _path(self) -> tuple[str, ...]:
         return (self.topic,)

@@ -16,8 +16,19 @@ from typing import Final, Literal
 
 from isthmus.errors import InvariantError
 
-LockName = Literal["broker-4.4.0", "tools-4.3.1", "mm2-4.3.1", "zk-2.8.2", "zk-3.9.1", "apicurio-3.0.9"]
-"""KRaft brokers, Kafka's console tools, MirrorMaker 2, brokers in ZooKeeper mode, and a schema registry."""
+LockName = Literal[
+    "broker-4.4.0",
+    "tools-4.3.1",
+    "tools-3.9.1",
+    "streams-4.3.1",
+    "mm2-4.3.1",
+    "zk-2.8.2",
+    "zk-3.9.1",
+    "apicurio-3.0.9",
+]
+"""KRaft brokers, Kafka's console tools, Kafka Streams with its examples, MirrorMaker 2, brokers in ZooKeeper mode, and
+a schema registry.
+"""
 
 _NAME: Final = r"([\w.-]+)"
 _LINE: Final = re.compile(rf"{_NAME}:{_NAME}:{_NAME}(?::{_NAME}:{_NAME})? sha256:([0-9a-f]{{64}}) ([0-9]+)")

@@ -6,12 +6,15 @@ import subprocess
 from typing import Final
 
 from isthmus.local.jvm import jvm_for
+from isthmus.local.locks import LockName
 
 _HEAP_MB: Final = 256
 
 
-def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
-    """Run a tool of Kafka 4.3.1 and return what it printed; its exit code is for you to judge.
+def kafka_tool(
+    main_class: str, *arguments: str, timeout_s: float = 180.0, of: LockName = "tools-4.3.1"
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool of a Kafka and return what it printed; its exit code is for you to judge.
 
         kafka_tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", servers)
 
@@ -23,7 +26,7 @@ def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 180.0) -> su
     :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
     :raises subprocess.TimeoutExpired: The tool ran longer than `timeout_s`.
     """
-    jvm = jvm_for("tools-4.3.1")
+    jvm = jvm_for(of)
     return subprocess.run(
         jvm.command(main_class, *arguments, heap_mb=_HEAP_MB),
         env=jvm.environment,

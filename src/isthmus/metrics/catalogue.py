@@ -26,6 +26,8 @@ class MetricScope(enum.StrEnum):
     TOPIC = "topic"
     PARTITION = "partition"
     """Only with `--metrics-partitions`."""
+    GATEWAY = "gateway"
+    """What a gateway tells, and no run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ _LABELS: Final = {
     MetricScope.GROUP: (*_LINK_LABELS, "group"),
     MetricScope.TOPIC: (*_LINK_LABELS, "topic"),
     MetricScope.PARTITION: (*_LINK_LABELS, "topic", "partition"),
+    MetricScope.GATEWAY: ("cluster",),
 }
 
 _GAUGE, _COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
@@ -184,7 +187,8 @@ WAITING_S = MetricDescription(
     "isthmus_replication_waiting_seconds",
     _GAUGE,
     _TOPIC,
-    "For how long the topic's oldest open transaction has held them back, as far as it was seen; 0 while none does.",
+    "For how long the topic's oldest open transaction has held them back, as far as it was seen; 0 while none does, "
+    "none while that is unknown.",
 )
 LAG_MAX = MetricDescription(
     "isthmus_replication_lag_records_max", _GAUGE, _TOPIC, "Offsets still to copy in the partition that has most."
@@ -299,3 +303,54 @@ OF_A_RUN: Final = frozenset(
     )
 )
 """What only the process knows that runs a link: whoever looks on has nothing to tell of it."""
+
+_GATEWAY, _CLIENT = MetricScope.GATEWAY, ("software", "version")
+
+GATEWAY_PROCESSES = MetricDescription("isthmus_gateway_processes", _GAUGE, _GATEWAY, "Processes that take connections.")
+GATEWAY_BROKERS = MetricDescription("isthmus_gateway_brokers", _GAUGE, _GATEWAY, "Brokers that the cluster names.")
+GATEWAY_METADATA_AGE = MetricDescription(
+    "isthmus_gateway_metadata_age_seconds",
+    _GAUGE,
+    _GATEWAY,
+    "How long ago the cluster last told which brokers there are; it is asked every five seconds.",
+)
+GATEWAY_GATHERED = MetricDescription(
+    "isthmus_gateway_gathered_bytes", _GAUGE, _GATEWAY, "What large requests and answers that are gathered take."
+)
+GATEWAY_REFUSED = MetricDescription(
+    "isthmus_gateway_refused_total", _COUNTER, _GATEWAY, "Connections that were ended, by reason.", ("reason",)
+)
+GATEWAY_CONNECTIONS = MetricDescription(
+    "isthmus_gateway_connections",
+    _GAUGE,
+    _GATEWAY,
+    "Connections there are, by what the clients say that they are; of more than 100 kinds the rest are others.",
+    _CLIENT,
+)
+GATEWAY_CONNECTED = MetricDescription(
+    "isthmus_gateway_connections_total", _COUNTER, _GATEWAY, "Connections there ever were.", _CLIENT
+)
+GATEWAY_REQUESTS = MetricDescription(
+    "isthmus_gateway_requests_total", _COUNTER, _GATEWAY, "Requests that clients have sent.", _CLIENT
+)
+GATEWAY_BYTES = MetricDescription(
+    "isthmus_gateway_bytes_total",
+    _COUNTER,
+    _GATEWAY,
+    "Bytes of requests, and of answers, that have come.",
+    (*_CLIENT, "direction"),
+)
+
+GATEWAY_METRICS: Final = (
+    BUILD,
+    GATEWAY_PROCESSES,
+    GATEWAY_BROKERS,
+    GATEWAY_METADATA_AGE,
+    GATEWAY_GATHERED,
+    GATEWAY_REFUSED,
+    GATEWAY_CONNECTIONS,
+    GATEWAY_CONNECTED,
+    GATEWAY_REQUESTS,
+    GATEWAY_BYTES,
+)
+"""What `isthmus gateway --metrics` tells."""

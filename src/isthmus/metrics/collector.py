@@ -12,6 +12,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from isthmus import __version__
 from isthmus.metrics import catalogue
@@ -50,7 +51,7 @@ _CALM: Final = (str(LaneState.ACTIVE), str(LaneState.STARTING))
 _UP: Final = (*RUNNING, LinkState.PAUSED)
 
 
-class LinkCollector:
+class LinkCollector(Collector):
     """A collector for a registry of prometheus_client: asks for the newest observation and tells it.
 
     With `has_partitions` there are series of single partitions. Where the process does not run the links (`runs_none`)
@@ -72,11 +73,11 @@ class LinkCollector:
 
     def describe(self) -> Iterator[Metric]:
         """The families, empty: a registry that is given this collector need not ask it what there is."""
-        return iter(_Families().all)
+        return iter(Families().all)
 
     def collect(self) -> Iterator[Metric]:
         """The families as they stand."""
-        families = _Families(catalogue.OF_A_RUN if self._runs_none else frozenset())
+        families = Families(empty=catalogue.OF_A_RUN if self._runs_none else frozenset())
         families.add(catalogue.BUILD, 1, __version__, platform.python_version())
         seen = self._newest()
         if seen is not None:
@@ -116,18 +117,20 @@ class _Room:
         self.partitions = max(self.partitions - _partition_count(link), 0)
 
 
-class _Families:
-    """All families of the catalogue, being filled but for those that stay `empty`."""
+class Families:
+    """Families of some metrics of the catalogue, being filled but for those that stay `empty`."""
 
-    def __init__(self, empty: frozenset[str] = frozenset()) -> None:
+    def __init__(self, metrics: Iterable[MetricDescription] = METRICS, empty: frozenset[str] = frozenset()) -> None:
         self._empty = empty
-        self._by_name = {metric.name: _family(metric) for metric in METRICS}
+        self._by_name = {metric.name: _family(metric) for metric in metrics}
 
     @property
     def all(self) -> Iterable[Metric]:
+        """All of them."""
         return self._by_name.values()
 
     def add(self, metric: MetricDescription, number: float, *labels: str) -> None:
+        """One number, of these labels."""
         if metric.name in self._empty:
             return
         family = self._by_name[metric.name]
@@ -135,6 +138,7 @@ class _Families:
         family.add_sample(name, dict(zip(metric.labels, labels, strict=True)), number)
 
     def add_histogram(self, metric: MetricDescription, latency: Sequence[int], *labels: str) -> None:
+        """Latencies, of these labels."""
         if metric.name in self._empty:
             return
         family = self._by_name[metric.name]
@@ -182,7 +186,7 @@ def label_of(text: str) -> str:
 class _LinkTelling:
     """What is told of one link."""
 
-    def __init__(self, families: _Families, link: LinkProgress, seen: Observation) -> None:
+    def __init__(self, families: Families, link: LinkProgress, seen: Observation) -> None:
         self._add = families.add
         self._families = families
         self._link, self._seen = link, seen
@@ -242,9 +246,9 @@ class _LinkTelling:
         if topic.lag_records >= 0:
             self._add(catalogue.LAG, topic.lag_records, *labels)
         if topic.waiting_records >= 0:
-            waited_s = (partition.waiting_s or 0.0 for partition in topic.partitions if partition.waiting_records > 0)
             self._add(catalogue.WAITING, topic.waiting_records, *labels)
-            self._add(catalogue.WAITING_S, max(waited_s, default=0.0), *labels)
+        if topic.waiting_s is not None:
+            self._add(catalogue.WAITING_S, topic.waiting_s, *labels)
         lags = [partition.lag_records for partition in topic.partitions if partition.lag_records >= 0]
         if lags:
             self._add(catalogue.LAG_MAX, max(lags), *labels)

@@ -9,14 +9,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.metrics import health
@@ -36,7 +37,27 @@ _ASKING_MAX: Final = 16
 _FRESH_S: Final = 0.4
 """Whoever asks again within this time is told the same: the controller says something new twice a second at most."""
 _PLAIN: Final = "text/plain; charset=utf-8"
-_PATHS: Final = "Here are /metrics, /livez, /readyz and /health.\n"
+
+
+class Answered(Protocol):
+    """An answer about how a process does."""
+
+    @property
+    def status(self) -> HTTPStatus: ...
+    @property
+    def body(self) -> Mapping[str, object]: ...
+
+
+class StandingAnswers(Protocol):
+    """What is answered to whoever asks. Called by any thread."""
+
+    @property
+    def paths(self) -> str:
+        """What there is, in words."""
+        ...
+
+    def metrics(self, accept: str) -> tuple[bytes, str]: ...
+    def health(self, path: str) -> Answered | None: ...
 
 
 @contextlib.contextmanager
@@ -44,20 +65,30 @@ def serving(settings: MetricsSettings) -> Iterator[Show | None]:
     """Answer for as long as the block runs; what it gives is to be called with every new progress. `None` where nobody
     is to be answered.
 
+    Raises what `answering` does.
+    """
+    observer = Observer()
+    with answering(settings, MetricsAnswers(observer, has_partitions=settings.partitions)):
+        yield None if settings.listen is None else lambda links: _show(observer, links)
+
+
+@contextlib.contextmanager
+def answering(settings: MetricsSettings, answers: StandingAnswers) -> Iterator[None]:
+    """Answer for as long as the block runs, if anybody is to be answered.
+
     :raises ConfigError: The address is none, or other hosts could reach it and that was not asked for.
     :raises PortBusy: Something listens there already.
     :raises HostError: One cannot listen there.
     """
     if settings.listen is None:
-        yield None
+        yield
         return
-    observer = Observer()
-    server = _listening(_address_of(settings), MetricsAnswers(observer, has_partitions=settings.partitions))
+    server = _listening(_address_of(settings), answers)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="metrics", daemon=True)
     thread.start()
     _log.info("metrics at http://%s/metrics", settings.listen)
     try:
-        yield lambda links: _show(observer, links)
+        yield
     finally:
         server.shutdown()
         server.server_close()
@@ -83,39 +114,27 @@ def _address_of(settings: MetricsSettings) -> ListenAddress:
     return address
 
 
-def _listening(address: ListenAddress, answers: MetricsAnswers) -> _Server:
+def _listening(address: ListenAddress, answers: StandingAnswers) -> _Server:
     try:
         return _Server(address, answers)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortBusy(
                 f"cannot tell metrics at {address}: something listens there already",
-                hint="End it, or choose another port, for example isthmus run --metrics 127.0.0.1:9465.",
+                hint="End it, or choose another port, for example --metrics 127.0.0.1:9465.",
             ) from None
         raise HostError(
             f"cannot tell metrics at {address}: {error.strerror or error}",
-            hint="Listen at an address of this host, for example isthmus run --metrics 127.0.0.1:9464.",
+            hint="Listen at an address of this host, for example --metrics 127.0.0.1:9464.",
         ) from None
 
 
-class MetricsAnswers:
-    """What is answered, whoever asks and however: all of it from memory, and worked out at most twice a second."""
+class Exposition:
+    """What a collector tells, in each format, worked out at most twice a second."""
 
-    def __init__(
-        self,
-        observer: Observer,
-        *,
-        has_partitions: bool = False,
-        runs_none: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._observer = observer
+    def __init__(self, collector: Collector, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._begun_at = clock()
         self._registry = CollectorRegistry(auto_describe=False)
-        collector = LinkCollector(
-            lambda: observer.newest, has_partitions=has_partitions, runs_none=runs_none, clock=clock
-        )
         self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         self._lock = threading.Lock()
@@ -131,6 +150,28 @@ class MetricsAnswers:
                 body = encode(self._registry)
                 self._kept = {content_type: (self._clock(), body)}
             return body, content_type
+
+
+class MetricsAnswers:
+    """What is answered, whoever asks and however: all of it from memory."""
+
+    paths: Final = "Here are /metrics, /livez, /readyz and /health.\n"
+
+    def __init__(
+        self,
+        observer: Observer,
+        *,
+        has_partitions: bool = False,
+        runs_none: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._observer = observer
+        self._clock = clock
+        self._begun_at = clock()
+        collector = LinkCollector(
+            lambda: observer.newest, has_partitions=has_partitions, runs_none=runs_none, clock=clock
+        )
+        self.metrics = Exposition(collector, clock).metrics
 
     def health(self, path: str) -> HealthAnswer | None:
         """How the process does, `None` for a path that asks something else."""
@@ -151,7 +192,7 @@ class _Server(ThreadingHTTPServer):
     # Whoever reads slowly does not hold up the end of the run.
     block_on_close = False
 
-    def __init__(self, address: ListenAddress, answers: MetricsAnswers) -> None:
+    def __init__(self, address: ListenAddress, answers: StandingAnswers) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.answers = answers
         self._asking: list[socket.socket] = []
@@ -208,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         answer = self.server.answers.health(path)
         if answer is None:
-            self._answer(HTTPStatus.NOT_FOUND, _PATHS.encode(), _PLAIN)
+            self._answer(HTTPStatus.NOT_FOUND, self.server.answers.paths.encode(), _PLAIN)
         else:
             self._answer(answer.status, json.dumps(answer.body).encode() + b"\n", "application/json")
 

@@ -10,6 +10,7 @@ from isthmus.model.rights import grant, on_cluster
 from isthmus.model.transactions import AbortedPolicy
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
+_COPIED_THEN: Final = "they are copied, exactly once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def treatment(wanted: AbortedPolicy, abilities: Abilities, target: str) -> Treat
     if not obstacle:
         reason = "as configured" if wanted is AbortedPolicy.COPY else f"{target} takes them exactly once"
         return Treatment(policy=AbortedPolicy.COPY, reason=reason)
-    advice = _way(abilities, target)
+    advice = way(abilities, target, _COPIED_THEN)
     if wanted is AbortedPolicy.AUTO:
         reason = f"{target} does not take them exactly once, as {obstacle}"
         return Treatment(policy=AbortedPolicy.OMIT, reason=reason, advice=advice)
@@ -88,10 +89,15 @@ def _lacking_right(policy: AbortedPolicy, target: str) -> Problem:
     )
 
 
-def _way(abilities: Abilities, target: str) -> str:
-    """How they could be copied exactly once."""
+def way(abilities: Abilities, target: str, then: str) -> str:
+    """How the obstacle is overcome, where there is one, and what is so `then`."""
+    if not abilities.writes_markers:
+        return grant(on_cluster("ALTER"), target, then=then)
     if not abilities.tells:
-        return "From Kafka 3.0 on they can be copied exactly once."
+        return f"From Kafka 3.0 on {then}."
     if abilities.verifies is None:
-        return grant(on_cluster("DESCRIBE_CONFIGS"), target, then="they are copied then where that is exact")
-    return f"With {VERIFICATION}=false on the target's brokers (dynamic, all brokers) they are copied, exactly once."
+        return grant(on_cluster("DESCRIBE_CONFIGS"), target, then=f"{then} if they do not")
+    return (
+        f"With {VERIFICATION}=false on the target's brokers (dynamic, all brokers) {then}: kafka-configs "
+        f"--bootstrap-server ... --alter --entity-type brokers --entity-default --add-config {VERIFICATION}=false."
+    )

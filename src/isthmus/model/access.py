@@ -59,7 +59,7 @@ class Rule:
         """Whether this DENY takes something away of what an ALLOW gives."""
         return (
             self.resource is allowing.resource
-            and self.principal in (EVERYBODY, allowing.principal)
+            and (EVERYBODY in (self.principal, allowing.principal) or self.principal == allowing.principal)
             and (EVERYTHING in (self.host, allowing.host) or self.host == allowing.host)
             and ("ALL" in (self.operation, allowing.operation) or self.operation in MEANS[allowing.operation])
             and self._meets(allowing)

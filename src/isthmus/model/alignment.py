@@ -6,12 +6,16 @@ the order of the source, and whatever else is there repeats one of them. `Alignm
 of the target that is the next one of the source is its first copy; another one that was seen before is a repetition;
 anything else does not come from the source as it is now. Records that are alike to the byte, timestamp included, are
 taken as one another: of those it never matters which one was copied.
+
+In a compacted topic the last record of each key counts. So the copy goes on behind the target's last record there, be
+it a repetition: what follows it at the source has to follow it at the target. And a record that was claimed is missing
+if it is the source's last one of its key and the target does not have it, whatever the cleaner may have taken.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,11 +25,16 @@ _NAMED_MAX: Final = 3
 
 
 class SourceRecord(NamedTuple):
-    """A record of the source: its offset and a digest of all it holds. Aborted ones may have been copied, or not."""
+    """A record of the source: its offset and a digest of all it holds. Aborted ones may have been copied, or not.
+
+    `key` is a digest of its key where the target is compacted, b"" where it has none.
+    """
 
     offset: int
     content: bytes
     is_aborted: bool = False
+    key: bytes = b""
+    is_tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +62,9 @@ class Aligned:
     records that were aborted, `cleaned` what compaction has taken from the source since. `earlier` lie before the first
     one that is known. `missing` counts what was claimed and is not there, the first at `first_missing`. Of `foreign`
     records, which are none of the source's, `foreign_at` has the first offsets.
+
+    `repeated_to` is the source offset behind the target's last record, if that is a repetition and nothing is to be
+    copied again; else -1.
     """
 
     begin: int
@@ -66,6 +78,7 @@ class Aligned:
     first_missing: int = -1
     foreign: int = 0
     foreign_at: tuple[int, ...] = ()
+    repeated_to: int = -1
 
     @property
     def is_sound(self) -> bool:
@@ -85,9 +98,10 @@ class Alignment:
         self._committed_ahead = 0
         self._last_read = circumstances.source_begin - 1
         self._has_ended = False
-        self._known: set[bytes] = set()
+        self._known: dict[bytes, int] = {}
         self._aborted: set[bytes] = set()
-        self._position = circumstances.source_begin
+        self._absent: dict[bytes, SourceRecord] = {}
+        self._position = self._copied_last = circumstances.source_begin
         self._ranges: list[MappedRange] = []
         self._room_used = 0
         self._beyond = self._repeated = self._were_aborted = self._cleaned = self._earlier = self._foreign = 0
@@ -118,16 +132,20 @@ class Alignment:
         """There are no more records at the source."""
         self._has_ended = True
 
-    def take(self, offset: int, content: bytes) -> None:
-        """The next record of the target."""
+    def take(self, offset: int, content: bytes, key: bytes = b"") -> None:
+        """The next record of the target, with the digest of its key where it is compacted."""
         self._pass_aborted()
         if self._ahead and self._ahead[0].content == content:
             self._match(offset)
         elif content in self._aborted:
             self._aborted.discard(content)
             self._were_aborted += 1
+            self._copied_last = self._known[content]
         elif content in self._known:
             self._repeated += 1
+            self._copied_last = self._known[content]
+            if key in self._absent and self._absent[key].content == content:
+                del self._absent[key]
         elif not self._skip_to(offset, content):
             self._explain(offset, content)
 
@@ -135,13 +153,14 @@ class Alignment:
         """What was found, when all records of the target were taken."""
         given = self._given
         self._pass_aborted()
-        lost_all = given.target_lost_beginning and not self._ranges
-        missing = [one.offset for one in self._ahead if one.offset < given.claimed and not one.is_aborted]
-        if lost_all or given.is_target_compacted:
-            missing = []
+        missing = self._missing()
+        farthest = max(self._position, given.claimed)
+        behind_last = max(min(self._position, self._copied_last), given.claimed)
+        is_table = given.is_source_compacted or given.is_target_compacted
+        begin = behind_last if is_table else farthest
         return Aligned(
-            begin=max(self._position, given.claimed),
-            ranges=tuple(self._ranges),
+            begin=begin,
+            ranges=tuple(_before(begin, self._ranges)),
             beyond=self._beyond,
             repeated=self._repeated,
             aborted=self._were_aborted,
@@ -151,20 +170,47 @@ class Alignment:
             first_missing=missing[0] if missing else -1,
             foreign=self._foreign,
             foreign_at=tuple(self._foreign_at),
+            repeated_to=behind_last if behind_last < begin else -1,
         )
+
+    def _missing(self) -> list[int]:
+        """The source offsets of what was claimed and is not there."""
+        given = self._given
+        if given.target_lost_beginning and not self._ranges:
+            return []
+        if not given.is_target_compacted:
+            return [one.offset for one in self._ahead if one.offset < given.claimed and not one.is_aborted]
+        for record in self._ahead:
+            # What comes behind was not copied, and takes nothing away there.
+            if record.offset < given.claimed:
+                self._pass_over(record)
+        return sorted(one.offset for one in self._absent.values() if one.offset < given.claimed)
+
+    def _pass_over(self, record: SourceRecord) -> None:
+        """A record that the target does not have: the cleaner takes those that a later one of the key follows."""
+        if record.is_aborted:
+            return
+        self._absent.pop(record.key, None)
+        if record.key and not record.is_tombstone:
+            self._absent[record.key] = record
 
     def _pass_aborted(self) -> None:
         """What was aborted may be missing at the target, so it is never waited for."""
         while self._ahead and self._ahead[0].is_aborted:
             record = self._ahead.popleft()
-            self._known.add(record.content)
+            self._know(record)
             self._aborted.add(record.content)
+
+    def _know(self, record: SourceRecord) -> None:
+        """Of records that are alike the first counts, so that rather too much comes again than too little."""
+        self._known.setdefault(record.content, record.offset + 1)
 
     def _match(self, offset: int) -> None:
         record = self._ahead.popleft()
         self._committed_ahead -= 1
-        self._known.add(record.content)
-        self._position = record.offset + 1
+        self._know(record)
+        self._absent.pop(record.key, None)
+        self._position = self._copied_last = record.offset + 1
         self._room_used = 0
         self._beyond += record.offset >= self._given.claimed
         last = self._ranges[-1] if self._ranges else None
@@ -191,7 +237,9 @@ class Alignment:
         for _ in range(passed_over):
             passed = self._ahead.popleft()
             self._committed_ahead -= not passed.is_aborted
-            self._known.add(passed.content)
+            self._know(passed)
+            if not lost:
+                self._pass_over(passed)
         self._match(offset)
         return True
 
@@ -202,7 +250,9 @@ class Alignment:
         elif given.is_source_compacted and (given.is_target_compacted or self._room_used < self._hole()):
             self._room_used += 1
             self._cleaned += 1
-            self._known.add(content)
+            # Where the source had it nobody knows any more: at its position, or before anything that is compared.
+            self._known.setdefault(content, 0)
+            self._copied_last = 0
         else:
             self._foreign += 1
             if len(self._foreign_at) < _NAMED_MAX:
@@ -211,3 +261,10 @@ class Alignment:
     def _hole(self) -> int:
         """How many offsets before the next record of the source hold none."""
         return self._ahead[0].offset - self._position if self._ahead else 0
+
+
+def _before(end: int, ranges: Iterable[MappedRange]) -> Iterator[MappedRange]:
+    """Ranges up to a source offset."""
+    for each in ranges:
+        if each.source_begin < end:
+            yield each._replace(length=min(each.length, end - each.source_begin))

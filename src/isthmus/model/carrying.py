@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from isthmus.model.group import Committed
 
@@ -53,6 +54,18 @@ class Standing(enum.StrEnum):
     """A group of this type does not keep its progress in committed offsets."""
     NAMES_MEET = "NAMES_MEET"
     """Another group would have the same name at the target, or the name does not lead back: neither is carried."""
+
+
+PARTED: Final = frozenset(
+    {
+        Standing.ACTIVE_AT_TARGET,
+        Standing.AHEAD_AT_TARGET,
+        Standing.MOVED_AT_TARGET,
+        Standing.NAMES_MEET,
+        Standing.UNSUPPORTED,
+    }
+)
+"""A group that stands so goes on from a position of its own at the target, or has none there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NO_NAMES, LogicalNames
+from isthmus.model.patterns import NamePattern
 from isthmus.model.reference import FileReference
 from isthmus.model.schemagate import NO_GATE, SchemaGate
 from isthmus.model.subjects import SubjectNaming
@@ -154,7 +155,8 @@ class ClientProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Another way to be connected to a cluster, for links: a login of their own, perhaps at a listener of their own.
+    """Another way to be connected to a cluster: a login for links, perhaps at a listener of their own, or for clients
+    of a gateway that have one of these `certificates`.
 
     `bootstrap_servers` are those of the cluster where they are empty.
     """
@@ -162,6 +164,7 @@ class Login:
     name: str
     bootstrap_servers: tuple[str, ...] = ()
     security: Security
+    certificates: tuple[NamePattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +175,8 @@ class Cluster:
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
     registry of the cluster has its schemas, if it is not the primary one, `names` what users call topics and groups.
     From `offsets_copy_secret` come the keys of its groups, where links encrypt a copy of their positions. `logins` are
-    those that links may have, `login` is the one in use. `cluster_id` is the id that it has to have, "" where that is
-    not known yet: whoever answers with another one is another cluster.
+    those that links and clients of gateways may have, `login` is the one in use. `cluster_id` is the id that it has to
+    have, "" where that is not known yet: whoever answers with another one is another cluster.
     """
 
     alias: str
@@ -191,6 +194,11 @@ class Cluster:
     logins: tuple[Login, ...] = field(default=(), compare=False)
     login: str = ""
     cluster_id: str = field(default="", compare=False)
+
+    @property
+    def principal(self) -> str | None:
+        """Who we are to its brokers, where the login tells: certificates and tokens are named by the brokers."""
+        return None if self.security.username is None else f"User:{self.security.username}"
 
     def logged_in(self, name: str) -> Cluster:
         """The cluster as a link with this login reaches it, "" being the cluster's own.

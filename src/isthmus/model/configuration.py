@@ -52,7 +52,8 @@ class Configuration:
     Aliases and link names are unique, in the order written. `warnings` are sentences for the operator about what is
     allowed but unwise. `declared` are the names of links that the clusters' ledgers have and the file has not, `None`
     where nobody looked, and `declared_trees` those of trees; `left_out` says by name why others cannot be run between
-    these clusters. `timings` are nothing for operators.
+    these clusters, and `unread` which clusters did not tell what is declared there. `timings` are nothing for
+    operators.
     """
 
     clusters: tuple[Cluster, ...]
@@ -67,6 +68,7 @@ class Configuration:
     declared: frozenset[str] | None = None
     declared_trees: frozenset[str] = frozenset()
     left_out: Mapping[str, Problem] = field(default_factory=dict)
+    unread: Mapping[str, Problem] = field(default_factory=dict)
     timings: Timings = USUAL
 
     @property
@@ -80,6 +82,7 @@ class Configuration:
             declared=None,
             declared_trees=frozenset(),
             left_out={},
+            unread={},
         )
 
     def cluster(self, alias: str) -> Cluster:
@@ -101,12 +104,14 @@ class Configuration:
         if name not in by_name:
             if (why := self.left_out.get(name)) is not None:
                 raise ConfigError(f"link {name} cannot be run: {why.message}", hint=why.hint)
-            raise _unknown("link", name, by_name)
+            raise _unknown("link", name, by_name, unread=self.unread)
         return by_name[name]
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:
+def _unknown(what: str, name: str, known: Iterable[str], *, unread: Iterable[str] = ()) -> ConfigError:
     names = list(known)
     nearest = get_close_matches(name, names, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names) or 'none'}."
+    if away := ", ".join(unread):
+        hint += f" What is declared on {away} is not known, as it does not answer."
     return ConfigError(f"there is no {what} named {name}", hint=hint)

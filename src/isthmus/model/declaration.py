@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -83,6 +84,20 @@ class Declaration(Declarable):
         return str(self.value(MODE, ASYNC))
 
     @property
+    def mode_said(self) -> str:
+        """Which statement the mode is by; "" where nobody ever made one."""
+        found = next((each for each in self.registers if each.name == MODE), None)
+        return "" if found is None else f"{found.version}@{found.where}"
+
+    @property
+    def attached_said(self) -> str:
+        """Which statements say what is attached and what is not: a digest, another one after any attachment or
+        detachment.
+        """
+        said = [(each.name, each.version, each.where) for each in self.registers if each.name.startswith(ATTACHED)]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+    @property
     def target_login(self) -> str:
         """Which of the target's logins it has there, "" being the cluster's own."""
         return str(self.settings.get(TARGET_LOGIN) or "")
@@ -104,6 +119,16 @@ class Declaration(Declarable):
             return ()
         wanted = [_map(*each) for each in said["maps"]]
         return tuple(each for each in self.detached if each in wanted)
+
+    def may_have_failed_over(self, gone: Collection[NamespaceMap]) -> tuple[NamespaceMap, ...]:
+        """Those of what was detached since somebody looked last that may have been failed over: what was let go of last
+        is told, and of what was before that nobody says by which verb.
+        """
+        said = self.value(LET_GO)
+        if not said or said["verb"] == "failover":
+            return tuple(gone) if said else ()
+        told = [_map(*each) for each in said["maps"]]
+        return tuple(each for each in gone if each not in told)
 
     def _maps(self) -> Iterable[tuple[NamespaceMap, bool]]:
         for register in self.registers:
@@ -141,15 +166,18 @@ def attachment(each: NamespaceMap) -> str:
     return ATTACHED + json.dumps(_parts(each))
 
 
-def letting_go(verb: str, maps: Collection[NamespaceMap]) -> dict[str, Any]:
-    """What is said where a verb detaches namespaces, by the names of the registers."""
+def letting_go(verb: str, maps: Collection[NamespaceMap], known: Declaration) -> dict[str, Any]:
+    """What is said where a verb detaches namespaces of a link, by the names of the registers. A synchronous link of
+    which nothing is left is asynchronous from then on.
+    """
     said = {"verb": verb, "maps": sorted(map(_parts, maps))}
-    return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said}
+    is_over = known.mode != ASYNC and set(known.maps) <= set(maps)
+    return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said, **({MODE: ASYNC} if is_over else {})}
 
 
 def deletion(known: Declaration) -> dict[str, Any]:
     """What is said where a link is deleted: all that it attaches is detached."""
-    return {DELETED: True, **(letting_go("detach", known.maps) if known.maps else {})}
+    return {DELETED: True, **(letting_go("detach", known.maps, known) if known.maps else {})}
 
 
 def said_name(name: str) -> str:

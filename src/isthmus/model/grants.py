@@ -130,8 +130,7 @@ def granted_sides(
 
 
 def _principal(side: Side, cluster: Cluster, given: str | None) -> str:
-    known = f"User:{cluster.security.username}" if cluster.security.username else None
-    principal = given or known
+    principal = given or cluster.principal
     if principal is None or ":" not in principal:
         raise ConfigError(
             f"the principal of {cluster.alias} is not known"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.offsets import EARLIEST
+from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.schemagate import UNGATED, GatedFields
 from isthmus.model.transactions import AbortedPolicy
@@ -187,7 +187,8 @@ class Lane:
     `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
     `aborted` says what becomes of records of aborted transactions; a transaction that is open at the target is ended,
-    whatever it was before. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
+    whatever it was before. One that `is_whole` copies transactions before it is known how they end, as long as the
+    target takes them so. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
     seemed to have written to the target: with every one the lane looks at its log anew. While it `is_unsettled` a
     lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
 
@@ -199,7 +200,10 @@ class Lane:
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
     `begin_offset` another leaf got (-1 for nothing), and one with a `hold` only finds out where it stands: that is the
     number of the wish for another leaf, 0 for none. What lies at `end_offset` and behind another leaf gets (-1 for
-    nothing); one that `has_allowance` goes as far as it is told while it runs.
+    nothing); one that `has_allowance` goes as far as it is told while it runs. Of the offsets before
+    `begin_offset` the last `begin_left_out` hold nothing that was copied, and `begin_epoch` is a leader epoch of the
+    source not below that of the last record before those (-1 while unknown): where the source has lost it, it is as
+    with what the lane copied itself.
 
     Of what is `gated` nothing comes before its schema is known at the target (`model.schemagate`).
     """
@@ -213,6 +217,7 @@ class Lane:
     is_compacted: bool = False
     holes_max: int = 1_000_000
     aborted: AbortedPolicy = AbortedPolicy.COPY
+    is_whole: bool = False
     continues_after_gap: bool = False
     doubts: int = 0
     is_unsettled: bool = False
@@ -221,6 +226,8 @@ class Lane:
     level: int = 0
     flags: FlagsHeader | None = None
     begin_offset: int = -1
+    begin_left_out: int = 0
+    begin_epoch: int = -1
     hold: int = 0
     end_offset: int = -1
     has_allowance: bool = False
@@ -229,6 +236,25 @@ class Lane:
     @property
     def key(self) -> LaneKey:
         return LaneKey(self.target_topic, self.partition)
+
+    @property
+    def begin_copied_to(self) -> int:
+        """The source offset behind the last record that another leaf got before `begin_offset`."""
+        return self.begin_offset - self.begin_left_out
+
+    def begun(self, cursor: Cursor) -> Cursor:
+        """Where a mapped lane goes on that was at `cursor`: not before its beginning, but where the source lost what
+        lies right before that.
+        """
+        if cursor.source_offset >= self.begin_offset or cursor.copied_to >= self.begin_copied_to:
+            return cursor
+        # The epoch of the last record that it copied itself says nothing of what another leaf got since.
+        return replace(
+            cursor,
+            source_offset=self.begin_offset,
+            left_out=self.begin_left_out,
+            source_epoch=self.begin_epoch,
+        )
 
     @property
     def selection(self) -> Selection | None:
@@ -245,8 +271,10 @@ class LaneReport:
     """A lane at one moment. Offsets are -1 while unknown.
 
     `position` is the next offset to copy: everything before it is durable at the target. Where the target was found to
-    hold something else than the source, it is how far it is known to be right. `source_end` is the source's last stable
-    offset as last seen, `source_log_end` the end of its log then: what lies between waits for open transactions.
+    hold something else than the source, it is how far it is known to be right. `source_end` is up to where there is
+    something to copy: the source's last stable offset as last seen, or the end of its log where the lane is whole.
+    `source_log_end` is the end of its log then: what lies between waits for open transactions. `stable_end` is the
+    source's last stable offset where the lane is whole, -1 elsewhere.
     `heard_ms` is when the source last told where its log ends, by the wall clock, once that is some seconds ago: -1 for
     just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose header of copy
     flags the lane has replaced, because it said nothing. `schema_id` is the id of the schema that it waits for, -1
@@ -268,6 +296,19 @@ class LaneReport:
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
     within: tuple[int, ...] | None = None
+    stable_end: int = -1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it copies transactions before it is known how they end."""
+        return self.stable_end >= 0
+
+    @property
+    def decided_end(self) -> int:
+        """The source's last stable offset: what lies behind waits for open transactions, to be copied, or to be seen
+        where it is copied already.
+        """
+        return self.source_end if self.stable_end < 0 else min(self.stable_end, self.source_end)
 
     @property
     def lag_records(self) -> int:

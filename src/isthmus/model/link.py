@@ -15,12 +15,13 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
-from isthmus.model.switching import GoingOver, LaneBegin, LeafDoubt
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.switching import BeginEpoch, GoingOver, LaneBegin, LeafDoubt
+from isthmus.model.synchrony import SYNC, Mode, SyncSettings
+from isthmus.model.transactions import AbortedPolicy, Visibility
 
 DataGapPolicy = Literal["stop", "continue"]
 DivergencePolicy = Literal["stop", "recover"]
-DeletionPolicy = Literal["keep", "forget"]
+DeletionPolicy = Literal["keep", "forget", "delete"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +38,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """What shall become of transactions: of the records of `aborted` ones. Committed ones are always copied."""
+    """What shall become of transactions: of the records of `aborted` ones, and how what is in one becomes visible.
+    Committed ones are always copied.
+    """
 
     aborted: AbortedPolicy = AbortedPolicy.AUTO
+    visibility: Visibility = Visibility.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +53,11 @@ class DistributorRole:
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
     Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
-    leaf got it before; while the distributor goes over to another one `going` says to which. A leaf that it left by
-    force gets what it lacks up to `ends`, `None` for any other. `doubts` are of leaves that may lack something, and
-    `former` are all that it left. `inbound` are the names and the levels of the distributors that may copy to the
-    source; `offset_flags` says where the copy flags of positions are kept at the target.
+    leaf got it before, and `epochs` in which leader epochs of the source what lies before was; while the distributor
+    goes over to another one `going` says to which. A leaf that it left by force gets what it lacks up to `ends`, `None`
+    for any other. `doubts` are of leaves that may lack something, and `former` are all that it left. `inbound` are the
+    names and the levels of the distributors that may copy to the source; `offset_flags` says where the copy flags of
+    positions are kept at the target.
     """
 
     tree: str
@@ -63,6 +68,7 @@ class DistributorRole:
     offset_flags: OffsetFlags = "producer-id"
     leaves: tuple[str, ...] = ()
     begins: tuple[LaneBegin, ...] = ()
+    epochs: tuple[BeginEpoch, ...] = ()
     going: GoingOver | None = None
     ends: tuple[LaneBegin, ...] | None = None
     doubts: tuple[LeafDoubt, ...] = ()
@@ -82,7 +88,9 @@ class Link:
     `on_divergence` to a topic whose source lost records that were, `on_source_deleted` to one that the source has no
     more; `compaction_holes_max` is the number of offsets
     missing in a source partition up to which they are filled, and beyond which the partition is refused. `mm2` is what
-    is written for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror.
+    is written for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror. Of a
+    declared link `mode` may be synchronous, as `sync` says, and `mode_said` names the statement by which it is: another
+    one begins anew.
     """
 
     name: str
@@ -94,6 +102,9 @@ class Link:
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: Limits = Limits()
     transactions: Transactions = Transactions()
+    mode: Mode = "async"
+    mode_said: str = ""
+    sync: SyncSettings = field(default_factory=SyncSettings)
     on_data_gap: DataGapPolicy = "stop"
     on_divergence: DivergencePolicy = "stop"
     on_source_deleted: DeletionPolicy = "keep"
@@ -101,6 +112,10 @@ class Link:
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)
     distributor: DistributorRole | None = None
+
+    @property
+    def is_synchronous(self) -> bool:
+        return self.mode == SYNC
 
     @property
     def level(self) -> int:

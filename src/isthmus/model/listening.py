@@ -35,6 +35,14 @@ class ListenAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def is_unspecified(host: str) -> bool:
+    """Whether it stands for all addresses of a host, so that one can listen there and nobody can be sent there."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address, or localhost, is this host and can be reached from nowhere else."""
     try:

@@ -194,7 +194,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     # Where the target may have to be left while it is gone (docs/trees.md).
     Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where no link was before", _choosing),
     Need(_S, About.LEDGER, "READ", _ERROR, "know which leaf is chosen, and how far to go", _choosing),
-    Need(_S, About.LEDGER, "WRITE", _ERROR, "state how far it goes, before it goes there", _choosing),
+    Need(_S, About.LEDGER, "WRITE", _ERROR, "state how far it goes, without which its tasks write nothing", _choosing),
     Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _choosing),
     Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "be the only one who states that", _choosing),
     Need(_T, About.CLUSTER, "DESCRIBE_CONFIGS", _WARN, "see producer.id.expiration.ms"),

@@ -1,4 +1,4 @@
-"""Where a pair of namespaces stands, in the words of KIP-986: derived from the states of link and lanes alone."""
+"""Where a pair of namespaces stands, in the words of KIP-986: derived from states of lanes, and what gateways say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from isthmus.model.lane import LaneState
 from isthmus.model.state import RUNNING, LinkState
+from isthmus.model.synchrony import SyncState
 
 FOLLOWING_S: Final = 10.0
 """A follower that lacks no record older than this follows; one that lacks an older one is catching up."""
@@ -23,12 +24,12 @@ class PairState(enum.StrEnum):
     FOLLOWING = "FOLLOWING"
     """Everything is there that is older than ten seconds."""
     SYNCING = "SYNCING"
-    """Synchronous, and not caught up yet; there are no synchronous links yet."""
+    """Synchronous, and not everything that was acknowledged is known to be at the follower yet."""
     IN_SYNC = "IN_SYNC"
-    """Synchronous, and acknowledged by both clusters; there are no synchronous links yet."""
+    """Synchronous: whatever gateways acknowledge is at the follower."""
     OUT_OF_SYNC = "OUT_OF_SYNC"
-    """A cluster was downgraded since the link was declared, though everything is there; or, of synchronous links, which
-    there are none of yet, cut off."""
+    """A cluster was downgraded since the link was declared, though everything is there; or, of synchronous links,
+    answers do not wait for the follower, or writers are refused."""
 
 
 class PartitionStanding(Protocol):
@@ -48,10 +49,18 @@ class PartitionStanding(Protocol):
     def lag_s(self) -> float | None: ...
 
 
-def pair_state(link: LinkState, partitions: Iterable[PartitionStanding], *, is_downgraded: bool = False) -> PairState:
+def pair_state(
+    link: LinkState,
+    partitions: Iterable[PartitionStanding],
+    *,
+    is_downgraded: bool = False,
+    sync: SyncState | None = None,
+) -> PairState:
     """The state of a pair whose partitions these are. Whatever it copies, it does not follow while a cluster keeps less
-    than it did when the link was declared (`is_downgraded`).
+    than it did when the link was declared (`is_downgraded`). One that is synchronous stands as its gateways tell.
     """
+    if sync is not None:
+        return PairState.OUT_OF_SYNC if is_downgraded else PairState(sync.value)
     if link not in RUNNING:
         return PairState.DISCONNECTED
     found = list(partitions)

@@ -25,20 +25,22 @@ class Predecessor:
 
 
 class Progress(NamedTuple):
-    """How far a partition of the source was copied: its next offset, `None` where the position was taken back."""
+    """How far a connector has copied a partition of a source: its next offset, `None` where the position was taken
+    back. `source_alias` is what the connector calls the source.
+    """
 
+    connector: str
+    source_alias: str
     key: tuple[str, int]
     next_offset: int | None
 
 
-def progress_of(key: bytes | None, value: bytes | None, source_alias: str) -> Progress | None:
-    """What a record says of a partition of the source; `None` for records of other connectors and other sources."""
+def progress_of(key: bytes | None, value: bytes | None) -> Progress | None:
+    """What a record says of a partition of a source; `None` for records of connectors of other kinds."""
     try:
-        _, partition = json.loads(key or b"null")
-        if partition["cluster"] != source_alias:
-            return None
-        at = (str(partition["topic"]), int(partition["partition"]))
+        connector, partition = json.loads(key or b"null")
+        source_alias, topic, number = str(partition["cluster"]), str(partition["topic"]), int(partition["partition"])
         offset = None if value is None else json.loads(value)["offset"]
     except (ValueError, TypeError, KeyError):
         return None
-    return Progress(at, None if offset is None else int(offset) + 1)
+    return Progress(str(connector), source_alias, (topic, number), None if offset is None else int(offset) + 1)

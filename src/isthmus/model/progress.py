@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
@@ -27,6 +28,7 @@ from isthmus.model.progressforms import (
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.semantics import SEMANTICS_LOOP
 from isthmus.model.state import AGED_S, ControllerState, LinkState
+from isthmus.model.synchrony import Synchrony
 from isthmus.model.topic import Parted
 from isthmus.model.transactions import AbortedPolicy, OpenTransaction, waited_for
 from isthmus.model.wording import counted
@@ -39,14 +41,16 @@ class PartitionProgress:
 
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there. Where it holds something else than the source, it is right up to `proven_end`, -1 if
-    nobody knows; else that is `None`. What lies behind is still to be copied. `waiting_records` are offsets at the end
-    of the source's log that wait for open transactions (-1 while unknown) and count as no lag; the oldest of them was
-    written `waiting_s` ago.
+    nobody knows; else that is `None`. What lies behind is still to be copied; where the source has nothing behind, it
+    is not known how much is. `waiting_records` are offsets at the end of the source's log that wait for open
+    transactions (-1 while unknown) and count as no lag; the oldest of them was written `waiting_s` ago,
+    and where it `is_waiting_anew` another one was the oldest a look before.
 
     `records` and `size_bytes` are what the present run has copied, `copied_records` what was copied since the lane
     began, by its map (`None` where offsets are the same, or its ledger does not answer), and `flags_replaced` the
     records whose header of copy flags was ever replaced because it said nothing. `gaps` are offsets the source deleted
-    before they were copied. The ages (s) are how long ago the state and the ends were seen.
+    before they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an
+    end of which nobody knows that.
     """
 
     topic: TargetTopic
@@ -64,6 +68,7 @@ class PartitionProgress:
     lag_s: float | None = None
     waiting_records: int = -1
     waiting_s: float | None = None
+    is_waiting_anew: bool = False
     records_per_s: float | None = None
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
@@ -91,7 +96,8 @@ class PartitionProgress:
         """Offsets still to copy, -1 while unknown."""
         if self.position < 0 or self.source_end < 0:
             return -1
-        return max(self.source_end - max(self.position, self.source_start), 0)
+        lag = max(self.source_end - max(self.position, self.source_start), 0)
+        return lag if lag or self.proven_end is None else -1
 
     @property
     def is_unfinished(self) -> bool:
@@ -100,9 +106,9 @@ class PartitionProgress:
 
     @property
     def age_s(self) -> float:
-        """How long ago (s) the oldest of what is known of it was seen."""
+        """How long ago (s) the oldest of what is known of it was seen, as far as that is known."""
         ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
-        return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0), 0.0)
+        return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0 and isfinite(age_s)), 0.0)
 
     def as_dict(self) -> PartitionStatusJson:
         """Plain values under stable names; what is unknown is null."""
@@ -119,9 +125,9 @@ class PartitionProgress:
             "state": str(self.state),
             "state_age_seconds": round(self.state_age_s, 1),
             "source_end": _known(self.source_end),
-            "source_end_age_seconds": round(self.source_age_s, 1) if self.source_end >= 0 else None,
+            "source_end_age_seconds": _age(self.source_end, self.source_age_s),
             "target_end": _known(self.target_end),
-            "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
+            "target_end_age_seconds": _age(self.target_end, self.target_age_s),
             **place,
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
@@ -164,10 +170,22 @@ class TopicProgress:
         return sum(max(partition.lag_records, 0) for partition in self.partitions)
 
     @property
+    def lag_s(self) -> float | None:
+        """The age (s) of the oldest record to copy, `None` while that of any partition is unknown."""
+        return _oldest(partition.lag_s for partition in self.partitions)
+
+    @property
     def waiting_records(self) -> int:
         """Offsets of the source that wait for open transactions, -1 while those of any partition are unknown."""
         found = [partition.waiting_records for partition in self.partitions]
         return -1 if not found or min(found) < 0 else sum(found)
+
+    @property
+    def waiting_s(self) -> float | None:
+        """How long ago (s) the oldest of these was written, 0 where there is none, `None` while any is unknown."""
+        if not self.waiting_records:
+            return 0.0
+        return _oldest(each.waiting_s if each.waiting_records else 0.0 for each in self.partitions)
 
     @property
     def is_mapped(self) -> bool:
@@ -215,7 +233,7 @@ class TopicProgress:
             "target_end": _total(p.target_end for p in self.partitions),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
-            "lag_seconds": max((round(p.lag_s, 3) for p in self.partitions if p.lag_s is not None), default=None),
+            "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "waiting_records": _known(self.waiting_records),
             "records_per_second": _rounded(sum(rates)) if rates else None,
             "age_seconds": round(self.age_s, 1),
@@ -283,7 +301,7 @@ class LinkProgress:
     `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `transactions` are those
     that are open at the source and that records to copy wait for, as far as its brokers tell. `namespaces` are the
     pairs of namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out,
-    and `pauses` what operators have paused.
+    and `pauses` what operators have paused. `sync` is where a synchronous link stands.
     """
 
     link: str
@@ -304,6 +322,7 @@ class LinkProgress:
     namespaces: tuple[NamespaceMap, ...] = ()
     reserved: Mapping[Namespace, KeptBy] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
+    sync: Synchrony | None = None
 
     @property
     def pair_state(self) -> PairState:
@@ -317,15 +336,19 @@ class LinkProgress:
     def _pair_state(self, topics: Iterable[TopicProgress]) -> PairState:
         is_downgraded = any(each.loop == SEMANTICS_LOOP and each.state is LoopState.IN_ERROR for each in self.loops)
         partitions = (each for topic in topics for each in topic.partitions)
-        return pair_state(self.state, partitions, is_downgraded=is_downgraded)
+        sync = None if self.sync is None else self.sync.state
+        return pair_state(self.state, partitions, is_downgraded=is_downgraded, sync=sync)
 
     @property
     def lag_records(self) -> int:
         """Offsets still to copy, -1 while that of any topic is unknown, or which topics there are."""
-        lags = [topic.lag_records for topic in self.topics]
-        if min(lags, default=0) < 0 or (not lags and self.state in (LinkState.UNAVAILABLE, LinkState.FAILED)):
+        return self._sum(topic.lag_records for topic in self.topics)
+
+    def _sum(self, numbers: Iterable[int]) -> int:
+        found = list(numbers)
+        if min(found, default=0) < 0 or (not found and self.state in (LinkState.UNAVAILABLE, LinkState.FAILED)):
             return -1
-        return sum(lags)
+        return sum(found)
 
     @property
     def lag_records_min(self) -> int:
@@ -334,8 +357,10 @@ class LinkProgress:
 
     @property
     def waiting_records(self) -> int:
-        """Offsets of the source that wait for open transactions, as far as they are known."""
-        return sum(max(partition.waiting_records, 0) for topic in self.topics for partition in topic.partitions)
+        """Offsets of the source that wait for open transactions, -1 while those of any topic are unknown, or which
+        topics there are.
+        """
+        return self._sum(topic.waiting_records for topic in self.topics)
 
     @property
     def waits(self) -> Iterator[tuple[str, str]]:
@@ -343,7 +368,9 @@ class LinkProgress:
         found = {(each.topic, each.partition): each for each in reversed(self.transactions)}
         for topic in self.topics:
             for partition in topic.partitions:
-                if partition.waiting_records > 0 and partition.waiting_s is not None and partition.waiting_s >= AGED_S:
+                if partition.is_waiting_anew or partition.waiting_records <= 0 or partition.waiting_s is None:
+                    continue
+                if partition.waiting_s >= AGED_S:
                     transaction = found.get((topic.source_topic, partition.partition))
                     count = counted(partition.waiting_records, "offset waits", "offsets wait")
                     where = f"{self.link}/{topic.topic}-{partition.partition}"
@@ -391,14 +418,16 @@ class LinkProgress:
                     "target": str(pair.target),
                     "state": str(self.state_of(pair)),
                     "kept_by": None if pair.target not in self.reserved else str(self.reserved[pair.target]),
+                    "bypass": None if pair.target not in self.reserved else self.reserved[pair.target].bypass,
                 }
                 for pair in self.namespaces
             ],
+            "sync": None if self.sync is None else self.sync.as_dict(),
             "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "topics_in_trouble": sum(self.trouble.values()),
-            "waiting_records": self.waiting_records,
+            "waiting_records": _known(self.waiting_records),
             "transactions": plain(self.transactions),
             "aborted": None if self.aborted is None else str(self.aborted),
             "problem": plain(self.problem),
@@ -439,6 +468,10 @@ def attention(state: LaneState) -> int:
     return 0 if state is LaneState.ACTIVE else 1
 
 
+def _age(end: int, age_s: float) -> float | None:
+    return round(age_s, 1) if end >= 0 and isfinite(age_s) else None
+
+
 def _known(number: int) -> int | None:
     return None if number < 0 else number
 
@@ -446,6 +479,12 @@ def _known(number: int) -> int | None:
 def _total(numbers: Iterable[int]) -> int | None:
     found = list(numbers)
     return None if not found or min(found) < 0 else sum(found)
+
+
+def _oldest(ages_s: Iterable[float | None]) -> float | None:
+    found = list(ages_s)
+    known = [age_s for age_s in found if age_s is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _rounded(number: float | None) -> float | None:

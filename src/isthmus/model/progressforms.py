@@ -10,6 +10,7 @@ from isthmus.model.pair import PairState
 from isthmus.model.pauses import PauseJson
 from isthmus.model.problem import ProblemJson
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.synchrony import SynchronyJson
 from isthmus.model.topic import PartedJson
 from isthmus.model.transactions import AbortedPolicy, OpenTransaction
 from isthmus.model.writability import KeptBy
@@ -95,13 +96,14 @@ class ControllerStatusJson(TypedDict):
 
 class NamespacePairJson(TypedDict):
     """Two namespaces of which one follows the other; `kept_by` is what keeps others out of that, null while it is not
-    known to be reserved.
+    known to be reserved, and `bypass` is "possible" where clients of brokers get past that.
     """
 
     source: str
     target: str
     state: Annotated[str, PairState]
     kept_by: Annotated[str, KeptBy] | None
+    bypass: Literal["possible"] | None
 
 
 class LinkStatusJson(TypedDict):
@@ -113,11 +115,12 @@ class LinkStatusJson(TypedDict):
     state: Annotated[str, LinkState]
     pair_state: Annotated[str, PairState]
     pairs: list[NamespacePairJson]
+    sync: SynchronyJson | None
     controller: ControllerStatusJson
     lag_records: int | None
     lag_records_min: int
     topics_in_trouble: int
-    waiting_records: int
+    waiting_records: int | None
     transactions: list[Annotated[dict[str, Any], OpenTransaction]]
     aborted: Annotated[str, AbortedPolicy] | None
     problem: ProblemJson | None

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+from isthmus.model.instant import written_instant
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, ProblemJson
+from isthmus.model.synchrony import (
+    FirstUnheld,
+    FirstUnheldJson,
+    OutOfSync,
+    first_unheld,
+    first_unheld_dict,
+    given_up_in_words,
+)
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted, first_few
 
@@ -25,6 +36,97 @@ class TornTransaction(NamedTuple):
 
     def __str__(self) -> str:
         return self.transactional_id or f"producer {self.producer_id}"
+
+
+class PromisedJson(TypedDict):
+    """What may be missing of what was acknowledged while a link was synchronous: `partitions` is null if unknown."""
+
+    out_of_sync: Annotated[str, OutOfSync]
+    was_in_sync: bool
+    source_asked: bool
+    detached: str | None
+    partitions: list[FirstUnheldJson] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """What may be missing of what gateways acknowledged of a synchronous link, all of it at or behind the offsets of
+    `lets_go`. `is_open`: a gateway may have answered what nobody has proven to be here. Where the source's ledger was
+    not `is_heard`, this is what the target's was told last. Gateways that are `unaware` have not said that they know of
+    the failover, and may have answered more since it began. It is about what was answered before `until_ms` where that
+    is known (not -1): then it was detached, and what was answered since was not held.
+    """
+
+    out_of_sync: OutOfSync
+    was_in_sync: bool
+    is_open: bool
+    is_heard: bool
+    lets_go: tuple[FirstUnheld, ...] = ()
+    unaware: tuple[str, ...] = ()
+    until_ms: int = -1
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nothing else can be missing than what is told."""
+        return self._is_told and self.until_ms < 0
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether that is so of what was held."""
+        is_kept = self.is_heard or self.out_of_sync is OutOfSync.CONSISTENT
+        return self.was_in_sync and not self.is_open and not self.unaware and is_kept
+
+    def joined(self, other: Promised) -> Promised:
+        """What may be missing where this is about some of what is meant, and that about others."""
+        untils = [each.until_ms for each in (self, other) if each.until_ms >= 0]
+        return replace(
+            self,
+            was_in_sync=self.was_in_sync and other.was_in_sync,
+            is_open=self.is_open or other.is_open,
+            is_heard=self.is_heard and other.is_heard,
+            lets_go=first_unheld((*self.lets_go, *other.lets_go)),
+            unaware=tuple(sorted({*self.unaware, *other.unaware})),
+            until_ms=min(untils, default=-1),
+        )
+
+    @property
+    def in_words(self) -> str:
+        """In one sentence."""
+        told = f"the link was synchronous ({self.out_of_sync})"
+        if self.until_ms >= 0:
+            at = written_instant(self.until_ms)
+            told += f" until namespaces of it were detached at {at}: what was answered since then was not held"
+        if not self.was_in_sync:
+            return f"{told}, and never in sync: nothing that was acknowledged is known to be here"
+        if self.lets_go:
+            told += f"; {given_up_in_words(self.lets_go)}"
+        elif self._is_told:
+            kept = ": 0 records that a gateway acknowledged with acks=all are missing"
+            told += kept if self.until_ms < 0 else "; nothing that a gateway acknowledged before is missing"
+        if self.is_open:
+            return f"{told}; a gateway has not proven that all it answered before is here"
+        if self.unaware:
+            named = first_few(self.unaware)
+            return f"{told}; what {named} answered since the failover began is not known, as it has not heard of it"
+        if self.is_heard:
+            return told
+        if self._is_told:
+            return (
+                f"{told}, unless it was made asynchronous or `available` at the source since this cluster heard of it"
+            )
+        return (
+            f"{told}; the source cannot be asked, and with `available` it may have answered without this cluster since"
+        )
+
+    def as_dict(self) -> PromisedJson:
+        """Plain values under stable names."""
+        return {
+            "out_of_sync": str(self.out_of_sync),
+            "was_in_sync": self.was_in_sync,
+            "source_asked": self.is_heard,
+            "detached": written_instant(self.until_ms) if self.until_ms >= 0 else None,
+            "partitions": [first_unheld_dict(each) for each in self.lets_go] if self.is_known else None,
+        }
 
 
 class LeftPartitionJson(TypedDict):
@@ -43,7 +145,8 @@ class LeftPartitionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftPartition:
-    """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago.
+    """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago: `None`
+    for never, and for a time that lies in the future, as clocks do not tell then.
 
     `state` is that of a lane that waits for an operator. What is before `copied_end` at the target, and not there from
     before the link began, came by it; with mapped offsets records of others may lie between. Offsets and
@@ -89,20 +192,32 @@ class PromotionJson(TypedDict):
     missing_records: int | None
     missing_records_min: int
     missing_seconds: float | None
+    acknowledged: PromisedJson | None
     topics_seen_seconds_ago: float | None
     source_answers: bool
     groups: dict[str, str]
     aborted: list[Annotated[dict[str, Any], OpenTransaction]]
+    committed: list[Annotated[dict[str, Any], OpenTransaction]]
+    notes: list[ProblemJson]
+    gateways: list[str]
+    aborted_at_source: list[Annotated[dict[str, Any], OpenTransaction]]
+    paused_seconds: float | None
     partitions: list[LeftPartitionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
     """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
-    after promote and failover they can be written to, and transactions that were open there are `aborted`.
+    after promote and failover they can be written to, and transactions that were open there are `aborted`, or would be
+    by a failover that is not done. Those that the source has committed for sure are `committed` by a failover.
 
     `topics_age_s` is how long ago (s) it was seen which topics the source has, `None` for never: then there may be any
-    number beside the `partitions`. `answering` is the source's alias where it answered just now, "" where it did not.
+    number beside the `partitions`; it is infinite where the clocks do not tell. `answering` is the source's alias where
+    it answered just now, "" where it did not. `notes` tell of topics that were still being filled, and of transactions
+    that stay open after a detachment.
+
+    Clients of these `gateways` go on at the target. No request of theirs passed for `paused_s`, and what was open at
+    the source by then is `aborted_at_source`.
     """
 
     link: str
@@ -111,9 +226,15 @@ class Promotion:
     partitions: tuple[LeftPartition, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     aborted: tuple[OpenTransaction, ...] = ()
+    committed: tuple[OpenTransaction, ...] = ()
     is_done: bool = False
     topics_age_s: float | None = 0.0
     answering: str = ""
+    notes: tuple[Problem, ...] = ()
+    gateways: tuple[str, ...] = ()
+    aborted_at_source: tuple[OpenTransaction, ...] = ()
+    paused_s: float | None = None
+    acknowledged: Promised | None = None
 
     @property
     def missing_records(self) -> int | None:
@@ -145,9 +266,17 @@ class Promotion:
 
     @property
     def missing_s(self) -> float | None:
-        """For how long (s) the source may have been written to since it was last heard; `None` where it never was."""
+        """For how long (s) the source may have been written to since it was last heard; `None` where it never was, or
+        nobody knows when.
+        """
         ages = [each.source_age_s for each in self.partitions if each.source_age_s is not None]
-        return max(ages, default=None)
+        return None if self._has_no_time else max(ages, default=None)
+
+    @property
+    def _has_no_time(self) -> bool:
+        """Whether something was seen at a time that lies in the future."""
+        is_of_topics = self.topics_age_s is not None and math.isinf(self.topics_age_s)
+        return is_of_topics or any(each.source_age_s is None and each.source_end >= 0 for each in self.partitions)
 
     @property
     def missing_in_words(self) -> str:
@@ -157,13 +286,18 @@ class Promotion:
         if self.unknown:
             told = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
             told += f", beside {known}" if self.partitions else ""
-        if self.missing_s:
+        if self._has_no_time:
+            told += "; what was written there since it was heard is not counted, and when that was nobody knows: "
+            told += "the clock of this host is behind that of the link's controller"
+        elif self.missing_s:
             told += f"; what was written there in the last {self.missing_s:,.0f} s is not counted"
-        if (self.topics_age_s or 0.0) > (self.missing_s or 0.0):
+        if not self._has_no_time and (self.topics_age_s or 0.0) > (self.missing_s or 0.0):
             told += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
         if self.ended:
             told += f"; {self.ended}, which may hold what the source does not have"
         told += self._torn_in_words
+        if self.acknowledged is not None:
+            told += f"; {self.acknowledged.in_words}"
         if self.answering:
             told += f"; {self.answering} answers: promote or reverse in place of this loses nothing"
         return told
@@ -177,6 +311,8 @@ class Promotion:
         if torn:
             named = first_few(f"{each.topic}-{each.partition} ({torn_in_words(each.ends_within)})" for each in torn)
             told = f"; the end of a committed transaction is missing in {named}"
+        if self.partitions and (self.missing_records_min or self.unknown):
+            told += "; of a transaction over several partitions one may hold all, and another nothing"
         if unknown:
             told += f"; whether a committed transaction is cut is not known of {counted(unknown, 'partition')}"
         return told
@@ -191,10 +327,16 @@ class Promotion:
             "missing_records": self.missing_records,
             "missing_records_min": self.missing_records_min,
             "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
-            "topics_seen_seconds_ago": None if self.topics_age_s is None else round(self.topics_age_s, 1),
+            "acknowledged": None if self.acknowledged is None else self.acknowledged.as_dict(),
+            "topics_seen_seconds_ago": _seconds(self.topics_age_s),
             "source_answers": bool(self.answering),
             "groups": dict(self.groups),
             "aborted": plain(self.aborted),
+            "committed": plain(self.committed),
+            "notes": plain(self.notes),
+            "gateways": list(self.gateways),
+            "aborted_at_source": plain(self.aborted_at_source),
+            "paused_seconds": None if self.paused_s is None else round(self.paused_s, 3),
             "partitions": plain(self.partitions),
         }
 
@@ -202,6 +344,10 @@ class Promotion:
 def torn_in_words(found: tuple[TornTransaction, ...] | None) -> str:
     """The transactions that a partition ends within, for people; "" for none."""
     return "unknown" if found is None else ", ".join(map(str, found))
+
+
+def _seconds(age_s: float | None) -> float | None:
+    return None if age_s is None or math.isinf(age_s) else round(age_s, 1)
 
 
 def _known(number: int) -> int | None:

@@ -68,12 +68,15 @@ class MadeQuota:
 
 
 class QuotaStep(NamedTuple):
-    """A quota of the target that is to become `after`. What `is_others` somebody else has set: it stays."""
+    """A quota of the target that is to become `after`. What `is_others` somebody else has set: it stays. What `is_own`
+    would slow the link itself down: it is not set.
+    """
 
     key: QuotaKey
     before: float | None
     after: float | None
     is_others: bool = False
+    is_own: bool = False
 
 
 class QuotaSteps(NamedTuple):
@@ -88,14 +91,23 @@ def quota_steps(
     source: Mapping[QuotaKey, float],
     target: Mapping[QuotaKey, float],
     made: Mapping[QuotaKey, MadeQuota],
+    *,
+    own: str | None = None,
 ) -> QuotaSteps:
     """What makes the quotas of attached principals those of the source; nothing that somebody else has set is changed.
+    `own` is who the link is at the target, as far as that is known.
 
     Those of principals that are attached no more stay, as their rules do.
     """
     wanted = {there: value for key, value in source.items() if (there := _at_target(settings, key)) is not None}
     steps = [
-        QuotaStep(key, target.get(key), value, is_others=not _may_change(key, target, made))
+        QuotaStep(
+            key,
+            target.get(key),
+            value,
+            is_others=not _may_change(key, target, made),
+            is_own=f"{_USER}{key.user}" == own,
+        )
         for key, value in sorted(wanted.items(), key=_order)
         if target.get(key) != value
     ]

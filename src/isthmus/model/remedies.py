@@ -14,8 +14,11 @@ BEGIN_ANEW: Final = (
     "Run again: the topic is mirrored anew, from its beginning, into the target topic that is there then or is created."
 )
 """What to do where the target topic is another one now, or gone."""
+SOURCE_RECREATED: Final = "the source topic was deleted and created again"
+"""That the target holds what another topic had: the source's has the name of that one."""
 _NAMED_MAX: Final = 5
 _UNKNOWN: Final = -1
+_LINK: Final = "LINK"
 
 
 class HeldOffsets(NamedTuple):
@@ -35,7 +38,7 @@ class HeldOffsets(NamedTuple):
         return max(self.offset_end - self.offset_begin, 0)
 
 
-def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
+def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
     """The ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
 
     `only_there` is what the target alone has, as far as is known: control records are among its offsets, and what was
@@ -45,8 +48,8 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
     if not extents:
         where = f"its partition {only_there[0].partition}" if len(only_there) == 1 else "it"
         return (
-            f"{recover(topic)} deletes the target topic and has it filled anew: {where} has no record that the source "
-            "lacks."
+            f"{recover(topic, link)} deletes the target topic and has it filled anew: {where} has no record that the "
+            "source lacks."
         )
     more = f" and {len(extents) - _NAMED_MAX} more partitions" if len(extents) > _NAMED_MAX else ""
     named = ", ".join(_named(topic, extent) for extent in extents[:_NAMED_MAX]) + more
@@ -55,7 +58,7 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
     likewise = "" if len(extents) == 1 else " and likewise for the others"
     records = f"at most {count:,} record{'' if count == 1 else 's'}"
     lost = f"{named}, {records if is_counted else 'however many records that are'}"
-    return _ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}")
+    return _ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}", link)
 
 
 def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
@@ -65,14 +68,17 @@ def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
     return _ways(topic, lost, command)
 
 
-def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
+def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
     """The source topic is another one now; the target holds the one before."""
-    return f"The target holds the topic that was deleted at the source. {keep_or_delete(topic, target, only_there)}"
+    ways = keep_or_delete(topic, target, only_there, link)
+    return f"The target holds the topic that was deleted at the source. {ways}"
 
 
-def recover(topic: str) -> str:
-    """The command that begins a target topic anew and loses nothing; the link is for the reader to fill in."""
-    return f"`isthmus link recover LINK --topic {topic}`"
+def recover(topic: str, link: str = _LINK) -> str:
+    """The command that begins a target topic anew and loses nothing; unless it is known, the link is for the reader to
+    fill in.
+    """
+    return f"`isthmus link recover {link} --topic {topic}`"
 
 
 def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
@@ -83,11 +89,11 @@ def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
     return _command(topic, target, extent.partition, begin, count)
 
 
-def _ways(topic: str, lost: str, command: str) -> str:
+def _ways(topic: str, lost: str, command: str, link: str = _LINK) -> str:
     return (
-        f"What only the target has: {lost}. {recover(topic)} sets that aside in a quarantine topic, deletes the target "
-        "topic and has it filled anew; with --way mapped the topic keeps it, and the link goes on behind it. To have "
-        f"nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete the "
+        f"What only the target has: {lost}. {recover(topic, link)} sets that aside in a quarantine topic, deletes the "
+        "target topic and has it filled anew; with --way mapped the topic keeps it, and the link goes on behind it. To "
+        f"have nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete the "
         "target topic and run again."
     )
 

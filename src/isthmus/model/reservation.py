@@ -15,10 +15,14 @@ from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.rights import Resource
 
 CLOSED: Final[dict[NamespaceKind, tuple[str, ...]]] = {
-    "topic": ("WRITE", "CREATE", "DELETE", "ALTER"),
+    "topic": ("WRITE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS"),
     "group": ("READ", "DELETE"),
 }
-"""What nobody else may do. Without READ on a group no consumer joins it, and no position is committed (KIP-986)."""
+"""What nobody else may do. Without READ on a group no consumer joins it, and no position is committed (KIP-986). With
+ALTER_CONFIGS one could have a topic emptied. A gateway in front of the follower refuses the same.
+"""
+READ: Final = "READ"
+"""What nobody else may do either with topics whose link is SYNCING."""
 _ALL: Final = "ALL"
 _RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
 
@@ -55,14 +59,26 @@ def is_enforceable(namespace: Namespace) -> bool:
     return namespace.kind in _RESOURCES and bool(namespace.prefix)
 
 
+def is_ruled(namespace: Namespace, rules: Iterable[Rule]) -> bool:
+    """Whether some rule is about all of it: then brokers let nobody in whom no rule allows."""
+    return any(rule.resource is _RESOURCES[namespace.kind] and _is_about_all(rule, namespace) for rule in rules)
+
+
 def reservation(
-    namespace: Namespace, rules: Iterable[Rule], kept: Collection[str], *, has_super_user: bool = False
+    namespace: Namespace,
+    rules: Iterable[Rule],
+    kept: Collection[str],
+    *,
+    has_super_user: bool = False,
+    operations: Collection[str] | None = None,
 ) -> Reservation:
-    """What the rules of a cluster do for a namespace. The principals `kept` may go on, the link's own among them.
+    """What the rules of a cluster do for a namespace: against all that is `CLOSED`, or these `operations`. The
+    principals `kept` may go on, the link's own among them.
 
     With `has_super_user` the link is beyond all rules, and so everybody else can be denied at once.
     """
     found = [rule for rule in rules if rule.resource is _RESOURCES[namespace.kind]]
+    closed = CLOSED[namespace.kind] if operations is None else tuple(operations)
     denials = [rule for rule in found if rule.permission is PermissionType.DENY]
     opened: list[Rule] = []
     missing: dict[Rule, None] = {}
@@ -70,11 +86,10 @@ def reservation(
     for rule in found:
         if rule.permission is not PermissionType.ALLOW or rule.principal in kept or not _reaches(rule, namespace):
             continue
-        operations = CLOSED[namespace.kind] if rule.operation == _ALL else (rule.operation,)
         left = [
             operation
-            for operation in operations
-            if operation in CLOSED[namespace.kind]
+            for operation in (closed if rule.operation == _ALL else (rule.operation,))
+            if operation in closed
             and not any(_closes(denial, namespace, rule.principal, operation) for denial in denials)
         ]
         if left:
@@ -97,17 +112,18 @@ def _reaches(rule: Rule, namespace: Namespace) -> bool:
 
 def _closes(denial: Rule, namespace: Namespace, principal: str, operation: str) -> bool:
     """Whether a DENY takes all of the namespace from a principal."""
-    is_about_all = (
-        namespace.prefix.startswith(denial.prefix)
-        if denial.prefix is not None
-        else namespace.is_exact and denial.name == namespace.prefix
-    )
     return (
-        is_about_all
+        _is_about_all(denial, namespace)
         and denial.principal in (EVERYBODY, principal)
         and denial.host == EVERYTHING
         and denial.operation in (_ALL, operation)
     )
+
+
+def _is_about_all(rule: Rule, namespace: Namespace) -> bool:
+    if rule.prefix is None:
+        return namespace.is_exact and rule.name == namespace.prefix
+    return namespace.prefix.startswith(rule.prefix)
 
 
 def _denial(namespace: Namespace, principal: str, operation: str) -> Rule:

@@ -38,6 +38,19 @@ class LaneBegin(NamedTuple):
     offset: int
 
 
+class BeginEpoch(NamedTuple):
+    """In which leader epoch of the source what lies before a beginning was there: what was copied of it ends at
+    `copied_to`, and `epoch` is not below that of its last record. The source may have lost it since, and have others in
+    its place.
+    """
+
+    topic: SourceTopic
+    topic_id: uuid.UUID
+    partition: int
+    copied_to: int
+    epoch: int
+
+
 class Allowance(NamedTuple):
     """How far a distributor may go in a source partition: it was at `position`, and sends nothing from `end` on."""
 
@@ -46,6 +59,16 @@ class Allowance(NamedTuple):
     partition: int
     position: int
     end: int
+
+
+class LeftAt(NamedTuple):
+    """Where a source partition ended when a leaf was left, and in which leader epoch. What had been copied up to there
+    the source may have `lost`: then that is what it was.
+    """
+
+    end: int
+    epoch: int = -1
+    lost: BeginEpoch | None = None
 
 
 class DoubtedLane(NamedTuple):
@@ -67,6 +90,8 @@ class LeafDoubt:
 
     leaf: str
     lanes: tuple[DoubtedLane, ...]
+    epochs: tuple[BeginEpoch, ...] = ()
+    """Those of what lies before its beginnings, as far as they are known."""
 
     @property
     def records_max(self) -> int:
@@ -95,7 +120,8 @@ class TargetChoice:
     `wanted` is the leaf that it is to copy to: another one while it goes over, and if it `is_forced` without waiting
     for anybody; what the present one may not have got goes to the other one too if that `is_resent`. `former` are those
     that it copied to before, and `begins` says from where on `target` gets what there is; a partition that is missing
-    there was never distributed to another one. `doubts` are of leaves that it left by force; to one of them, which
+    there was never distributed to another one, and `epochs` are those of what lies before them, as far as they are
+    known. `doubts` are of leaves that it left by force; to one of them, which
     `finishes`, it copies what that lacks before it goes on. `serial` grows with every change.
     """
 
@@ -108,6 +134,7 @@ class TargetChoice:
     is_resent: bool = False
     doubts: tuple[LeafDoubt, ...] = ()
     finishes: str = ""
+    epochs: tuple[BeginEpoch, ...] = ()
 
     @property
     def leaf(self) -> str:
@@ -143,39 +170,48 @@ class TargetChoice:
         """It, once another leaf is wanted; the present one takes the wish back."""
         return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
-    def over(self, begins: Iterable[LaneBegin]) -> TargetChoice:
-        """It, once the wanted leaf has become the target: from these offsets on. Of partitions that the present one was
-        never sent holds what was said before.
+    def over(self, begins: Iterable[LaneBegin], epochs: Iterable[BeginEpoch] = ()) -> TargetChoice:
+        """It, once the wanted leaf has become the target: from these offsets on, behind what was there in these epochs.
+        Of partitions that the present one was never sent holds what was said before.
         """
         former = tuple(dict.fromkeys((*self.former, self.target)))
-        known = {(each.topic, each.partition): each for each in (*self.begins, *begins)}
+        begun = {(each.topic, each.partition): each for each in begins}
+        known = {(each.topic, each.partition): each for each in self.begins} | begun
+        kept = (each for each in self.epochs if (each.topic, each.partition) not in begun)
         return replace(
             self,
             target=self.wanted,
             former=former,
             begins=tuple(known.values()),
+            epochs=(*kept, *epochs),
             is_forced=False,
             is_resent=False,
             finishes="",
             serial=self.serial + 1,
         )
 
-    def left(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], int]) -> TargetChoice:
+    def left(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], LeftAt]) -> TargetChoice:
         """It, once the wanted leaf has become the target although nobody knows what the present one got.
 
         `allowed` is how far it may have gone, and `ends` where the source's partitions ended when it could not go on
-        any more; those that are missing are gone.
+        any more. Of those that are missing that is not known: the source may have them still.
         """
-        lanes, begins = [], []
+        lanes, begins, epochs = [], [], []
         for topic, topic_id, partition, position, end in allowed:
-            log_end = ends.get((topic, partition), NO_OFFSET)
-            end = max(min(end, log_end), position)
+            found = ends.get((topic, partition))
             begin = begin_of(self.begins, topic, topic_id, partition)
+            # Where a lane does not run now, what is stated is of an earlier time at this leaf.
+            position = max(position, begin)
+            end = max(end if found is None else min(end, found.end), position)
             lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
             begins.append(LaneBegin(topic, topic_id, partition, position if self.is_resent else end))
+            if found is not None and found.lost is not None:
+                epochs.append(found.lost)
+            elif found is not None and found.epoch >= 0:
+                epochs.append(BeginEpoch(topic, topic_id, partition, begins[-1].offset, found.epoch))
         doubted = tuple(lane for lane in lanes if lane.end > lane.position and not self.is_resent)
-        doubts = (*self.doubts, LeafDoubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
-        return replace(self.over(begins), doubts=doubts)
+        doubt = LeafDoubt(leaf=self.target, lanes=doubted, epochs=self.epochs)
+        return replace(self.over(begins, epochs), doubts=(*self.doubts, doubt) if doubted else self.doubts)
 
     def going_back(self, leaf: str) -> TargetChoice:
         """It, once a leaf that was left by force gets what it lacks; "" for none."""
@@ -228,27 +264,55 @@ def begin_of(begins: Iterable[LaneBegin], topic: SourceTopic, topic_id: uuid.UUI
     return NO_OFFSET
 
 
+def before_begin(
+    begins: Iterable[LaneBegin], epochs: Iterable[BeginEpoch], topic: SourceTopic, topic_id: uuid.UUID, partition: int
+) -> tuple[int, int]:
+    """How many of the offsets right before the beginning of a lane hold nothing that was copied, and a leader epoch
+    not below that of the last record before those, -1 where it is not known.
+    """
+    begin = begin_of(begins, topic, topic_id, partition)
+    for each in epochs:
+        is_same = uuid.UUID(int=0) in (each.topic_id, topic_id) or each.topic_id == topic_id
+        if (each.topic, each.partition) == (topic, partition) and is_same and 0 <= each.copied_to <= begin:
+            return begin - each.copied_to, each.epoch
+    return 0, -1
+
+
+class Stopped(NamedTuple):
+    """Where the lanes of a distributor have stopped, and in which leader epochs of the source what they copied was."""
+
+    begins: tuple[LaneBegin, ...] = ()
+    epochs: tuple[BeginEpoch, ...] = ()
+
+
 def stopped_at(
     lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor], serial: int
-) -> tuple[tuple[LaneBegin, ...], str]:
+) -> tuple[Stopped, str]:
     """Where the lanes of a distributor have stopped for good, and why that is not known of all of them, if so.
 
     `begun` are all that ever copied: of one that does not run now nobody knows how far it was. `serial` is that of the
     wish: where a lane stopped for an earlier one it may have gone on since.
     """
     found: list[LaneBegin] = []
+    epochs: list[BeginEpoch] = []
     running = {lane.key: lane for lane in lanes}
     for key, lane in sorted(running.items()):
         report = reports.get(key)
         if report is None or (report.state, report.hold) != (LaneState.HELD, serial) or report.position < 0:
             is_earlier = report is not None and report.state is LaneState.HELD
             state = LaneState.STARTING if report is None or is_earlier else report.state
-            return (), f"{key} has not stopped yet: it is {state}"
-        found.append(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, report.position))
+            return Stopped(), f"{key} has not stopped yet: it is {state}"
+        place = lane.source_topic, lane.source_topic_id, lane.partition
+        cursor = begun.get(key)
+        if cursor is not None and cursor.source_offset < report.position:
+            return Stopped(), f"{key} has stopped, and its map does not have all that it copied yet"
+        if cursor is not None and cursor.source_offset == report.position and cursor.source_epoch >= 0:
+            epochs.append(BeginEpoch(*place, cursor.copied_to, cursor.source_epoch))
+        found.append(LaneBegin(*place, report.position))
     for key in sorted(begun):
         if key not in running:
-            return (), f"{key} was distributed, and is not looked at now: it is paused, refused or not selected"
-    return tuple(found), ""
+            return Stopped(), f"{key} was distributed, and is not looked at now: it is paused, refused or not selected"
+    return Stopped(tuple(found), tuple(epochs)), ""
 
 
 class Lack(NamedTuple):

@@ -17,7 +17,8 @@ class Timings:
 
     A link whose cluster is away is tried again after `retry_s`, a loop of a link after `outage_s`, a topic that is
     refused after `refused_s`. A run that is to catch up waits `stuck_s` for somebody to act. A plan looks at the
-    partitions of a link for `look_s`, and tells what it has not seen by then as unexamined.
+    partitions of a link for `look_s`, and tells what it has not seen by then as unexamined. A topic that the source has
+    deleted is deleted at the target, where that is to be, once it was missing for `deletion_s`.
 
     All groups are looked at every `groups_s`, whether they committed or not, and what was written for them is
     remembered every `remember_s`. A pass over all of them is given up after `patience_s`. What is pending in a
@@ -35,6 +36,7 @@ class Timings:
     refused_s: float = 30.0
     stuck_s: float = 30.0
     look_s: float = 30.0
+    deletion_s: float = 60.0
     groups_s: float = 10.0
     remember_s: float = 2.0
     patience_s: float = 10.0

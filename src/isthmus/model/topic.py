@@ -41,6 +41,8 @@ class ConfigEntry:
 
 
 Configs = Mapping[str, ConfigEntry]
+Settings = tuple[tuple[str, str | None], ...]
+"""Configurations by name; `None` stands for the broker's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,9 @@ class TopicIds:
 
     `first_partitions` is how many partitions the source had then, 0 for a topic that came after the link had looked for
     it, -1 where that was not written down: with `topics.start: latest` those that come later begin where they begin.
+    `settles` is what the target gets when it is filled, where it was created with another configuration for that.
+
+    What `is_forgotten` counts only where another topic came to the source under its name, and its copy is still there.
     """
 
     source_topic: SourceTopic
@@ -129,10 +134,13 @@ class TopicIds:
     left: tuple[LeftInTier, ...] = ()
     parted: Parted | None = None
     first_partitions: int = -1
+    is_forgotten: bool = False
+    settles: Settings = ()
 
 
 class Rebuilt(NamedTuple):
-    """A topic that was deleted and created again on purpose, by its ids."""
+    """A topic that was deleted and created again on purpose, by its ids; `settles` is as in `TopicIds`."""
 
     former: uuid.UUID
     present: uuid.UUID
+    settles: Settings = ()

@@ -14,11 +14,17 @@ _LONE: Final = 1 << 62
 
 
 def lone_producer_id(source_producer_id: int) -> int:
-    """The producer under which a link writes aborted records of a producer of the source, unknown to any coordinator.
+    """The producer under which a link writes what a producer of the source has in transactions, unknown to any
+    coordinator.
 
     Mirrored once more it stays as it is.
     """
     return source_producer_id | _LONE
+
+
+def source_producer_id(producer_id: int) -> int:
+    """The producer of the source whose transactions are copied under this one."""
+    return producer_id & ~_LONE
 
 
 MARKER_PRODUCERS: Final = 16
@@ -31,7 +37,9 @@ def marker_producer_ids(producer_id: int, offset_begin: int, count: int) -> list
     It follows from the offset which one that is, `producer_id` or one made of it: whoever writes a marker for an offset
     again fences the one that was given up, see `marker_epoch`.
     """
-    ids = [producer_id, *(producer_id | _LONE | index << _INDEX_AT for index in range(1, MARKER_PRODUCERS))]
+    # An id that a gateway has handed on holds bits there.
+    others = producer_id & ~((MARKER_PRODUCERS - 1) << _INDEX_AT) | _LONE
+    ids = [producer_id, *(others | index << _INDEX_AT for index in range(1, MARKER_PRODUCERS))]
     return [ids[offset % MARKER_PRODUCERS] for offset in range(offset_begin, offset_begin + count)]
 
 
@@ -51,6 +59,11 @@ def is_lone(producer_id: int) -> bool:
     return producer_id >= _LONE
 
 
+def is_marker(producer_id: int) -> bool:
+    """Whether a lone producer id is one of `marker_producer_ids`: its control records end no transaction."""
+    return is_lone(producer_id) and producer_id >> _INDEX_AT & (MARKER_PRODUCERS - 1) != 0
+
+
 class AbortedPolicy(enum.StrEnum):
     """What becomes of the records of aborted transactions."""
 
@@ -65,6 +78,17 @@ class AbortedPolicy(enum.StrEnum):
     """They are left out: control records take their offsets."""
 
 
+class Visibility(enum.StrEnum):
+    """How what is in transactions becomes visible at the target."""
+
+    AUTO = "auto"
+    """Whole where the target can, record by record elsewhere."""
+    WHOLE = "whole"
+    """Records are in transactions there as well, from before it is known how these end."""
+    RECORD = "record"
+    """Records of a committed transaction are copied once it is committed, as any others."""
+
+
 class TransactionState(enum.StrEnum):
     """What is known of a transaction that a partition's leader has as open."""
 
@@ -73,7 +97,7 @@ class TransactionState(enum.StrEnum):
     HANGING = "hanging"
     """No coordinator knows it: nobody will ever end it."""
     MIRRORED = "mirrored"
-    """A link of ours copies an aborted transaction into it, and ends it; no coordinator knows it."""
+    """A link of ours copies a transaction into it, and ends it; no coordinator knows it."""
     UNKNOWN = "unknown"
     """The coordinators did not tell: their version, our rights, or an election."""
 
@@ -101,6 +125,8 @@ class OpenTransaction(NamedTuple):
     @property
     def owner(self) -> str:
         """Who has it open, as well as that is known."""
+        if self.transactional_id is None and is_lone(self.producer_id):
+            return f"producer {source_producer_id(self.producer_id)} of the source"
         return self.transactional_id or f"producer {self.producer_id}"
 
     def age_s(self, now_s: float) -> float | None:

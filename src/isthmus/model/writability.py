@@ -9,12 +9,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from isthmus.model.access import Rule
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem
+from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import reservation
 from isthmus.model.transactions import OpenTransaction, TransactionState
+
+KEPT: Final = "kept"
+"""The register with the principals that may go on writing, and whether the link is a super user."""
 
 
 class NamespaceState(enum.StrEnum):
@@ -35,8 +40,36 @@ class KeptBy(enum.StrEnum):
 
     ACCESS_RULES = "access rules"
     """Brokers refuse whoever writes there: rules of Isthmus deny it."""
+    GATEWAY = "gateway"
+    """Gateways in front of the cluster refuse whoever writes there through them. Brokers do not."""
     AGREED_ONLY = "agreed only"
     """Nothing: who may write there goes on being able to, and all have to know that they shall not."""
+
+    @property
+    def bypass(self) -> Literal["possible"] | None:
+        """Whether clients get past it that connect to brokers directly."""
+        return "possible" if self is KeptBy.GATEWAY else None
+
+    @property
+    def in_words(self) -> str:
+        """As people read it."""
+        return f"{self}, bypass: {self.bypass}" if self.bypass else str(self)
+
+
+def is_enforced(registers: Registers) -> bool:
+    """Whether rules are to keep others out of a namespace, whether or not there are any to be made."""
+    return any(register.name == KEPT and register.said for register in registers)
+
+
+def kept_by(registers: Registers, *, has_gateway: bool = False) -> KeptBy | None:
+    """What keeps others out of a namespace of which this was said, `None` where it is not reserved. With `has_gateway`
+    one stands in front of the cluster that refuses them, and is heard.
+    """
+    if not any(register.name == RESERVED and register.said for register in registers):
+        return None
+    if is_enforced(registers):
+        return KeptBy.ACCESS_RULES
+    return KeptBy.GATEWAY if has_gateway else KeptBy.AGREED_ONLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,26 @@ from isthmus.relay.speech import BUFFER_BYTES
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _ENDING_S: Final = 5.0
-_OPTIONS: Final = (
+_KEPT_ALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     # Short enough to keep NAT from forgetting the connection, and for us to notice that it has.
     *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in (
-        ("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000),
+        ("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4),
     ) if hasattr(socket, name)),
 )  # fmt: skip
+_USER_TIMEOUT_MS: Final = 30_000
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Keep a connection alive where nothing is said."""
+    for option in _KEPT_ALIVE:
+        sock.setsockopt(*option)
+
+
+def have_reset(sock: socket.socket) -> None:
+    """When it is closed, what it has not sent yet never will be, not even by the kernel."""
+    if sock.fileno() >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
 
 class Stream:
@@ -34,13 +46,14 @@ class Stream:
     def prepare(self) -> None:
         """Keep it alive where nothing is said, and small."""
         self.writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        for option in _OPTIONS:
-            self._sock.setsockopt(*option)
+        keep_alive(self._sock)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
 
     def reset(self) -> None:
         """Close it at once; what it has not sent yet never will be, not even by the kernel."""
-        if self._sock.fileno() >= 0:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        have_reset(self._sock)
         self.writer.transport.abort()
 
     async def end(self) -> None:

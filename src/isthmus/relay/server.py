@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from isthmus.errors import ConfigError, PortBusy
+from isthmus.errors import PortBusy
 from isthmus.model.listening import ListenAddress
 from isthmus.relay.passing import Stream, pass_between
 from isthmus.relay.speech import (
@@ -26,6 +25,7 @@ from isthmus.relay.speech import (
     line,
     read_line,
 )
+from isthmus.wire.certificates import serving_context
 
 _log = logging.getLogger(__name__)
 _HEAD_S: Final = 10.0
@@ -91,7 +91,7 @@ async def listening(settings: RelaySettings) -> AsyncIterator[asyncio.Server]:
             relay.accept,
             settings.listen.host,
             settings.listen.port,
-            ssl=_context(settings),
+            ssl=serving_context(settings.certificate, settings.key),
             limit=BUFFER_BYTES,
             backlog=_BACKLOG,
             ssl_handshake_timeout=_HEAD_S,
@@ -107,18 +107,6 @@ async def listening(settings: RelaySettings) -> AsyncIterator[asyncio.Server]:
     finally:
         server.close()
         await relay.aclose()
-
-
-def _context(settings: RelaySettings) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.certificate, settings.key, password="")
-    except OSError as error:
-        raise ConfigError(
-            f"certificate and key of the relay cannot be used: {error.strerror or error}",
-            hint="--tls-cert and --tls-key name PEM files that belong together; the key is not encrypted.",
-        ) from None
-    return context
 
 
 class _Relay:

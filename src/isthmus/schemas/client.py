@@ -6,16 +6,14 @@ All that is asked or said here may be said twice: schemas come with their ids. S
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from isthmus.errors import HostError, RegistryRefused, RegistryUnreachable
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.wire.certificates import context_of
 from isthmus.wire.credentials import renewed_registry
-
-if TYPE_CHECKING:
-    import httpx2
 
 ANSWER_S: Final = 20.0
 _PAUSES_S: Final = (0.1, 0.5)
@@ -25,9 +23,22 @@ _BUSY: Final = 429
 _FAILED: Final = 500
 _GATEWAYS: Final = frozenset({502, 503, 504})
 """What stands before a registry says it is not there."""
+_BYTES_MAX: Final = 64 << 20
+"""No schema and no list of subjects is longer."""
 _FORBIDDEN: Final = frozenset({401, 403})
 _MEDIA: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _log = logging.getLogger(__name__)
+
+
+class _Answer(NamedTuple):
+    """An answer that was read whole."""
+
+    status_code: int
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status_code < 300
 
 
 class RegistryClient:
@@ -86,22 +97,37 @@ class RegistryClient:
         if answer.status_code in missing:
             return None
         if answer.is_success and (is_text or not answer.content):
-            return answer.text or None
+            return answer.content.decode(errors="replace") or None
         try:
-            said = answer.json()
+            said = json.loads(answer.content)
         except (ValueError, RecursionError):
             said = None
         if answer.is_success and said is not None:
             return said
         raise self._refusal(method, url, answer.status_code, said)
 
-    async def _answer(self, method: str, url: str, query: dict[str, Any], **sent: Any) -> httpx2.Response:
+    async def _read(self, method: str, url: str, **sent: Any) -> _Answer:
+        """One answer, as far as it is one of a registry.
+
+        :raises RegistryRefused: It is too long.
+        """
+        content = bytearray()
+        async with self._client.stream(method, url, **sent) as answer:
+            async for chunk in answer.aiter_bytes():
+                content += chunk
+                if len(content) > _BYTES_MAX:
+                    told = f"the schema registry of {self.alias} answers {method} {url} with more than 64 MiB"
+                    hint = f"See clusters.{self.alias}.schema_registry.url: no schema registry says so much."
+                    raise RegistryRefused(told, status=answer.status_code, cluster=self.alias, hint=hint)
+        return _Answer(answer.status_code, bytes(content))
+
+    async def _answer(self, method: str, url: str, query: dict[str, Any], **sent: Any) -> _Answer:
         """The last of several answers, if the first ones were failures."""
         auth, token = self._login()
         sent["headers"] = {**(sent["headers"] or {}), **token}
         for pause_s in (*_PAUSES_S, None):
             try:
-                answer = await self._client.request(method, url, params=query or None, auth=auth, **sent)
+                answer = await self._read(method, url, params=query or None, auth=auth, **sent)
             except self._failures as error:
                 if pause_s is None:
                     raise self._silence(error) from error

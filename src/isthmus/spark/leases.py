@@ -172,8 +172,8 @@ class LeaseScheduler:
             if lease.must_end and group.revoked_through < lease.generation:
                 group.revoked_through = lease.generation
                 await self._declare(group)
-            if self._ledger.problem is not None:
-                # Nobody can be heard.
+            if self._ledger.problem is not None or self._ledger.tail.was_held(self._timings.stall_s):
+                # Nobody can be heard. A quota that holds back what we read holds back the tasks too.
                 quiet_since = now
             elif lease.heard_at is None:
                 # There may not have been a slot for it yet.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import ClusterError, ConfigError
+from isthmus.lane.aside import aside
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
+from isthmus.ledger.maps import current, lane_map, needless, newest_segment, trimmed_ordinal
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
-from isthmus.ledger.view import LedgerView
+from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
@@ -26,12 +29,21 @@ from isthmus.wire.offsets import PartitionKey
 _RANGES_S = 2.0
 
 
+class _Look(NamedTuple):
+    """All of the ledger, and the offset up to which it was read."""
+
+    entries: Sequence[Entry]
+    position: int
+
+
 class LedgerMaps:
     """What the ledger knows of mapped lanes: where each went on, and which offset went where.
 
     A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`. It goes
     on with former ones that hold at most half of `segment_ranges`. Those of a lane that comes back to the lease are
-    others again: what it had written holds still, and may be about a topic that had its name before.
+    others again: what it had written holds still, and may be about a topic that had its name before. Each time a lane
+    is loaded its segments are marked with how far the ledger was read for it: whoever has it later has read further, as
+    the end of the lease before is written there.
     """
 
     def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
@@ -44,12 +56,14 @@ class LedgerMaps:
         self._begins: dict[LaneKey, int] = {}
         self._trimmed: dict[LaneKey, int] = {}
         self._numbers: dict[LaneKey, int] = {}
+        self._taken_at: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
+        self._final: set[LaneKey] = set()
         self._unsaved: dict[str, LedgerChange] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
         self._writing = asyncio.Lock()
         self._reading = asyncio.Lock()
-        self._looking: asyncio.Task[Sequence[Entry]] | None = None
+        self._looking: asyncio.Task[_Look] | None = None
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         """What is known of these lanes by now, or why it is of no use; those that have not begun are missing.
@@ -58,34 +72,45 @@ class LedgerMaps:
         """
         wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
-        entries = await self._entries()
+        entries, position = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
-        for key, document in newest(entry for entry in entries if _lane_of(entry.key) in found).items():
+        documents = await aside(newest, [entry for entry in entries if _lane_of(entry.key) in found])
+        for key, document in documents.items():
             if isinstance(document, MapDocument):
                 found[_lane_of(key)][key] = document
+        for prefix, lane in wanted.items():
+            known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
+            # A ledger that was lost begins anew: what is written of the lane there counts on.
+            self._taken_at[lane.key] = max(position, max(known_at) + 1)
         starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
-        return {
-            lane.key: known
-            for prefix, segments in found.items()
-            for lane in [wanted[prefix]]
-            if (known := self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0)))
-            is not None
-        }
+        resumed: dict[LaneKey, Known | Problem] = {}
+        for prefix, segments in found.items():
+            lane = wanted[prefix]
+            known = self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
+            if known is not None:
+                resumed[lane.key] = known
+            # Thousands of maps take seconds: other leases have their turn in between.
+            await asyncio.sleep(0)
+        return resumed
 
-    async def _entries(self) -> Sequence[Entry]:
+    async def _entries(self) -> _Look:
         """All of the ledger. Lanes of several brokers are placed at once: who asks while it is read shares the next
         look, which begins after all of them asked.
         """
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
+            # Whoever waits may have gone before it fails.
+            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
 
-    async def _look(self) -> Sequence[Entry]:
+    async def _look(self) -> _Look:
         async with self._reading:
             self._looking = None
-            view = LedgerView(self._target)
+            view, end = LedgerView(self._target), Bookmark()
             try:
-                return (await view.look()).entries
+                entries = (await view.look(is_patient=True)).entries
+                view.mark(end)
+                return _Look(entries, end.position)
             finally:
                 view.close()
 
@@ -105,6 +130,8 @@ class LedgerMaps:
             self._numbers[lane.key] = self._numbers.get(lane.key, 0) + 1
             self._saved.pop(lane.key, None)
             self._trimmed.pop(lane.key, None)
+            self._begins.pop(lane.key, None)
+            self._final.discard(lane.key)
         self._lanes[lane.key] = lane
         segments = current(segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id))
         # What is about topics that had these names before is over, as is what a lane that went back had written.
@@ -128,34 +155,42 @@ class LedgerMaps:
         gone = needless(kept, log_start)
         self._begins[lane.key] = whole.begin
         self._trimmed[lane.key] = max([trimmed_ordinal(segments), *(segment.cursor.ordinal for segment in gone)])
+        # Only who says so had nothing on its way: an earlier release does not, and may have died before it saved.
+        taken_at = newest_segment(segments).taken_at
+        is_final = any(segment.is_final for segment in segments if segment.taken_at == taken_at)
         ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
         self._replaced[lane.key] += [segment.key for segment in (*gone, *last)]
-        return Known(
-            whole.cursor, ordinal_begin, OffsetMap.of(one for segment in last for one in segment.ranges).ranges
-        )
+        ranges = OffsetMap.of(one for segment in last for one in segment.ranges).ranges
+        return Known(whole.cursor, ordinal_begin, ranges, is_final)
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
-        """Write down where lanes begin, before anything of them is appended.
+        """Write down where lanes begin, or go on, before anything of them is appended.
 
         :raises ClusterError: The ledger cannot be written.
         """
         for lane, cursor in cursors.items():
             self._lanes[lane.key] = lane
-            self._begins[lane.key] = cursor.source_offset
+            self._begins.setdefault(lane.key, cursor.source_offset)
             self._put(self._document(lane.key, Transit(cursor)))
         await self._write()
 
-    async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
-        """Write down how far lanes are that have moved.
+    async def save(
+        self, transits: Mapping[LaneKey, Transit], *, final: Collection[LaneKey] = (), term_s: float
+    ) -> None:
+        """Write down how far lanes are that have moved; those of which this lease sends nothing more are `final`.
 
         :raises ClusterError: The ledger cannot be written; the next time everything is written that was not.
         """
         for key, transit in transits.items():
             if transit.cursor == self._saved.get(key):
+                if key in final and key not in self._final:
+                    self._put_final(key, transit)
                 continue
-            document = self._document(key, transit)
+            document = replace(self._document(key, transit), is_final=key in final)
             self._put(document)
             self._saved[key] = transit.cursor
+            if key in final:
+                self._final.add(key)
             for replaced in self._replaced.pop(key, ()):
                 if replaced != document.key:
                     self._unsaved[replaced] = Deletion(replaced)
@@ -163,6 +198,12 @@ class LedgerMaps:
                 transit.begin_segment()
                 self._numbers[key] = self._numbers.get(key, 0) + 1
         await self._write(term_s=term_s)
+
+    def _put_final(self, key: LaneKey, transit: Transit) -> None:
+        """Say it in a segment of its own, which has no ranges: those of the present one are written down already."""
+        self._final.add(key)
+        self._numbers[key] = self._numbers.get(key, 0) + 1
+        self._put(replace(self._document(key, Transit(transit.cursor)), is_final=True))
 
     def lost(self) -> None:
         """The ledger is another one: what this lease knows is to be written again."""
@@ -184,6 +225,7 @@ class LedgerMaps:
             trimmed_ordinal=self._trimmed.get(key, -1),
             source_topic_id=self._lanes[key].source_topic_id,
             target_topic_id=self._lanes[key].target_topic_id,
+            taken_at=self._taken_at.get(key, -1),
         )
 
     def _put(self, document: MapDocument) -> None:

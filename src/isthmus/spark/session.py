@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.local.java import Java, find_java
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STARTING: Final = threading.Lock()
+_OURS: Final[WeakSet[SparkContext]] = WeakSet()
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # An embedded Spark's JVM hands out tasks and passes bytes on, and Python does the work: with the quick compiler and one
@@ -49,7 +52,7 @@ _LOCAL_CONF: Final = {
 
 
 def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | None = None) -> SparkSession:
-    """The active session, else a new one as configured, an application named after the links.
+    """The session of this process, else a new one as configured, an application named after the links.
 
     An embedded one (`local[*]`) gets a task slot for each core, and one more where links need them all, so that no
     lease waits for another to end. Leases of several links share a slot. What its JVM and workers write to stderr goes
@@ -67,11 +70,12 @@ def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | N
 
 
 def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return adopted(active)
+    # That of the process: which session is active each thread knows for itself.
+    if SparkContext._active_spark_context is not None:
+        return adopted(SparkSession.builder.getOrCreate())
     conf = conf_for(settings, links=links)
     java = find_java()
     if settings.master.startswith("local"):
@@ -85,6 +89,7 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
     try:
         _launch(conf, log)
         spark = SparkSession.builder.getOrCreate()
+        _OURS.add(spark.sparkContext)
     except Exception as error:
         raise HostError(
             f"Spark does not start: {_reason(error)}",
@@ -94,6 +99,14 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
         # Spark's own handler cancels all jobs at once; leases want to end in good order.
         _restore(interrupt)
     return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop a session that was started here; one that somebody else made goes on."""
+    if spark.sparkContext in _OURS:
+        # A JVM that got the signal that ended us has nothing left to stop.
+        with contextlib.suppress(Exception):
+            spark.stop()
 
 
 def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str, str]:

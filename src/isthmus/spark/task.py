@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -29,7 +29,7 @@ from isthmus.local.host import whereabouts
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
-from isthmus.spark.allowance import SourceWord, follow
+from isthmus.spark.allowance import SourceWord, follow, prove
 from isthmus.spark.lease import LeaseSpec, shared
 from isthmus.spark.maps import LedgerMaps
 from isthmus.spark.memory import memory_bytes, tune_memory
@@ -66,11 +66,35 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
 
 async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
     """What fails in one by a bug of ours its receipt tells: an exception would be Spark's to tell, in its own words."""
-    ended = await asyncio.gather(*(LeaseTask(spec).run() for spec in specs), return_exceptions=True)
+    ended = await asyncio.gather(*map(_run_one, specs), return_exceptions=True)
     return [
         _failed(spec, outcome) if isinstance(outcome, BaseException) else outcome
         for spec, outcome in zip(specs, ended, strict=True)
     ]
+
+
+async def _run_one(spec: LeaseSpec) -> Receipt:
+    """The receipt of one lease. Beside others one that failed is told at once: the task goes on for as long as they. If
+    its lanes may still write it is not: its driver has to forbid it that, and to wait.
+    """
+    lease = LeaseTask(spec)
+    try:
+        return await lease.run()
+    except Exception as failure:  # noqa: BLE001 - whatever it is, others go on
+        receipt = _failed(spec, failure)
+    if spec.company > 1 and not lease.may_write:
+        async with Client(spec.context.target) as target:
+            writer = LedgerWriter(target)
+            await _tell(writer, spec, receipt)
+            writer.close()
+    return receipt
+
+
+async def _tell(writer: LedgerWriter, spec: LeaseSpec, receipt: Receipt) -> None:
+    """Write down what became of a lease: its task goes on with others, and Spark tells nothing until its end."""
+    document = ReceiptDocument(link=spec.context.link, controller=spec.controller, receipt=receipt)
+    with contextlib.suppress(ClusterError):
+        await writer.append([document], term_s=_RELEASE_TERM_S)
 
 
 def _failed(spec: LeaseSpec, failure: BaseException) -> Receipt:
@@ -91,7 +115,9 @@ def _bug(failure: BaseException) -> Problem:
 
 
 class LeaseTask:
-    """One lease while it runs."""
+    """One lease while it runs. It `may_write` from the start of its engine until that has stopped."""
+
+    may_write = False
 
     def __init__(self, spec: LeaseSpec) -> None:
         self._spec = spec
@@ -125,7 +151,9 @@ class LeaseTask:
                 maps=self._maps,
                 schemas=self._spec.schemas,
             )
-            self._source_word = SourceWord(context.link, context.target.alias, self._engine.readers.allow)
+            self._source_word = SourceWord(
+                context.link, self._spec.slot, context.target.alias, self._engine.readers.allow
+            )
             mark = context.source_mark
             self._source_tail = LedgerTail(source, position=mark.position, topic_id=mark.topic_id)
             self._lanes = dict(self._tenure.lanes)
@@ -133,9 +161,15 @@ class LeaseTask:
             self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
             # Progress may take long to write, and must not stand before the release.
             self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
-            await self._engine.start(self._lanes.values())
-            await self._until_ended()
-            reports = self._telling.last(await self._engine.stop(DRAIN_S), self._lanes)
+            self._source_writer = LedgerWriter(source)
+            self.may_write = True
+            try:
+                await self._engine.start(self._lanes.values())
+                await self._until_ended()
+            finally:
+                last = await self._engine.stop(DRAIN_S)
+                self.may_write = False
+            reports = self._telling.last(last, self._lanes)
             is_released = self._has_written and await self._release(reports)
             receipt = self._receipt(
                 reports,
@@ -144,8 +178,9 @@ class LeaseTask:
                 cpu_s=time.process_time() - cpu_begun,
             )
             if self._spec.company > 1:
-                await self._tell(receipt)
-            for end in (self._tail, self._source_tail, self._writer, self._progress_writer, self._maps):
+                await _tell(self._writer, self._spec, receipt)
+            tails, writers = (self._tail, self._source_tail), (self._writer, self._progress_writer, self._source_writer)
+            for end in (*tails, *writers, self._maps):
                 end.close()
         return receipt
 
@@ -167,12 +202,6 @@ class LeaseTask:
             problem=self._problem(),
         )
 
-    async def _tell(self, receipt: Receipt) -> None:
-        """Write down what became of the lease: its task goes on with others, and Spark tells nothing until its end."""
-        document = ReceiptDocument(link=self._spec.context.link, controller=self._spec.controller, receipt=receipt)
-        with contextlib.suppress(ClusterError):
-            await self._writer.append([document], term_s=_RELEASE_TERM_S)
-
     async def _until_ended(self) -> None:
         tasks = [asyncio.create_task(self._guarded(work)) for work in self._work()]
         await self._has_ended.wait()
@@ -182,7 +211,8 @@ class LeaseTask:
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._follow()
-        yield self._follow_source()
+        yield self._with_allowance(lambda: follow(self._source_tail, self._source_word, self._step))
+        yield self._with_allowance(lambda: prove(self._source_writer, self._source_word, self._step))
         yield self._announce()
         yield self._let_go()
         yield self._tick()
@@ -238,11 +268,11 @@ class LeaseTask:
     def _is_ours(self, entry: Entry) -> bool:
         return link_of(entry.key) == self._spec.context.link
 
-    async def _follow_source(self) -> None:
+    async def _with_allowance(self, work: Callable[[], Awaitable[None]]) -> None:
         """For lanes that go by what the source's ledger says."""
         while not self._needs_allowance:
             await asyncio.sleep(_TICK_S)
-        await follow(self._source_tail, self._source_word, self._step)
+        await work()
 
     @property
     def _needs_allowance(self) -> bool:
@@ -284,7 +314,8 @@ class LeaseTask:
             try:
                 if self._has_written:
                     await self._engine.at_rest(parting)
-                    await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)
+                    transits, final = self._engine.transits(), self._engine.final(parting)
+                    await self._maps.save(transits, final=final, term_s=PROGRESS_S)
                 self._let_go_of = revision
                 await self._writer.append([self._said(min(self._tenure.ended_through, self._spec.generation - 1))])
             except ClusterError:
@@ -295,7 +326,8 @@ class LeaseTask:
         """Say how far it came, and that it will never write again. If that fails the receipt says it to the driver."""
         # Whoever comes next finds out by itself what could not be written down.
         with contextlib.suppress(ClusterError):
-            await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
+            transits = self._engine.transits()
+            await self._maps.save(transits, final=self._engine.final(transits), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
             self._milestones.passed(self._lanes, marks)
@@ -377,6 +409,8 @@ class LeaseTask:
             if not self._has_written:
                 continue
             is_full = beat % _FULL_EVERY == 0
+            if self._needs_allowance and (problem := self._source_word.withheld(lasting_s())) is not None:
+                self._engine.withheld(problem)
             due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
             self._milestones.passed(self._lanes, self._marks())
@@ -395,7 +429,8 @@ class LeaseTask:
         """Write down where mapped lanes are, now and then: whoever comes next looks only at what came later."""
         while True:
             await asyncio.sleep(PROGRESS_S)
-            if self._has_written:
+            # Who may write no more may have lost the lanes: what their next owner knows is newer.
+            if self._engine.may_write():
                 with contextlib.suppress(ClusterError):
                     await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)
 

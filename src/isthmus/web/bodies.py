@@ -246,6 +246,12 @@ class TopicsBody(Body):
     topics: _Patterns = Field(default_factory=list)
 
 
+class ForgetBody(TopicsBody):
+    """As `TopicsBody`; with `delete_at_target` these are deleted at the target before, as their source was."""
+
+    delete_at_target: bool = False
+
+
 _Seconds = Annotated[FiniteFloat, Field(ge=0, le=86_400)]
 _Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 _Instant = Annotated[str, Field(max_length=100, description="ms, RFC 3339, or how long ago: 2h.")]

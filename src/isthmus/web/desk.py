@@ -29,7 +29,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
 from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.transactions import AbortedPolicy, Visibility
 from isthmus.model.tree import TreeSettings
 from isthmus.model.treeforms import TreeJson
 from isthmus.web.conditions import IfMatch, check_match, etag_of
@@ -68,6 +68,7 @@ class LinkSummaryJson(TypedDict):
     on_divergence: DivergencePolicy
     on_source_deleted: DeletionPolicy
     aborted: Annotated[str, AbortedPolicy]
+    visibility: Annotated[str, Visibility]
 
 
 class DescribedLinkJson(LinkSummaryJson):
@@ -308,6 +309,7 @@ def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
         "on_divergence": link.on_divergence,
         "on_source_deleted": link.on_source_deleted,
         "aborted": str(link.transactions.aborted),
+        "visibility": str(link.transactions.visibility),
     }
 
 

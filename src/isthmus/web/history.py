@@ -92,8 +92,9 @@ def _note(kept: _LinkHistory, link: LinkProgress, now_s: float) -> None:
 
 
 def _lag_s(link: LinkProgress) -> float | None:
-    lags = [each.lag_s for topic in link.topics for each in topic.partitions if each.lag_s is not None]
-    return max(lags, default=None)
+    """The age of the oldest record to copy, as far as it is known of all topics."""
+    lags = [topic.lag_s for topic in link.topics]
+    return None if not lags or None in lags else max(lag for lag in lags if lag is not None)
 
 
 def _places(link: LinkProgress) -> Iterator[tuple[LaneKey, int]]:

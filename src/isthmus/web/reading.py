@@ -22,6 +22,7 @@ from isthmus.errors import RequestRefused, TokenRefused
 from isthmus.model.consumption import GroupsReport
 from isthmus.model.description import ClusterReportJson
 from isthmus.model.findings import FindingJson
+from isthmus.model.gateways import GatewaysJson
 from isthmus.model.grants import GrantJson, granted_sides
 from isthmus.model.lastknown import LastKnownJson
 from isthmus.model.needs import Side
@@ -114,6 +115,15 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def read_plan(link: _LinkQuery = None) -> PlanJson:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
+
+    @router.get(
+        "/gateways", tags=["links"], summary="The gateways that have registered, and the synchronous links they hold"
+    )
+    async def list_gateways(
+        cluster: Annotated[str | None, Query(description="Only those started for this cluster, or serving it.")] = None,
+    ) -> GatewaysJson:
+        async with desk.fabric() as fabric:
+            return (await found(fabric.gateways(cluster))).as_dict()
 
     @router.get(
         "/doctor", tags=["clusters"], summary="An examination of clusters, rights, limits, clocks and this host"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from isthmus.control.answers import Forgotten, GroupsPlanJson, LiveSettingsJson
 from isthmus.errors import RequestRefused
+from isthmus.model.gateways import ForgottenGatewayJson
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import LimitsBody, SettingsBody, TopicsBody, plain
+from isthmus.web.bodies import ForgetBody, LimitsBody, SettingsBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, unmatched
 from isthmus.web.desk import FabricDesk, LimitsJson, found, limits_of
 from isthmus.web.guard import Caller
@@ -32,6 +33,7 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
     _settings(router, desk)
     _groups(router, desk)
     _forgetting(router, desk)
+    _forgetting_gateways(router, desk)
     return router
 
 
@@ -156,12 +158,13 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         summary="Have the ledger forget topics that a link mirrored once and selects no more",
     )
     async def forget_topics(
-        link: str, caller: Admin, body: TopicsBody | None = None, dry_run: DryRun = False
+        link: str, caller: Admin, body: ForgetBody | None = None, dry_run: DryRun = False
     ) -> list[Annotated[dict[str, Any], Forgotten]]:
-        body = body or TopicsBody()
+        body = body or ForgetBody()
         async with desk.fabric(link) as fabric:
             with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
-                return [each.as_dict() for each in await fabric.forget(link, body.topics, dry_run=dry_run)]
+                done = await fabric.forget(link, body.topics, delete_at_target=body.delete_at_target, dry_run=dry_run)
+                return [each.as_dict() for each in done]
 
     @router.post(
         "/clusters/{cluster}/links/{link}:forget",
@@ -176,3 +179,25 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
             async with desk.written() as fabric:
                 keys = await found(fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
         return {"link": link, "cluster": cluster, "documents": list(keys)}
+
+
+def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/clusters/{cluster}/gateways/{gateway}:forget",
+        tags=["links"],
+        dependencies=[Depends(unmatched)],
+        summary="Say that a silent gateway of a cluster has ended",
+    )
+    async def forget_gateway(
+        cluster: str,
+        gateway: Annotated[str, Path(description="Its id, or its address.", max_length=300)],
+        caller: Admin,
+        dry_run: DryRun = False,
+    ) -> ForgottenGatewayJson:
+        async with desk.cluster(cluster):
+            pass
+        with audited(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as told:
+            async with desk.fabric() as fabric:
+                done = await found(fabric.forget_gateway(cluster, gateway, dry_run=dry_run))
+            told["ids"] = list(done.gateway.ids)
+        return done.as_dict()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from isthmus.errors import Unreachable
+from isthmus.errors import ConfigError, Unreachable
 from isthmus.model.cluster import TLS_VERSIONS, Cluster, Tls
 
 
@@ -75,6 +76,32 @@ def context_of(
             cluster=alias,
             hint=f"{HINT} It is read again for the next connection.",
         ) from error
+    return context
+
+
+def serving_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """The TLS context of who is connected to, with a certificate chain and its key as these files hold them now. With
+    authorities of clients it asks for their certificates, and takes none that is not of theirs, or out of date.
+
+    :raises ConfigError: They cannot be used.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        raise ConfigError(
+            f"the certificate and its key cannot be used: {error.strerror or error}",
+            hint="--tls-cert and --tls-key name PEM files that belong together; the key is not encrypted.",
+        ) from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(cafile=client_ca)
+        except OSError as error:
+            raise ConfigError(
+                f"the authorities of clients in {client_ca} cannot be used: {error.strerror or error}",
+                hint="--tls-client-ca names a PEM file with the certificates of authorities.",
+            ) from None
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

@@ -149,7 +149,10 @@ class Client:
             for node in [*nodes, *bootstrap]:
                 # Somebody else may answer at once, so only the last word is waited for in full.
                 patience_s = timeout_s if node <= BOOTSTRAP_NODE else min(timeout_s, _PATIENCE_S)
-                waiting.add(asyncio.create_task(self.broker(node, request, timeout_s=patience_s, read=read)))
+                asking = asyncio.create_task(self.broker(node, request, timeout_s=patience_s, read=read))
+                # Another one may have answered, or the caller gone, before it fails.
+                asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+                waiting.add(asking)
                 done, waiting = await asyncio.wait(waiting, timeout=hedge_s, return_when=asyncio.FIRST_COMPLETED)
                 answer, last = _first_of(done, last)
                 if answer is not None:

@@ -47,6 +47,7 @@ NOT_CONTROLLER: Final = 41
 INVALID_REQUEST: Final = 42
 POLICY_VIOLATION: Final = 44
 OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
 INVALID_PRODUCER_EPOCH: Final = 47
 INVALID_TXN_STATE: Final = 48
 TRANSACTION_COORDINATOR_FENCED: Final = 52
@@ -79,6 +80,7 @@ TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 STALE_MEMBER_EPOCH: Final = 113
 TRANSACTION_ABORTABLE: Final = 120
+SHARE_SESSION_NOT_FOUND: Final = 122
 REBOOTSTRAP_REQUIRED: Final = 129
 
 _ABOUT: Final = {
@@ -103,6 +105,7 @@ LEADER_MOVED: Final = frozenset(
 )
 """Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
 
+_IN_DOUBT: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, UNKNOWN_SERVER_ERROR})
 _PASSING: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT})
 _HAS_MEMBERS: Final = "Somebody is in the group: stop its members first."
 _FENCED: Final = "Somebody else uses the same transactional id, or a newer process of ours does."
@@ -204,6 +207,13 @@ def _hint(code: int, name: str, cluster: str) -> str:
         f"{name} is Kafka's own name for the reason: its documentation has all of them (org.apache.kafka.common.errors)"
         f", and the log of the broker of {cluster} that answered may have more. `isthmus doctor` checks usual causes."
     )
+
+
+def is_in_doubt(error: ClusterError) -> bool:
+    """Whether a change that was refused may have been made all the same: the controller lost its office, or its answer,
+    while it was at it.
+    """
+    return isinstance(error, BrokerRefused) and error.code in _IN_DOUBT
 
 
 def raise_for_code(

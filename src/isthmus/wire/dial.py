@@ -13,18 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-
-from isthmus.errors import AuthenticationFailed, Unreachable
+from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster
-from isthmus.wire import codes
 from isthmus.wire.address import whereabouts
 from isthmus.wire.certificates import tls_context
 from isthmus.wire.credentials import renewed
-from isthmus.wire.diagnosis import another_cluster, misunderstood, no_mechanism, unreached
+from isthmus.wire.diagnosis import another_cluster, misunderstood, unreached
 from isthmus.wire.exchange import Exchange, answering_cluster, api_versions
+from isthmus.wire.login import LoggedIn, advance, login_steps
 from isthmus.wire.reach import reach
-from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
+from isthmus.wire.security import uses_sasl, uses_tls
 from isthmus.wire.tunnel import secured
 
 _log = logging.getLogger(__name__)
@@ -107,27 +105,8 @@ def _greet(exchange: Exchange, sock: socket.socket, cluster: Cluster, host: str,
 
 
 def _authenticate(exchange: Exchange, cluster: Cluster, host: str, where: str) -> float | None:
-    security = cluster.security
-    mechanism = sasl_mechanism(cluster, host)
-    answer = exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1)
-    if answer.error_code != codes.NONE:
-        raise no_mechanism(answer.error_code, answer.mechanisms, cluster, where)
-    who = f" for user {security.username}" if security.username else ""
-    answer = None
-    while not mechanism.is_done():
-        answer = exchange(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()), 1)
-        if answer.error_code == codes.NONE:
-            try:
-                mechanism.receive(answer.auth_bytes)
-            except ValueError as error:
-                answer.error_message = str(error)
-            else:
-                continue
-        forget_token(security)
-        raise AuthenticationFailed(
-            f"{where} refused the login{who}: {answer.error_message or codes.name_of(answer.error_code)}",
-            cluster=cluster.alias,
-            hint="Check security.username, security.password and security.mechanism of this cluster.",
-        )
-    life_ms = getattr(answer, "session_lifetime_ms", 0) or 0
-    return life_ms / 1000 if life_ms > 0 else None
+    steps = login_steps(cluster, host, where)
+    step = advance(steps, None)
+    while not isinstance(step, LoggedIn):
+        step = advance(steps, exchange(*step))
+    return step.session_life_s

@@ -86,7 +86,7 @@ class FetchSession:
         self._begin = _FIRST_EPOCH if incremental else _SESSIONLESS
         self._wants: dict[PartitionKey, Want] = {}
         self._changed: set[PartitionKey] = set()
-        self._forgotten: dict[PartitionKey, uuid.UUID] = {}
+        self._forgotten: dict[tuple[PartitionKey, uuid.UUID], None] = {}
         self._names: dict[uuid.UUID, str] = {}
         self._asked: dict[PartitionKey, int] = {}
         self._id = 0
@@ -100,19 +100,23 @@ class FetchSession:
 
     def want(self, key: PartitionKey, want: Want) -> None:
         """Read this partition from the next request on."""
+        before = self._wants.get(key)
+        if before is not None and before.topic_id != want.topic_id:
+            # The topic was made anew: to the broker these are two partitions.
+            self.forget(key)
         # To the end: brokers fill an answer in the order of a full request, and everybody shall have a turn.
         self._wants.pop(key, None)
         self._wants[key] = want
         self._names[want.topic_id] = key[0]
         self._changed.add(key)
-        self._forgotten.pop(key, None)
+        self._forgotten.pop((key, want.topic_id), None)
 
     def forget(self, key: PartitionKey) -> None:
         """Do not read this partition any more."""
         want = self._wants.pop(key, None)
         self._changed.discard(key)
         if want is not None and self._id:
-            self._forgotten[key] = want.topic_id
+            self._forgotten[key, want.topic_id] = None
 
     def reset(self) -> None:
         """Begin a new session with the next request: the old one is lost or its connection was."""
@@ -141,8 +145,9 @@ class FetchSession:
                 )
             )
         forgotten: dict[tuple[str, uuid.UUID], list[int]] = {}
-        for (topic, partition), topic_id in self._forgotten.items():
-            forgotten.setdefault((topic, topic_id), []).append(partition)
+        for key, topic_id in self._forgotten:
+            if by_topic_id or key not in self._wants:
+                forgotten.setdefault((key[0], topic_id), []).append(key[1])
         self._changed.clear()
         self._forgotten.clear()
         return FetchRequest(
@@ -180,13 +185,14 @@ class FetchSession:
         return int(answer.error_code)
 
     def partitions(self, answer: Any) -> Iterator[Fetched]:
-        """The partitions of an answer, without those that were forgotten meanwhile."""
+        """The partitions of an answer, without those that were forgotten meanwhile, or are of another topic by now."""
         by_id = answer.API_VERSION >= _TOPIC_IDS_FROM
         for topic in answer.responses:
             name = self._names.get(topic.topic_id) if by_id else topic.topic
             for p in topic.partitions:
                 key = (name or "", p.partition_index)
-                if key not in self._wants:
+                want = self._wants.get(key)
+                if want is None or (by_id and want.topic_id != topic.topic_id):
                     continue
                 diverging = getattr(p, "diverging_epoch", None)
                 elsewhere = getattr(p, "preferred_read_replica", None)
@@ -246,6 +252,15 @@ async def fetch_once(
         await throttle.sit_out(answer.throttle_time_ms, connection)
 
 
+def held_back(what: str, cluster: str) -> Unreachable:
+    """That a client quota keeps a cluster from being read."""
+    return Unreachable(
+        f"{what} is held back: a client quota is used up",
+        cluster=cluster,
+        hint="A link that runs tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
+    )
+
+
 class Throttle:
     """How to ask a broker that holds its answers back, one time after the other, as a client quota is used up.
 
@@ -282,11 +297,7 @@ class Throttle:
         """
         await asyncio.sleep(min(self.pause_s(throttle_ms), self._patience_s))
         if self.since_s >= self._patience_s:
-            raise Unreachable(
-                f"{connection.where} holds back what it answers: a client quota is used up",
-                cluster=connection.cluster,
-                hint="Isthmus tries again. Raise the quota if it is not meant: `isthmus doctor` shows which count.",
-            )
+            raise held_back(connection.where, connection.cluster)
 
     def end(self) -> None:
         """An answer came that shows something."""

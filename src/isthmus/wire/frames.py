@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from kafka.protocol.api_header import ResponseClassRegistry
 
 from isthmus.errors import UnsupportedByBroker
+from isthmus.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _API_VERSIONS_KEY = 18
 _CORRELATION = struct.Struct(">i")
+_SHIFT_MAX = 28
 
 
 Buffer = bytes | bytearray | memoryview
@@ -55,7 +57,8 @@ def decode_response(request: Any, version: int, payload: memoryview, correlation
 
     :raises ConnectionError: When the correlation id is not the one expected: the stream is out of step.
     """
-    response_class = ResponseClassRegistry.get_response_class(request.header)
+    is_ours = isinstance(request, ApiVersionsRequest)
+    response_class = ApiVersionsResponse if is_ours else ResponseClassRegistry.get_response_class(request.header)
     position = skip_response_header(payload, correlation, flexible=_flexible(request, version))
     return response_class.decode(payload[position:], version=version)
 
@@ -85,7 +88,11 @@ def _flexible(request: Any, version: int) -> bool:
 
 
 def uvarint(data: memoryview, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position` (KIP-482), and where what follows it begins."""
+    """The unsigned varint at `position` (KIP-482), and where what follows it begins.
+
+    :raises IndexError: The data end within it.
+    :raises ValueError: It is longer than one can be.
+    """
     value = shift = 0
     while True:
         byte = data[position]
@@ -94,3 +101,5 @@ def uvarint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
+        if shift > _SHIFT_MAX:
+            raise ValueError("a number of more than 32 bits")

@@ -102,11 +102,13 @@ def test_a_terminal_has_a_line_of_progress(shell: Shell) -> None:
 
 
 def test_watching_in_a_pipe(shell: Shell) -> None:
-    """A line of JSON for each look, as soon as it was taken, until the reader has seen enough."""
+    """A line of JSON for each look, as soon as it was taken, until the reader has seen enough. A topic that is nowhere
+    is an error.
+    """
     with shell.start("status", "--watch", "--interval", "100ms", "--topic", f"{shell.stem}.*") as command:
         assert command.stdout is not None
         looks = [json.loads(command.stdout.readline()) for _ in range(3)]
         command.terminate()
     assert command.returncode == 143
     assert [look["links"][0]["topics"][0]["lag_records"] for look in looks] == [100] * 3
-    assert shell.run("status", "--topic", "nothing") == []
+    assert shell.run("status", "--topic", "nothing", code=2) is None

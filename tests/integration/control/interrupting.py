@@ -25,10 +25,10 @@ async def finished(
     """
     write: Any = declarations._Place.write
 
-    async def written(place: Any, what: str, made: Any) -> Any:
+    async def written(place: Any, what: str, made: Any, **options: Any) -> Any:
         if (ending := _ENDING.get()) is not None:
             ending(f"writing {what} at {place.alias}")
-        return await write(place, what, made)
+        return await write(place, what, made, **options)
 
     monkeypatch.setattr(declarations._Place, "write", written)
     for step in range(_STEPS_MAX):

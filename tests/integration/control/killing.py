@@ -74,7 +74,9 @@ class _Reader:
         return int(self.consumer.get_watermark_offsets(TopicPartition(LEDGER_TOPIC, 0), TERM_S)[1])
 
     def look(self) -> int:
-        """How many records have come that were not seen yet; of control records it is told by the end."""
+        """How many records have come that were not seen yet, but for marks, which change nothing; of control records it
+        is told by the end.
+        """
         message = self.consumer.poll(0.002)
         if message is None:
             return 0
@@ -82,7 +84,7 @@ class _Reader:
         assert offset is not None
         self._read_to = offset + (error is None)
         assert error is None or error.code() == KafkaError._PARTITION_EOF, error
-        return int(error is None)
+        return int(error is None and not (message.key() or b"").startswith(b"mark/"))
 
     def rest(self) -> int:
         """How many come until the end as it is now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.errors import GateNotMet
 from isthmus.local import LocalCluster
 from isthmus.model.link import Link, Transactions
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.recovery import RecoveryWay
+from isthmus.model.transactions import AbortedPolicy, Visibility
 from tests.integration.cluster.hanging import trusting
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
@@ -91,3 +95,73 @@ def test_copied_where_the_target_does_not_verify(
     assert (verdict.equal, verdict.aborted, verdict.topics[0].left_out) == (True, "copy", 10)
     seen = oracle.records(west.admin_bootstrap_servers, name, "read_uncommitted")[0]
     assert [record.offset for record in seen] == list(range(11, 31))
+
+
+def test_whole_where_the_target_does_not_verify(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, chance: random.Random
+) -> None:
+    """What is open at the source is at the target by then, and a plan that is made meanwhile finds nothing wrong."""
+    name = topic("whole")
+    topics.create(east, name)
+    writing = TransactionalProducer(east, f"{name}-id")
+    writing.send(name, topics.some(10, chance))
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    link = replace(link, transactions=Transactions(visibility=Visibility.AUTO))
+    fabric = Fabric(configuration_of(link), spark=spark)
+    (planned,) = fabric.plan().links
+    assert planned.visibility is not None
+    assert "verify transactions" in str(planned.visibility)
+
+    with trusting(west):
+        assert fabric.run(until="caught-up").exit_code == 0
+        assert oracle.ends(west.admin_bootstrap_servers, name) == oracle.Ends(0, 0, 10)
+        (planned,) = fabric.plan().links
+        assert planned.as_dict()["visibility"] == "whole"
+        assert not planned.has_refusals
+        assert planned.is_examined
+        writing.end(commit=True)
+        assert fabric.run(until="caught-up").exit_code == 0
+        assert fabric.verify()[name].equal
+
+    oracle.assert_same(east, west, name)
+
+
+def test_what_is_open_goes_with_its_topic(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, chance: random.Random
+) -> None:
+    """A target topic in which a transaction is open is rebuilt: what others committed behind its beginning is set
+    aside, and copies of what is committed are nobody else's. A topic that the source has deleted goes as well.
+    """
+    name = topic("open")
+    topics.create(east, name)
+    writing = TransactionalProducer(east, f"{name}-id")
+    writing.send(name, topics.some(10, chance))
+    writing.end(commit=True)
+    writing.send(name, topics.some(10, chance))
+    link = replace(
+        link_of(east.cluster(), west.cluster(), name, name=name), transactions=Transactions(visibility=Visibility.AUTO)
+    )
+    configuration = configuration_of(link)
+    fabric = Fabric(configuration, spark=spark)
+
+    with trusting(west):
+        assert fabric.run(until="caught-up").exit_code == 0
+        assert oracle.ends(west.admin_bootstrap_servers, name) == oracle.Ends(0, 11, 21)
+        recoverer = LinkRecoverer(configuration=configuration, name=name, topics=(name,), quiet_s=0.3)
+        assert not any(each.has_diverged for each in asyncio.run(recoverer.recover(dry_run=True)).topics[0].partitions)
+        topics.produce(west, name, topics.some(3, chance))
+        mapped = replace(recoverer, way=RecoveryWay.MAPPED, timeout_s=0.5)
+        with pytest.raises(GateNotMet, match=f"a transaction is open in {name}-0"):
+            asyncio.run(mapped.recover())
+        (recovered,) = asyncio.run(replace(recoverer, way=RecoveryWay.REBUILD).recover()).topics
+        assert (recovered.partitions[0].shared, recovered.quarantined) == (21, 3)
+        assert fabric.run(until="caught-up").exit_code == 0
+        writing.end(commit=True)
+        assert fabric.run(until="caught-up").exit_code == 0
+        oracle.assert_same(east, west, name)
+
+        writing.send(name, topics.some(10, chance))
+        assert fabric.run(until="caught-up").exit_code == 0
+        topics.delete(east, name)
+        fabric.forget(name, [name], delete_at_target=True)
+    assert name not in topics.names(west)

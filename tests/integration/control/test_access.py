@@ -31,6 +31,7 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.document import Document
+from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
@@ -83,7 +84,7 @@ def rule(name: str, operation: str = "READ", *, principal: str = "User:alice", *
 @dataclass(slots=True)
 class Side:
     """A link's loop beside a memory that is a ledger's, without a run around it. With `dies_after` so many writes the
-    memory takes no more, as if the process had been killed.
+    memory takes no more, as if the process had been killed. What `is_kept` is in the target's ledger for other links.
     """
 
     link: Link
@@ -93,12 +94,15 @@ class Side:
     documents: dict[str, Document] = field(default_factory=dict)
     loop: AccessLoop = field(default_factory=AccessLoop)
     dies_after: int | None = None
+    is_kept: bool = False
 
     async def remember(self, *changes: Document | Deletion) -> None:
         if self.dies_after is not None:
             self.dies_after -= 1
             if self.dies_after < 0:
                 raise Unreachable("killed", cluster="target")
+        if self.is_kept:
+            await append_once(self.target, changes, replication_factor=None)
         for change in changes:
             if isinstance(change, Deletion):
                 self.documents.pop(change.key, None)
@@ -317,19 +321,26 @@ def test_rules_are_shown_made_and_taken_back(
 
 
 def test_full_carries_topics_and_groups(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
-    """Under the names that topics have at the target, denials included; later changes are followed."""
+    """Under the names that topics have at the target, denials included; later changes are followed. What a rule covers
+    at the target before it is there nobody may use whom a wider DENY of the source keeps out.
+    """
     name = topic("full")
     writing = rule(name, "WRITE", host="10.0.0.1")
     denial = rule(name, "DELETE", permission=PermissionType.DENY)
-    group = rule(f"{name}-g", resource=Resource.GROUP, pattern=RulePattern.PREFIXED)
+    group = rule(f"{name}-g", resource=Resource.GROUP, pattern=RulePattern.PREFIXED, principal="User:*")
+    unwanted = replace(group, principal="User:bob", permission=PermissionType.DENY)
+    wide = replace(unwanted, name=name[:-1])
 
     async def scenario() -> None:
         async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as side:
+            assert not (await create_rules(side.source, [wide])).errors
             await side.make(side.source, writing, denial, group)
             expected = [replace(each, name=f"east.{name}") for each in (writing, denial)]
-            await side.until(*expected, group)
+            await side.until(*expected, group, unwanted)
             assert await side.run() == []
             await side.drop(side.source, denial, group)
+            await side.until(expected[0], unwanted)
+            assert not (await delete_rules(side.source, [wide])).errors
             await side.until(expected[0])
             assert await side.run() == []
             (document,) = side.documents.values()
@@ -353,6 +364,43 @@ def test_what_was_there_is_not_claimed(secured: LocalCluster, guarded: LocalClus
             assert await side.run() == []
             assert await side.found(side.target) == {theirs}
             assert side.documents == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_rule_of_two_links(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """It stays as long as one of them carries it, and goes with the last, whoever made it."""
+    name = topic("shared")
+    made = rule(f"east.{name}")
+
+    async def scenario() -> None:
+        async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as first:
+            sides = [
+                replace(first, link=replace(first.link, name=f"{name}-{each}"), documents={}, loop=AccessLoop())
+                for each in "ab"
+            ]
+            for side in sides:
+                side.is_kept = True
+            one, other = sides
+            await one.make(one.source, rule(name))
+            await one.until(made)
+            assert await other.run() == []
+            assert len(other.documents) == 1
+            link = one.link
+            without = (*OTHERS, PrincipalPattern.parse("User:alice"))
+            one.link = replace(link, access=replace(link.access, exclude_principals=without))
+            for _ in range(3):
+                assert await one.run() == []
+            assert await one.found(one.target) == {made}
+            (told,) = await one.loop.look(one.view)
+            assert told.problem is not None
+            assert f"link {other.link.name} has made it as well" in told.problem.message
+            await other.drop(other.source, rule(name))
+            await other.until()
+            assert other.documents == {}
+            for _ in range(2):
+                assert await one.run() == []
+            assert one.documents == {}
 
     asyncio.run(scenario())
 

@@ -10,13 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.holes import count_holes
-from isthmus.cluster.topics import describe_topics
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.planning import plan_link
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
+from isthmus.model.naming import PrefixNaming
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
@@ -71,22 +73,21 @@ def test_prefixes_and_records_without_keys_leave_nothing_behind(
     topics.create(west, there)
     topics.configure(west, there, retention_ms=1 << 60)
     link = link_of(east.cluster(), west.cluster(), name, keyless, there, name=name)
-    fabric = Fabric(configuration_of(link), spark=spark)
+    copies = PrefixNaming(target_prefix="copy.")
+    others = TopicSettings(include=(TopicPattern.parse(keyless),), naming=copies, offsets=OffsetPolicy.MAPPED)
+    mapped = replace(link, name=f"{name}.mapped", topics=others)
+    fabric = Fabric(configuration_of(link, mapped), spark=spark)
     planned, *_ = fabric.plan().links[0].topics
     assert (planned.prefix_offsets, planned.lag_records) == (200, 100)
     assert planned.creation is not None
     assert planned.creation.configs["cleanup.policy"] == "delete"
     outcome = fabric.run(until="caught-up")
-    assert (outcome.exit_code, outcome.records) == (0, 200)
+    assert (outcome.exit_code, outcome.records) == (0, 250)
     assert oracle.assert_same(east, west, name) == 100
     for each in (keyless, there):
         assert oracle.assert_same(east, west, each) == 50
 
-    async def configs(name: str) -> dict[str, str]:
-        async with Client(west.cluster()) as client:
-            found = (await client.metadata([name])).topics.values()
-            return (await describe_topics(client, found)).values[name].own_configs
-
-    for each in (name, keyless, there):
-        assert asyncio.run(configs(each))["cleanup.policy"] == "compact"
+    assert len(oracle.records(west.bootstrap_servers, f"copy.{keyless}")[0]) == 50
+    for each in (name, keyless, there, f"copy.{keyless}"):
+        assert topics.own_configs(west, each)["cleanup.policy"] == "compact"
     assert not fabric.plan().has_changes

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links import declarations as declaring
 from isthmus.control.links.declarations import Declarations, looked
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters
@@ -26,6 +27,7 @@ from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
+from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
@@ -348,6 +350,32 @@ async def healed(both: Configuration) -> None:
         await declarations.heal(declared, ())
 
 
+def test_a_run_gives_way_to_who_declares_something(
+    both: Configuration, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it would heal it leaves for its next look: whoever is at it is not fenced again."""
+    links = Fabric(both).declarations
+    links.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    Fabric(cut(both, "west")).declarations.update(name, settings={"topics_interval_s": 3.0})
+    look, tried = declaring._Place._look, []
+
+    async def late(place: declaring._Place) -> None:
+        tried.append(place.alias)
+        await look(place)
+        await FencedWriter(place.client, name, role=declaring._ROLE).take_over()
+
+    async def work() -> None:
+        async with looked(both) as (declarations, declared):
+            with monkeypatch.context() as patch:
+                patch.setattr(declaring._Place, "_look", late)
+                await declarations.heal(declared, ())
+            assert tried == ["west"]
+            await declarations.heal(declared, ())
+
+    asyncio.run(work())
+    assert links.describe(name).behind == ()
+
+
 def test_what_is_attached_while_its_cluster_is_away_is_reserved_there(both: Configuration, name: str) -> None:
     """Once it answers, by whoever runs the link or by the command that detaches it again."""
     first, second = maps(f"{name}.a-:{name}.x-", f"{name}.b-:{name}.y-")
@@ -532,7 +560,7 @@ def test_what_cannot_be_declared_is_refused(
         links.create(link, source=source, target=target, **{"maps": [each], **given})
 
     for configuration in (both, cut(both, "east")):
-        with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+        with pytest.raises(PlanRefused, match="new links are asynchronous"):
             Fabric(configuration).declarations.create(name, source="east", target="west", maps=[each], mode="sync")
     with pytest.raises(PlanRefused, match="are the same cluster"):
         create(target="east")
@@ -558,8 +586,9 @@ def test_what_cannot_be_declared_is_refused(
 
     create()
     create()
-    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
-        links.update(name, mode="sync")
+    for given in ({"mode": "sync"}, {"settings": {"mode": "sync"}}):
+        with pytest.raises(PlanRefused, match="cannot be synchronous: it is DISCONNECTED, and has to be FOLLOWING"):
+            links.update(name, **given)
     wanted = read_manifest(json.dumps(links.describe(name).as_dict()), "described")
     create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
     with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):

@@ -4,22 +4,96 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from isthmus import config
+from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links import draining
 from isthmus.control.links.declarations import Declarations
 from isthmus.control.links.draining import check_drained
+from isthmus.control.links.switching import lacking, lost_there
 from isthmus.errors import GateNotMet
+from isthmus.ledger.documents import Document, MapDocument, TopicDocument
+from isthmus.ledger.log import append_once
+from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
+from isthmus.model.lane import LaneKey
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.wire.client import Client
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
+
+
+def test_what_was_copied_of_another_log_is_not_drained(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """That a distributor was further than a log is now says nothing where its source has created the topic anew since,
+    or lost what was copied and has others in its place; nor does a target's log that lost what was sent there.
+    """
+    name, link = topic("drained"), topic("link")
+    topics.create(east, name)
+    topics.produce(east, name, records(10))
+    key = (name, 0)
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as source, Client(west.cluster()) as target:
+            await ensure_topic(target)
+            topic_id = (await source.metadata([name])).topics[name].topic_id
+            logs = (await log_ranges(source, [key])).all()
+            epoch = logs[key].leader_epoch
+            for copied, of, says in (
+                (Cursor(9, 9, 9, source_epoch=epoch), topic_id, "has not got all of"),
+                (Cursor(10, 10, 10, source_epoch=epoch), uuid.uuid4(), "that was there before, not this one"),
+                (Cursor(12, 12, 12, source_epoch=epoch), topic_id, f"{source.cluster.alias} lost what"),
+                (Cursor(12, 12, 12, source_epoch=epoch, left_out=2), topic_id, ""),
+                (Cursor(10, 10, 10, source_epoch=epoch), topic_id, ""),
+            ):
+                await append_once(target, documents_of(link, name, of, copied), replication_factor=None)
+                told = await lacking(source, target, link, logs)
+                assert (says in told) if says else not told, (copied, told)
+            sent = {LaneKey(TargetTopic(name), 0): Cursor(0, 12, 12)}
+            assert "lost what was sent to it" in await lost_there(source, sent, logs)
+            noted = {key: replace(logs[key], end=12)}
+            assert "lost what was sent to it" in await lost_there(source, sent, noted), "it was cut off since"
+            assert not await lost_there(source, {LaneKey(TargetTopic(name), 0): Cursor(0, 10, 10)}, logs)
+
+    asyncio.run(scenario())
+
+
+def documents_of(link: str, name: str, source_topic_id: uuid.UUID, cursor: Cursor) -> list[Document]:
+    """What the ledger of a target has of one partition that was copied from a topic with this id."""
+    target_topic_id = uuid.UUID(int=1)
+    return [
+        TopicDocument(
+            link=link,
+            source_topic=SourceTopic(name),
+            source_topic_id=source_topic_id,
+            target_topic=TargetTopic(name),
+            target_topic_id=target_topic_id,
+            state="ACTIVE",
+        ),
+        MapDocument(
+            link=link,
+            topic=TargetTopic(name),
+            partition=0,
+            segment="1",
+            ordinal_begin=cursor.ordinal,
+            ranges=(),
+            cursor=cursor,
+            begin=0,
+            source_topic_id=source_topic_id,
+            target_topic_id=target_topic_id,
+        ),
+    ]
 
 
 def test_somebody_who_produces_now_and_then_is_noticed(

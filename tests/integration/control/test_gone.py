@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from isthmus import config
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.gone import GoneCluster
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.switching import read_choice, write_choice
@@ -88,5 +90,25 @@ def test_a_cluster_that_is_gone_leaves_by_force(
                 assert choice.choice.begins == (LaneBegin(SourceTopic(name), topic_id, 0, 5),)
                 assert (await recollect(own, other)).paused.is_whole
                 assert (await recollect(f"{name}.north.2", there)).paused.is_whole
+
+    asyncio.run(scenario())
+
+
+def test_a_cluster_that_answers_is_not_gone(west: LocalCluster) -> None:
+    """Its ledger may not be read in time for other reasons: a client quota holds it back, or nobody leads it."""
+    configuration = config.parse(
+        f"clusters: {{west: {{bootstrap_servers: '{west.bootstrap_servers}'}}, "
+        "north: {bootstrap_servers: '127.0.0.1:1'}}\n"
+    )
+
+    async def scenario() -> None:
+        async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+            held, gone = (
+                GoneCluster(declarations, alias, (), configuration.ledger, revocation_s=0.1, patience_s=1.0)
+                for alias in ("west", "north")
+            )
+            with pytest.raises(PlanRefused, match="west answers, though its ledger cannot be read now"):
+                await held.check_silent()
+            await gone.check_silent()
 
     asyncio.run(scenario())

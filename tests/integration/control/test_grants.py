@@ -404,8 +404,8 @@ def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: 
     grants = grants_of(link, Side.SOURCE, "User:printed").grants
     east = Cluster(alias="east", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
     sides = [GrantedSide(side=Side.SOURCE, cluster=east, principal="User:printed", grants=grants)]
-    comment, command = written(link, sides, AclFormat.KAFKA_ACLS)
-    assert comment.startswith("#")
+    *comments, command = written(link, sides, AclFormat.KAFKA_ACLS)
+    assert all(comment.startswith("#") for comment in comments)
     tool, *arguments = shlex.split(command)
     assert tool == "kafka-acls.sh"
     made = kafka_tool("org.apache.kafka.tools.AclCommand", *arguments)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +12,21 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.status import StatusReader
 from isthmus.errors import GateNotMet
 from isthmus.local import LocalCluster
+from isthmus.model.progress import LinkProgress
 from tests.integration.control.running import patient
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.patience import TERM_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 
@@ -32,23 +38,45 @@ def records(count: int) -> list[Given]:
     return [Given(b"key", b"value %d" % n, [], topics.SEPTEMBER + n) for n in range(count)]
 
 
+def configure(path: Path, east: LocalCluster, west: LocalCluster, name: str) -> None:
+    """Write down a link of one topic, which has its name."""
+    servers = {"east": east.bootstrap_servers, "west": west.bootstrap_servers}
+    document = {
+        "clusters": {alias: {"bootstrap_servers": address} for alias, address in servers.items()},
+        "links": [{"name": name, "source": "east", "target": "west", "topics": {"include": [name]}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+
+
+async def look_beside_transactions(path: Path, writing: Producer, name: str) -> tuple[LinkProgress, LinkProgress]:
+    """How the link stands before and after the one transaction ends and another begins."""
+    async with StatusReader(config.load(path).links) as reader:
+        (before,) = await reader.read()
+        writing.commit_transaction()
+        writing.begin_transaction()
+        topics.send(writing, name, [Given(b"key", b"value", [], int(time.time() * 1000))])
+        topics.flush(writing)
+        (after,) = await reader.read()
+    return before, after
+
+
+def assert_like(path: Path, name: str) -> None:
+    """A topic that is nowhere is an error, which names the one that was probably meant."""
+    result = CliRunner().invoke(app, ["status", "--topic", f"{name}x", "-c", str(path)])
+    assert result.exit_code == 2
+    assert f"Did you mean {name}?" in " ".join(result.stderr.split())
+
+
 def test_what_waits_for_a_transaction_is_told(
     tmp_path: Path, east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: Callable[[str], str]
 ) -> None:
     """Status, plan, wait, a run that is to catch up, and verify: none says that all is there while acknowledged records
-    wait for a transaction, unless it is asked for what is committed.
+    wait for a transaction, unless it is asked for what is committed. How old what waits is, is known too where the
+    transactions that hold it back change from look to look.
     """
     name = topic("held")
     path = tmp_path / "isthmus.yaml"
-    servers = {"east": east.bootstrap_servers, "west": west.bootstrap_servers}
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "clusters": {alias: {"bootstrap_servers": address} for alias, address in servers.items()},
-                "links": [{"name": name, "source": "east", "target": "west", "topics": {"include": [name]}}],
-            }
-        )
-    )
+    configure(path, east, west, name)
     fabric = Fabric(replace(config.load(path), timings=patient(stuck_s=1.0)), spark=spark)
 
     def call(*arguments: str) -> tuple[int, Any, str]:
@@ -78,6 +106,7 @@ def test_what_waits_for_a_transaction_is_told(
     (found,) = status["topics"]
     assert (code, found["lag_records"], found["waiting_records"], status["waiting_records"]) == (0, 0, 501, 501)
     assert [each["transactional_id"] for each in status["transactions"]] == [f"{name}.pay"]
+    assert_like(path, name)
     result = CliRunner().invoke(app, ["status", "-c", str(path)])
     assert held in " ".join(result.stderr.split())
 
@@ -95,6 +124,12 @@ def test_what_waits_for_a_transaction_is_told(
     verdict = fabric.verify()[name]
     assert (verdict.equal, verdict.differs, verdict.waiting, verdict.records) == (False, False, BEHIND + 1, STABLE)
     assert fabric.verify(allow_lag=True)[name].equal
+
+    before, after = asyncio.run(look_beside_transactions(path, writing, name))
+    assert [len([*each.waits]) for each in (before, after)] == [1, 0]
+    waited_s = after.topics[0].partitions[0].waiting_s
+    assert waited_s is not None
+    assert waited_s < TERM_S
 
     writing.commit_transaction()
     assert fabric.run(until="caught-up").exit_code == 0

@@ -1,4 +1,4 @@
-"""KIP-986's table: what clients of both clusters can do in each state of an asynchronous link, cut apart or not."""
+"""KIP-986's table: what clients of both clusters can do in each state of a link, cut apart or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
@@ -25,12 +25,15 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.state import LinkState
 from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.control.running import Running, ends, patient, running
+from tests.integration.control.running import Running as Run
+from tests.integration.control.running import ends, patient, running
+from tests.integration.control.synchronous import gateway
 from tests.integration.control.test_declared import cut
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
+from tests.integration.gateway.gateways import Running
+from tests.integration.gateway.gateways import gateway as standing_before
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
-from tests.integration.lane.transactions import TransactionalProducer
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -44,6 +47,9 @@ class State(StrEnum):
 
     CATCHING_UP = "catching up"
     FOLLOWING = "following"
+    SYNCING = "syncing"
+    IN_SYNC = "in sync"
+    OUT_OF_SYNC = "out of sync"
     CUT = "disconnected"
     ENDED = "disconnected for good"
 
@@ -53,6 +59,7 @@ class Did(StrEnum):
 
     EVERYTHING = "read everything that was acknowledged"
     SOME = "read a part of it"
+    NOTHING = "read nothing, and waits"
     WRITTEN = "written"
     COMMITTED = "committed"
     REFUSED = "refused"
@@ -64,10 +71,18 @@ TABLE: Final = {
     # Footnotes 1 and 2: without transactions the source is available, whatever becomes of the link.
     "source consumers": dict.fromkeys(State, Did.EVERYTHING),
     "source producers": OPEN,
-    # Footnotes 3 and 4: transactions wait for no asynchronous target.
-    "source transactions": dict.fromkeys(State, Did.COMMITTED),
+    # Footnotes 3 and 4: transactions wait for no asynchronous target. Footnote 5: they fail where the synchronous one
+    # does not keep up.
+    "source transactions": {**dict.fromkeys(State, Did.COMMITTED), State.OUT_OF_SYNC: Did.REFUSED},
     # Footnotes 6 and 2: what is there can be read, be it a part, or what was there when the clusters were cut apart.
-    "target consumers": {**dict.fromkeys(State, Did.SOME), State.FOLLOWING: Did.EVERYTHING},
+    # Footnote 8: in sync it is all that was acknowledged, at once. Out of sync the link prefers to be available (1).
+    # Footnote 7: until it has been in sync nothing is read.
+    "target consumers": {
+        **dict.fromkeys(State, Did.SOME),
+        State.SYNCING: Did.NOTHING,
+        State.FOLLOWING: Did.EVERYTHING,
+        State.IN_SYNC: Did.EVERYTHING,
+    },
     # Footnotes 9 and 10, until an operator has it otherwise (2).
     "target consumers of a replicated group": {**dict.fromkeys(State, Did.REFUSED), State.ENDED: Did.COMMITTED},
     "target producers": CLOSED,
@@ -86,11 +101,18 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Clients of both clusters that know nothing of the link; those of the target are none of its super users."""
+    """Clients of both clusters that know nothing of the link; those of the target are none of its super users, but who
+    reads there through the gateway at `front`, which hides a topic from super users too.
+    """
 
     east: LocalCluster
     guarded: LocalCluster
     stem: str
+    front: str
+    unread: list[str] = field(default_factory=list)
+    """The states in which a transaction was ended at the source, as each end takes an offset, and again those in which
+    what it wrote was aborted.
+    """
 
     @property
     def orders(self) -> str:
@@ -109,20 +131,22 @@ class Clients:
     def login(self) -> dict[str, Any]:
         return {name.replace(".", "_"): value for name, value in as_isthmus(self.guarded).items()}
 
-    def work(self, state: State) -> dict[str, Did]:
-        """Have every client do its work once."""
+    def work(self, state: State, source: str = "") -> dict[str, Did]:
+        """Have every client do its work once; those that write to the source reach it there."""
+        source = source or self.east.admin_bootstrap_servers
         found = {
-            "source producers": self.produced({"bootstrap.servers": self.east.admin_bootstrap_servers}, self.orders),
-            "source transactions": self.transaction(),
+            "source producers": self.produced({"bootstrap.servers": source}, self.orders),
+            "source transactions": self.transaction(state, source),
         }
         acknowledged = self.read(self.east)
         found["source consumers"] = Did.EVERYTHING if len(acknowledged) == self.end() else Did.SOME
         if state is State.FOLLOWING:
             wait_for(lambda: len(self.read(self.guarded)) == len(acknowledged))
+        seen = self.read_through(is_hidden=state is State.SYNCING)
         assert self.joined(f"{self.stem}-reader") is Did.COMMITTED
-        seen = self.read(self.guarded)
         assert seen == acknowledged[: len(seen)], "what is read is not how the source began"
-        found["target consumers"] = Did.EVERYTHING if len(seen) == len(acknowledged) else Did.SOME
+        part = Did.SOME if seen else Did.NOTHING
+        found["target consumers"] = Did.EVERYTHING if len(seen) == len(acknowledged) else part
         # Rules that are taken back reach the part of a broker that judges a moment later.
         if state is State.ENDED:
             until(lambda: written(as_isthmus(self.guarded), self.orders), refused=False)
@@ -132,13 +156,32 @@ class Clients:
         return found
 
     def end(self) -> int:
-        """How many records were ever acknowledged: all offsets but those of the transactions' markers."""
-        at = oracle.ends(self.east.admin_bootstrap_servers, self.orders).high
-        return at - sum(1 for each in self.read(self.east) if each == b"in a transaction")
+        """How many records were ever acknowledged: all offsets but those that nobody reads."""
+        return oracle.ends(self.east.admin_bootstrap_servers, self.orders).high - len(self.unread)
 
     def read(self, cluster: LocalCluster) -> list[bytes | None]:
         (found,) = oracle.records(cluster.admin_bootstrap_servers, self.orders)
         return [each.value for each in found]
+
+    def read_through(self, *, is_hidden: bool) -> list[bytes | None]:
+        """What a consumer of the target reads through the gateway before it; of a topic beside it reads everything."""
+        consumer = Consumer({"bootstrap.servers": self.front, "group.id": "nobody"})
+        consumer.assign([TopicPartition(name, 0, 0) for name in (self.orders, self.own)])
+        there = len(self.read(self.guarded))
+        found: dict[str, list[bytes | None]] = {self.orders: [], self.own: []}
+        try:
+            for _ in range(2):
+                assert self.produced(as_isthmus(self.guarded), self.own) is Did.WRITTEN
+                beside = oracle.ends(self.guarded.admin_bootstrap_servers, self.own).high
+                deadline = time.monotonic() + TERM_S
+                while len(found[self.own]) < beside or (len(found[self.orders]) < there and not is_hidden):
+                    assert time.monotonic() < deadline, {name: len(each) for name, each in found.items()}
+                    message = consumer.poll(0.1)
+                    if message is not None and message.error() is None:
+                        found[message.topic() or ""].append(message.value())
+        finally:
+            consumer.close()
+        return found[self.orders]
 
     def produced(self, settings: dict[str, Any], topic: str) -> Did:
         error = written(settings, topic)
@@ -147,11 +190,31 @@ class Clients:
         assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
         return Did.REFUSED
 
-    def transaction(self) -> Did:
-        producer = TransactionalProducer(self.east, f"{self.stem}-app")
-        producer.send(self.orders, [topics.Given(None, b"in a transaction", [], topics.SEPTEMBER)])
-        producer.end(commit=True)
-        return Did.COMMITTED
+    def transaction(self, state: State, source: str) -> Did:
+        """Write a record and commit it; what is refused for seconds is aborted, as an application would."""
+        producer = Producer(
+            {
+                "bootstrap.servers": source,
+                "transactional.id": f"{self.stem}-app",
+                "message.timeout.ms": 3_000,
+                "transaction.timeout.ms": 60_000,
+            }
+        )
+        producer.init_transactions(TERM_S)
+        producer.begin_transaction()
+        producer.produce(self.orders, b"in a transaction", partition=0)
+        self.unread.append(state)
+        did = Did.COMMITTED
+        try:
+            producer.commit_transaction(TERM_S)
+        except KafkaException:
+            producer.abort_transaction(TERM_S)
+            did = Did.REFUSED
+            # librdkafka hears that it is refused with its commit: what it wrote is aborted.
+            self.unread.append(state)
+        # The coordinator answers first and has the marker written afterwards.
+        wait_for(lambda: self.end() == len(self.read(self.east)))
+        return did
 
     def joined(self, group: str) -> Did:
         """Read the first record at the target in a group, and commit it."""
@@ -196,14 +259,50 @@ def declared(clients: Clients, configuration: Configuration) -> Configuration:
     return replace(opened, links=tuple(link for link in opened.links if link.name == clients.stem))
 
 
-async def stands(run: Running, state: PairState) -> None:
+def synchronous(
+    clients: Clients, through: Configuration, proxy: Proxy, front: Running, found: dict[State, dict[str, Did]]
+) -> None:
+    """Have the link be synchronous, with clients of the source that reach it through a gateway, and see what they can
+    do in each state. It is asynchronous again in the end.
+    """
+    direct = replace(through, clusters=(clients.east.cluster(), through.clusters[1]))
+
+    def stand(state: PairState) -> None:
+        wait_for(lambda: open_fabric(direct, declared=True).status(link=clients.stem)[0].pair_state is state)
+
+    declarations = Fabric(direct).declarations
+    declarations.update(clients.stem, settings={"transactions.visibility": "record", "sync.lag_max_ms": 1000})
+    stand(PairState.FOLLOWING)
+    with gateway(direct) as side:
+        servers = f"{HOST}:{side.port}"
+        # One that does not reach the follower proves nothing: as long as it is there the link is not in sync.
+        nowhere = replace(direct.clusters[1], bootstrap_servers=(f"{HOST}:1",))
+        with gateway(replace(direct, clusters=(direct.clusters[0], nowhere))):
+            declarations.update(clients.stem, mode="sync")
+            stand(PairState.SYNCING)
+            wait_for(lambda: front.gateway.serving.hidden.holds(clients.orders))
+            found[State.SYNCING] = clients.work(State.SYNCING, servers)
+            stand(PairState.SYNCING)
+        stand(PairState.IN_SYNC)
+        wait_for(lambda: not front.gateway.serving.hidden)
+        found[State.IN_SYNC] = clients.work(State.IN_SYNC, servers)
+        stand(PairState.IN_SYNC)
+        with proxy.weather(Weather.CUT):
+            assert written({"bootstrap.servers": servers}, clients.orders) is None
+            stand(PairState.OUT_OF_SYNC)
+            found[State.OUT_OF_SYNC] = clients.work(State.OUT_OF_SYNC, servers)
+            stand(PairState.OUT_OF_SYNC)
+        declarations.update(clients.stem, mode="async")
+    stand(PairState.FOLLOWING)
+
+
+async def stands(run: Run, state: PairState) -> None:
     await run.until(lambda: bool(run.links) and run.links[0].pair_state is state)
 
 
 @pytest.fixture(scope="module")
 def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iterator[Seen]:
     """What is seen of one link that catches up, follows, is cut, and is ended meanwhile."""
-    clients = Clients(east, guarded, f"table-{secrets.token_hex(4)}")
     (port,) = free_ports(1)
     _, _, broker_port = east.bootstrap_servers.rpartition(":")
     way = ((east.bootstrap_servers, f"{HOST}:{port}"),)
@@ -212,7 +311,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
     seen = Seen()
     found = seen.done
 
-    async def scenario(proxy: Proxy) -> None:
+    async def scenario(clients: Clients, front: Running, proxy: Proxy) -> None:
         only = await asyncio.to_thread(declared, clients, configuration)
         following, timings = Following(written=only.written), patient(follow_s=0.2)
         async with running(only, spark, following=following, timings=timings) as run:
@@ -226,6 +325,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
             await asyncio.to_thread(lambda: Fabric(configuration).declarations.update(clients.stem, settings=lifted))
             await stands(run, PairState.FOLLOWING)
             found[State.FOLLOWING] = await asyncio.to_thread(clients.work, State.FOLLOWING)
+            await asyncio.to_thread(synchronous, clients, configuration, proxy, front, found)
             with proxy.weather(Weather.CUT):
                 await stands(run, PairState.DISCONNECTED)
                 found[State.CUT] = await asyncio.to_thread(clients.work, State.CUT)
@@ -234,8 +334,12 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
                 await run.until(lambda: run.links[0].namespaces == () and run.links[0].state is LinkState.UNAVAILABLE)
                 found[State.ENDED] = await asyncio.to_thread(clients.work, State.ENDED)
 
-    with Proxy(port, int(broker_port)) as proxy:
-        asyncio.run(scenario(proxy))
+    stands_before = standing_before(
+        admin_of(guarded), configuration=Configuration(clusters=(admin_of(guarded),), links=())
+    )
+    with Proxy(port, int(broker_port)) as proxy, stands_before as front:
+        clients = Clients(east, guarded, f"table-{secrets.token_hex(4)}", front.servers)
+        asyncio.run(scenario(clients, front, proxy))
         yield seen
         Fabric(configuration).declarations.delete(clients.stem)
 
@@ -244,8 +348,7 @@ async def _has_some(clients: Clients) -> bool:
     return (await ends(clients.guarded, clients.orders))[0] > 0
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("client", TABLE)
+@pytest.mark.parametrize(("client", "state"), [(client, state) for client in TABLE for state in State])
 def test_what_a_client_can_do(seen: Seen, client: str, state: State) -> None:
     """As the row and the column of the table say."""
     assert seen.done[state][client] is TABLE[client][state]

@@ -24,12 +24,13 @@ from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import pausing
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.leaving import with_transactional_ids
-from isthmus.control.links.memory import HEARING_S
+from isthmus.control.links.memory import HEARING_S, LinkMemory, names_of_transactions, recollect
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
 from isthmus.control.running.following import Following
+from isthmus.control.topics.creation import FILLING
 from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
-from isthmus.ledger.documents import ProvenanceDocument
+from isthmus.ledger.documents import ProgressDocument, ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -47,6 +48,7 @@ from tests.integration.cluster.hanging import leave_hanging, trusting
 from tests.integration.control.gateways import Recorder
 from tests.integration.control.interrupting import finished
 from tests.integration.control.recovering import Interrupted, log_of
+from tests.integration.control.recovering import written as ledger_written
 from tests.integration.control.running import ends, patient, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut, remembers
@@ -56,6 +58,8 @@ from tests.integration.groups.test_carrying import records
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, reached
 from tests.integration.lane.test_lone_transactions import abort_large
+from tests.integration.lane.test_whole_transactions import copied
+from tests.integration.lane.transactions import TransactionalProducer
 from tests.integration.lane.trickle import trickling
 from tests.patience import TERM_S
 
@@ -186,15 +190,27 @@ def test_a_follower_takes_over_without_its_source(
 
         await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(3))
         promoter = Promoter(configuration=cut(both, "east"), name=name)
+        # The lane was killed before it told of all that it wrote.
+        async with Client(west.cluster()) as client:
+            told = (await recollect(name, client)).documents.values()
+        progress = [one for one in told if isinstance(one, ProgressDocument) and one.reports]
+        stale = [replace(one, reports=tuple(replace(each, position=12) for each in one.reports)) for one in progress]
+        assert stale
+        await ledger_written(west, *stale)
         foreseen = await promoter.failover(dry_run=True)
         assert not foreseen.is_done
         assert foreseen.missing_s is not None
         assert [(one.target_end, one.missing_records) for one in foreseen.partitions] == [(20, 0)]
+        # What somebody else writes there, which no lane notices, is no copy of what the source has.
+        await asyncio.to_thread(topics.produce, west, f"{name}.x-1", records(2))
+        seen = await replace(promoter, configuration=both).failover(dry_run=True)
+        assert [(one.target_end, one.source_end, one.missing_records) for one in seen.partitions] == [(22, 23, 11)]
+        assert seen.answering == "east"
         found, _ = await finished(lambda ending: replace(promoter, on_step=ending).failover(), monkeypatch)
         assert found.is_done
-        assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
+        assert await asyncio.to_thread(written, west, f"{name}.x-1") == 22
         left = [one for one in await provenance(both.cluster("west"), name) if one.verb == "failover"]
-        assert [(one.offset_end, one.missing_records) for one in left] == [(20, 0)]
+        assert [(one.offset_end, one.missing_records) for one in left] == [(12, 8)]
 
     asyncio.run(scenario())
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
@@ -205,8 +221,10 @@ def test_a_follower_takes_over_without_its_source(
 def test_a_failover_that_cuts_through_a_transaction_says_so(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession, chance: random.Random
 ) -> None:
-    """While a large transaction is copied, the target takes over: the partition and the producer are named, and by the
-    transactional id if the source answers. A partition that holds all of its transaction is not named.
+    """While a large transaction is copied, the target takes over: the partition and the transaction are named, although
+    only the lost source knows the transactional id. A partition that holds all of its transaction is not named. A topic
+    that is still configured for being filled gets the policy of its source, not when it is detached and may be filled
+    on.
     """
     each = NamespaceMap.parse(f"{name}.a-:{name}.x-")
     large, small = f"{name}.x-1", f"{name}.x-2"
@@ -218,6 +236,8 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
             writing.produce(f"{name}.a-{number}", chance.randbytes(1000))
             writing.poll(0)
         writing.commit_transaction(TERM_S)
+    # A compacted one takes no records without keys.
+    topics.configure(east, f"{name}.a-1", cleanup_policy="compact")
     settings = {"limits.bytes_per_s": 100_000}
     Fabric(both).declarations.create(name, source="east", target="west", maps=[each], settings=settings)
     opened = open_fabric(both, declared=True).configuration
@@ -226,11 +246,20 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
     async def scenario() -> Promotion:
         async def is_under_way() -> bool:
             (at_large,), (at_small,) = await ends(west, large), await ends(west, small)
-            return at_large > 100 and at_small == 4
+            async with Client(west.cluster()) as client:
+                known = names_of_transactions(name, (await recollect(name, client)).documents)
+            return at_large > 100 and at_small == 4 and bool(known)
 
         async with running(only, spark) as run:
             await run.until(is_under_way)
-            found = await Promoter(configuration=cut(both, "east"), name=name).failover()
+            leaving = Promoter(configuration=cut(both, "east"), name=name)
+            (note,) = (await leaving.detach()).notes
+            assert note.message.endswith(f"still being filled, so without their retention and policy: {large}")
+            assert (await asyncio.to_thread(topics.own_configs, west, large)).items() >= FILLING.items()
+            found = await replace(leaving, maps=(each,)).failover()
+            assert found.notes == ()
+            here, there = (topics.own_configs(each, topic) for each, topic in ((west, large), (east, f"{name}.a-1")))
+            assert {key: here.get(key) for key in FILLING} == {key: there.get(key) for key in FILLING}
         for one in await provenance(both.cluster("west"), name):
             (left,) = [each for each in found.partitions if each.topic == one.topic]
             assert one.ends_within == left.ends_within
@@ -242,13 +271,13 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
     assert (torn.topic, whole.topic, whole.ends_within) == (large, small, ())
     assert torn.ends_within is not None
     (transaction,) = torn.ends_within
-    assert transaction.transactional_id == ""
-    assert (
-        f"the end of a committed transaction is missing in {large}-0 (producer {transaction.producer_id})"
-        in found.missing_in_words
-    )
-    (named, _) = asyncio.run(with_transactional_ids(only.links[0], found.partitions))
-    assert named.ends_within == (transaction._replace(transactional_id=f"{name}.pay-1"),)
+    # The link noted it while the source was there.
+    assert transaction.transactional_id == f"{name}.pay-1"
+    assert f"the end of a committed transaction is missing in {large}-0 ({name}.pay-1)" in found.missing_in_words
+    nameless = (replace(torn, ends_within=(transaction._replace(transactional_id=""),)),)
+    for asks, told in ((False, ""), (True, f"{name}.pay-1")):
+        (named,) = asyncio.run(with_transactional_ids(only.links[0], LinkMemory(name), nameless, asks=asks))
+        assert named.ends_within == (transaction._replace(transactional_id=told),)
 
 
 def test_failover_leaves_a_source_alone_that_can_be_reached(
@@ -346,6 +375,23 @@ def test_a_partition_that_has_ended_is_no_proof(
     assert asyncio.run(promoter.failover()).is_done
     (left,) = asyncio.run(provenance(both.cluster("west"), name))
     assert (left.offset_begin, left.offset_end, left.verb) == (0, 20, "failover")
+
+
+def test_equal_ends_are_no_copy_where_nothing_was_ever_run(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """What stands at the end of the follower has to be what the leader has there; else the link has to be run first."""
+    created(both, east, name)
+    topics.create(west, f"{name}.x-1")
+    topics.produce(west, f"{name}.x-1", records(19))
+    topics.produce(west, f"{name}.x-1", [records(1)[0]._replace(value=b"of others")])
+    promoter = partial(Promoter, configuration=both, name=name, quiet_s=0.1)
+    with pytest.raises(GateNotMet, match=f"has not copied {name}.x-1-0 to the end"):
+        asyncio.run(promoter(timeout_s=1.0).promote(dry_run=True))
+    for cluster, topic in ((east, f"{name}.a-1"), (west, f"{name}.x-1")):
+        topics.produce(cluster, topic, records(1))
+    (left,) = asyncio.run(promoter().promote(dry_run=True)).partitions
+    assert (left.missing_records, left.copied_end) == (0, 21)
 
 
 def test_leader_and_follower_change_places(
@@ -623,7 +669,7 @@ def test_what_is_open_at_the_source_or_half_copied_ends_with_failover(
     both: Configuration, east: LocalCluster, west: LocalCluster, name: str, chance: random.Random
 ) -> None:
     """Of an aborted transaction of which a link has copied a part no record is ever seen, and nobody waits for its end;
-    nothing is copied of one that is open at the source.
+    nothing is copied of one that is open at the source. A detachment leaves it open, and says so.
     """
     topic, each = f"{name}.a-1", NamespaceMap.parse(f"{name}.a-")
     Fabric(both).declarations.create(name, source="east", target="west", maps=[each])
@@ -638,13 +684,40 @@ def test_what_is_open_at_the_source_or_half_copied_ends_with_failover(
     assert copied.position < stable < oracle.ends(east.bootstrap_servers, topic).high
     before = oracle.ends(west.bootstrap_servers, topic)
     assert before.stable == 2 < before.high
-    found = asyncio.run(Promoter(configuration=cut(both, "east"), name=name).failover())
-    assert [(one.state, one.first_offset) for one in found.aborted] == [(TransactionState.MIRRORED, 2)]
+    detached = asyncio.run(Promoter(configuration=both, name=name).detach())
+    assert [f"stays open in {topic}-0" in note.message for note in detached.notes] == [True]
+    Fabric(both).declarations.reattach(name)
+    assert oracle.ends(west.bootstrap_servers, topic) == before
+    failing_over = Promoter(configuration=cut(both, "east"), name=name)
+    for found in (asyncio.run(failing_over.failover(dry_run=True)), asyncio.run(failing_over.failover())):
+        assert [(one.state, one.first_offset) for one in found.aborted] == [(TransactionState.MIRRORED, 2)]
     after = oracle.ends(west.bootstrap_servers, topic)
     assert before.high < after.stable == after.high <= stable
     assert written(west, topic) == after.high
     assert [one.value for one in log_of(west, topic)] == [b"0", b"1", b"mine"]
     pending.abort_transaction(TERM_S)
+
+
+def test_what_is_open_at_the_target_is_not_there_yet(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, chance: random.Random
+) -> None:
+    """A transaction that the source has committed, and of which the copy lacks nothing but the end, is more than one
+    record that stays behind: whoever lets that much pass has all of it aborted, and counted.
+    """
+    topic, each = f"{name}.a-1", NamespaceMap.parse(f"{name}.a-")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[each])
+    topics.create_both(east, west, topic)
+    writer = TransactionalProducer(east, f"{name}-id")
+    writer.send(topic, topics.some(10, chance))
+    with trusting(west):
+        Mirror(east, west).copy(topic, until=copied(10), is_whole=True)
+    writer.end(commit=True)
+    promoter = Promoter(configuration=both, name=name, quiet_s=0.3, timeout_s=1.0, max_lag=1)
+    with pytest.raises(GateNotMet, match=f"has not copied {topic}-0 to the end"):
+        asyncio.run(promoter.promote())
+    found = asyncio.run(replace(promoter, timeout_s=60.0, max_lag=11).promote())
+    assert (found.is_done, found.missing_records, len(found.aborted)) == (True, 11, 1)
+    assert log_of(west, topic) == []
 
 
 def opened(cluster: LocalCluster, topic: str, transactional_id: str) -> Producer:

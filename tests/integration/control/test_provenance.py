@@ -12,10 +12,11 @@ from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.running.following import Following
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import LeaseDocument, TopicDocument
+from isthmus.ledger.documents import LeaseDocument, ProgressDocument, TopicDocument
 from isthmus.local import LocalCluster
 from isthmus.local.host import whereabouts
 from isthmus.model.configuration import Configuration
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -135,7 +136,17 @@ def test_a_link_that_is_deleted_leaves_as_one_that_is_detached(
     ]
     lane = replace(LANE, source_topic=SourceTopic(topic), target_topic=topic)
     lease = LeaseDocument(link=name, slot=0, controller=1, generation=1, revision=1, lanes=(lane,))
-    asyncio.run(remember(both.cluster("west"), *known, lease, controller(name, whereabouts())))
+    ran = ProgressDocument(
+        link=name,
+        slot=0,
+        controller=1,
+        generation=1,
+        is_full=True,
+        reports=tuple(
+            LaneReport(key=LaneKey(each, 0), state=LaneState.ACTIVE, position=20) for each in (topic, former)
+        ),
+    )
+    asyncio.run(remember(both.cluster("west"), *known, lease, ran, controller(name, whereabouts())))
     fabric.link(name).promoter([pairs[1]]).detach()
     topics.produce(west, former, records(5))
     namespaces, pair = fabric.cluster("west").namespaces, pairs[0]

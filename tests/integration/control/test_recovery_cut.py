@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,8 @@ from isthmus.control.recovery.quarantine import Row, parcels
 from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import RecoveryDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.records import LedgerChange
 from isthmus.local import LocalCluster
 from isthmus.model.naming import LEDGER_TOPIC, TargetTopic
 from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, RestoredPosition
@@ -163,14 +165,21 @@ def test_an_open_transaction_hides_nothing_that_was_replayed(
 
 
 def cut_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes into the ledger next ends between that and its commit."""
-    end = Transaction.end
+    """Whoever says something in the ledger next ends between that and its commit. A mark says nothing."""
+    append, end = FencedWriter.append, Transaction.end
+
+    async def appended(self: FencedWriter, changes: Iterable[LedgerChange], **more: Any) -> int:
+        told = list(changes)
+        if not all(change.key.startswith("mark/") for change in told):
+            monkeypatch.setattr(Transaction, "end", ended)
+        return await append(self, told, **more)
 
     async def ended(self: Transaction, **_: Any) -> None:
+        monkeypatch.setattr(FencedWriter, "append", append)
         monkeypatch.setattr(Transaction, "end", end)
         raise Interrupted
 
-    monkeypatch.setattr(Transaction, "end", ended)
+    monkeypatch.setattr(FencedWriter, "append", appended)
 
 
 def committed(cluster: LocalCluster, link: str) -> set[str]:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.control.clusters import namespaces as namespaces_module
-from isthmus.control.clusters.enforcement import Keeping
+from isthmus.control.clusters.enforcement import Keeping, make
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.control.links.declarations import Declarations
@@ -30,7 +30,7 @@ from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Login
 from isthmus.model.configuration import Configuration, LedgerSettings
@@ -149,6 +149,55 @@ def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer, mo
     assert namespaces.update(space, reserved=False).state is NamespaceState.WRITABLE
     assert rules_at(guarded) == before
     assert until(lambda: written(as_isthmus(guarded), inside), refused=False) is None
+
+
+def test_who_keeps_others_out_until_rules_do(
+    guarded: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing says that brokers keep others out before they do, so that gateways refuse them until then, wherever a
+    command is cut off; given again it goes on. Where no rules may be made nothing is said, nor left behind.
+    """
+    prefix = topic("order")
+    topics.create(guarded, f"{prefix}-1")
+    namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(f"{prefix}-")
+    before = rules_at(guarded)
+
+    async def made_and_cut_off(*args: Any) -> None:
+        await make(*args)
+        await cut_off()
+
+    namespaces.create(space)
+    for step in (cut_off, made_and_cut_off):
+        with monkeypatch.context() as patched:
+            patched.setattr(namespaces_module, "make", step)
+            with pytest.raises(ClusterError, match="cut off"):
+                namespaces.enforce(space, super_user=True)
+        assert (rules_at(guarded) != before) is (step is made_and_cut_off)
+        assert namespaces.describe(space).kept_by is KeptBy.AGREED_ONLY
+    found = namespaces.enforce(space, super_user=True)
+    assert (found.state, found.kept_by) == (NamespaceState.RESERVED, KeptBy.ACCESS_RULES)
+    assert until(lambda: written(as_isthmus(guarded), f"{prefix}-1")) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    namespaces.update(space, reserved=False)
+    assert rules_at(guarded) == before
+
+    admin = AdminClient({"bootstrap.servers": guarded.admin_bootstrap_servers})
+    about = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:isthmus", "*")
+    unallowed = AclBinding(*about, AclOperation.ALTER, AclPermissionType.DENY)
+    for future in admin.create_acls([unallowed]).values():
+        future.result(TERM_S)
+    try:
+        own = Namespaces(guarded.cluster(), LedgerSettings())
+        deadline = time.monotonic() + TERM_S
+        while str(unallowed) not in rules_at(guarded):
+            assert time.monotonic() < deadline
+        with pytest.raises(NotAuthorized, match="ALTER"):
+            own.enforce(space, keep=["User:nobody"])
+        assert own.describe(space).kept_by is None
+        # Whoever may make no rules cannot take any back: there are none to take.
+        own.delete(space)
+    finally:
+        for deletion in admin.delete_acls([AclBindingFilter(*(getattr(unallowed, name) for name in _FIELDS))]).values():
+            deletion.result(TERM_S)
 
 
 def test_a_link_that_is_no_super_user_stays_in(guarded: LocalCluster, topic: Namer) -> None:
@@ -333,6 +382,26 @@ def test_two_operators_of_a_namespace_at_once(
     meanwhile(monkeypatch, "write_namespace", lambda: namespaces.delete(space))
     with pytest.raises(PlanRefused, match="was deleted meanwhile"):
         namespaces.update(space, async_only=True)
+
+
+def test_two_operators_leave_somebody_else_in(
+    guarded: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who closes a namespace that another one closed meanwhile, so that it leaves somebody else in, is told so, and no
+    rule of his keeps that one out.
+    """
+    prefix = topic("contested")
+    topics.create(guarded, f"{prefix}-1")
+    namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(f"{prefix}-")
+    before = rules_at(guarded)
+    namespaces.create(space)
+    meanwhile(monkeypatch, "make", lambda: namespaces.enforce(space, keep=["User:isthmus"]))
+    with pytest.raises(PlanRefused, match=f"{prefix}.* was changed meanwhile: .* set kept"):
+        namespaces.enforce(space, super_user=True)
+    assert namespaces.describe(space).state is NamespaceState.RESERVED
+    assert until(lambda: written(as_isthmus(guarded), f"{prefix}-1"), refused=False) is None
+    namespaces.delete(space)
+    assert rules_at(guarded) == before
 
 
 def test_a_group_that_is_reserved_commits_nothing(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import isthmus.spark
@@ -331,7 +332,8 @@ def test_missing_java_ends_the_run(
     """Without Java there is no Spark: the run says so at once, with an exit code of its own."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    # A session that another test left behind would be found, and the run would go on in it.
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     link = link_of(east.cluster(), west.cluster(), "orders", name=topic("javaless"))
     outcome = Fabric(configuration_of(link)).run()
     assert outcome.exit_code == JavaMissing.exit_code

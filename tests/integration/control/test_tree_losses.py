@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,23 +12,32 @@ import pytest
 from isthmus.local import LocalCluster
 from tests.integration.control.treeload import PARTITIONS, Clusters, Load, file_of, produce, read
 from tests.integration.lane import topics
-from tests.patience import TERM_S
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture(scope="module")
+def four(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
+    """Four clusters. One is killed and starts again: its controller lets it in once it has fenced what was killed."""
+    with (
+        LocalCluster.start("north", brokers=1, heap_mb=256) as north,
+        LocalCluster.start("south", brokers=1, heap_mb=256, properties=UNFENCED) as south,
+    ):
+        yield {"east": east, "west": west, "north": north, "south": south}
+
+
 def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
     """A leaf is killed while everybody produces. One distributor leaves it by the word of an operator who does not
-    expect it back and has all sent again; another one by itself, and what it sent comes once: when the leaf is back
-    it is reconciled, and nothing is missing anywhere.
+    expect it back and has all sent again; another one by itself once the file says so, and what it sent comes once:
+    when the leaf is back it is reconciled, and nothing is missing anywhere.
     """
     name = topic("gone")
     for cluster in four.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
-    whole = file_of(four, [["east", "west"], ["north", "south"]], name)
-    whole["trees"][0] |= {"switch_after_s": 120}
-    file.write_text(json.dumps({**whole, "spark": {"master": "local[2]"}}))
+    whole = {**file_of(four, [["east", "west"], ["north", "south"]], name), "spark": {"master": "local[2]"}}
+    file.write_text(json.dumps(whole))
     load = Load(four, name, file)
 
     def comes(alias: str, *origins: str) -> Callable[[], bool]:
@@ -56,7 +65,12 @@ def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], st
         asked = load.done("tree", "switch", name, "east", "2", "--to", "south", "--force", "--resend")
         assert (asked.returncode, load.targets()["east"]) == (2, "north"), "nobody has said yes"
         load.switch("east", "south", "--force", "--resend", "--yes")
-        load.wait_for(lambda: {load.targets()[alias] for alias in ("east", "west")} == {"south"})
+        load.wait_for(lambda: load.targets()["east"] == "south")
+        assert load.targets()["west"] == "north"
+        whole["trees"][0]["switch_after_s"] = 30
+        file.write_text(json.dumps(whole))
+        running.send_signal(signal.SIGHUP)
+        load.wait_for(lambda: load.targets()["west"] == "south")
         load.wait_for(comes("south", "east", "west"))
         assert load.doubted().keys() == {"north"}
         assert load.doubted()["north"] > 0

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from isthmus.cluster.coordinators import PASSING
 from isthmus.cluster.groups import Positions, committed_offsets
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.groups.plan import GroupPlan
+from isthmus.errors import BrokerRefused
 from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
@@ -66,8 +68,10 @@ class Carrying:
             found = await committed_offsets(self.target, [group], require_stable=True)
             if group not in found.errors:
                 return dict(found.values.get(group, {}))
-            if not found.errors[group].retryable or time.monotonic() > deadline:
-                raise found.errors[group]
+            error = found.errors[group]
+            passes = error.retryable or (isinstance(error, BrokerRefused) and error.code in PASSING)
+            if not passes or time.monotonic() > deadline:
+                raise error
             await asyncio.sleep(_LOOK_S)
 
     async def offsets(self, group: str) -> dict[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from isthmus.lane.engine import Engine
 from isthmus.lane.mapped.places import Known
+from isthmus.lane.mapped.transit import Transit
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
@@ -17,21 +18,31 @@ from tests.integration.lane.topics import Brokers
 
 
 class Maps:
-    """What is remembered of mapped lanes: as old as the last `save`."""
+    """What is remembered of mapped lanes: as old as the last `note`, or as what a lane itself wrote down since."""
 
     def __init__(self) -> None:
         self.cursors: dict[LaneKey, Cursor] = {}
         self.ranges: dict[LaneKey, list[MappedRange]] = {}
+        self.final: frozenset[LaneKey] = frozenset()
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         keys = [lane.key for lane in lanes]
-        return {key: Known(self.cursors[key], self.cursors[key].ordinal) for key in keys if key in self.cursors}
+        return {
+            key: Known(self.cursors[key], self.cursors[key].ordinal, is_final=key in self.final)
+            for key in keys
+            if key in self.cursors
+        }
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         self.cursors.update((lane.key, cursor) for lane, cursor in cursors.items())
+        self.final -= {lane.key for lane in cursors}
 
-    def save(self, engine: Engine) -> None:
+    async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
+        self.cursors.update((key, transit.cursor) for key, transit in transits.items())
+
+    def note(self, engine: Engine) -> None:
         """Remember how far the lanes are now."""
+        self.final = engine.final(engine.transits())
         for key, transit in engine.transits().items():
             self.cursors[key] = transit.cursor
             self.ranges.setdefault(key, []).extend(transit.ranges)

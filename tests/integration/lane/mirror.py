@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.producers import allocate_producer
 from isthmus.lane.engine import Engine
-from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState

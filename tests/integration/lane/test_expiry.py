@@ -13,6 +13,7 @@ import pytest
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from tests.integration.lane import oracle, topics
+from tests.integration.lane.mapping import Maps
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.transactions import TransactionalProducer
 from tests.integration.lane.trickle import trickling
@@ -88,3 +89,39 @@ def test_transaction_ended_by_its_coordinator(
         (report,) = mirror.copy(name, engine=settings, until=all_are(LaneState.FOREIGN_WRITE)).values()
         assert report.problem is not None
         assert "ended one that nobody went on with in time" in report.problem.message
+
+
+def test_a_mapped_lane_of_which_the_target_deleted_what_was_not_written_down(
+    east: LocalCluster, forgetful: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Nobody remembers how many records it had appended: they are not copied a second time. Where the owner before has
+    said that it sent no more than it had written down, the lane goes on.
+    """
+    name, mirror, maps = topic("deleted"), Mirror(east, forgetful), Maps()
+    topics.create_both(east, forgetful, name)
+    settings = {"maps": maps, "expiration_ms": EXPIRATION_MS}
+
+    async def copied(*, is_told: bool) -> None:
+        async with mirror.running(name, engine=settings, is_mapped=True) as running:
+            await running.until_copied()
+        if is_told:
+            maps.note(running.engine)
+
+    def deleted(end: int) -> None:
+        topics.produce(forgetful, name, topics.some(10, chance))
+        topics.delete_records(forgetful, name, end)
+
+    topics.produce(east, name, topics.some(100, chance))
+    asyncio.run(copied(is_told=True))
+    deleted(105)
+    topics.produce(east, name, topics.some(20, chance))
+    asyncio.run(copied(is_told=False))
+    assert oracle.ends(forgetful.admin_bootstrap_servers, name).high == 130
+    deleted(135)
+
+    ended = mirror.copy(name, until=all_are(LaneState.FAILED), engine=settings, is_mapped=True)
+
+    (report,) = ended.values()
+    assert report.problem is not None
+    assert "[110, 135)" in report.problem.message
+    assert oracle.ends(forgetful.admin_bootstrap_servers, name).high == 140

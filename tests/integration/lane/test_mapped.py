@@ -35,7 +35,7 @@ def copied(mirror: Mirror, maps: Maps, *names: str, **lane: Any) -> Reports:
     async def scenario() -> Reports:
         async with mirror.running(*names, engine={"maps": maps}, is_mapped=True, **lane) as running:
             reports = await running.until_copied()
-            maps.save(running.engine)
+            maps.note(running.engine)
             return reports
 
     return asyncio.run(scenario())
@@ -83,7 +83,7 @@ def test_crashes_lose_and_double_nothing_next_to_others(mirror: Mirror, topic: T
                 look_s=0,
             )
             if chance.random() < 0.4:
-                maps.save(running.engine)
+                maps.note(running.engine)
             await asyncio.sleep(chance.random() * 0.01)
             await running.engine.stop(drain_s=0.0)
 
@@ -171,7 +171,7 @@ def test_two_links_into_one_topic(mirror: Mirror, topic: TopicNamer) -> None:
                 await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(30, chance))
             for running, kept in zip((one, two), maps, strict=True):
                 await running.until_copied()
-                kept.save(running.engine)
+                kept.note(running.engine)
 
     asyncio.run(scenario())
 
@@ -296,12 +296,12 @@ def test_what_others_wrote_is_read_once(mirror: Mirror, topic: TopicNamer, is_ru
             if is_running:
                 await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))
                 await running.until(lambda _: running.engine.transits()[key].cursor.looked_to >= 20 + others)
-            maps.save(running.engine)
+            maps.note(running.engine)
         if not is_running:
             await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))
             async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
                 await running.until_copied()
-                maps.save(running.engine)
+                maps.note(running.engine)
         assert maps.cursors[key].looked_to == 20 + others
         # Nobody writes down what this one copies.
         await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(5, chance))
@@ -309,7 +309,7 @@ def test_what_others_wrote_is_read_once(mirror: Mirror, topic: TopicNamer, is_ru
             await running.until_copied()
         async with mirror.running(name, engine={"maps": maps}, is_mapped=True) as running:
             await running.until_copied()
-            maps.save(running.engine)
+            maps.note(running.engine)
 
     asyncio.run(scenario())
 

@@ -106,6 +106,26 @@ def test_crashes_while_what_is_left_at_the_source_is_filled(
     assert oracle.assert_same(mirror.source, mirror.target, name) == 50_093
 
 
+def test_what_others_wrote_among_fillers_is_not_deleted(
+    mirror: Mirror, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Fillers that were on their way when somebody else wrote stand behind that record: their end alone looks right."""
+    name = topic("mixed")
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.fill(mirror.source, name, 300)
+    topics.produce(mirror.source, name, topics.some(20, chance))
+    topics.delete_records(mirror.source, name, 300)
+    topics.fill(mirror.target, name, 40, sequence=0)
+    topics.produce(mirror.target, name, topics.some(1, chance))
+    topics.fill(mirror.target, name, 40, behind=41, sequence=40)
+
+    (report,) = mirror.copy(name, until=all_are(LaneState.FOREIGN_WRITE)).values()
+
+    assert report.problem is not None
+    assert "fillers alone" in report.problem.message
+    assert oracle.ends(mirror.target.bootstrap_servers, name) == oracle.Ends(0, 81, 81)
+
+
 def test_fillers_are_deleted_by_the_next_owner(
     east: LocalCluster, guarded: LocalCluster, topic: TopicNamer, chance: random.Random
 ) -> None:

@@ -35,6 +35,7 @@ SEPTEMBER: Final = 1_725_000_000_000
 """A day long past, in ms."""
 
 
+_WRITER: Final = 4711
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -193,9 +194,9 @@ def configure(cluster: Brokers, name: str, **configs: object) -> None:
     _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
 
 
-def configure_broker(cluster: Brokers, **configs: object) -> None:
-    """Change dynamic configs of the first broker."""
-    _alter(cluster, ConfigResource(ResourceType.BROKER, "1"), configs)
+def configure_broker(cluster: Brokers, *, node_id: int = 1, **configs: object) -> None:
+    """Change dynamic configs of a broker, the first one by default."""
+    _alter(cluster, ConfigResource(ResourceType.BROKER, str(node_id)), configs)
 
 
 def _alter(cluster: Brokers, resource: ConfigResource, configs: dict[str, object]) -> None:
@@ -253,8 +254,11 @@ def flush(writing: Producer) -> None:
     assert writing.flush(TERM_S) == 0, "records were not delivered"
 
 
-def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0) -> None:
-    """Write that many records fast, from offset `behind` on; they are meant to be deleted."""
+def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0, sequence: int | None = None) -> None:
+    """Write that many records fast, from offset `behind` on; they are meant to be deleted. With a `sequence` of the
+    first of them a producer wrote them.
+    """
+    writer = (-1, -1) if sequence is None else (_WRITER, 0)
 
     async def scenario() -> None:
         async with Client(as_admin(cluster)) as client:
@@ -263,7 +267,7 @@ def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0) -> None:
             version = version_for(connection.api_versions)
             for begin in range(0, offsets, RECORDS_PER_BATCH):
                 batch = filler(min(RECORDS_PER_BATCH, offsets - begin), SEPTEMBER)
-                header = stamp(batch, -1, -1, -1)
+                header = stamp(batch, *writer, -1 if sequence is None else sequence + begin)
                 append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
                 answers, _ = await post(connection, [append], version=version, timeout_ms=10_000, timeout_s=TERM_S)
                 assert [answer.base_offset for answer in answers.values()] == [behind + begin]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.transaction import Transaction
 from isthmus.ledger.documents import Document
 from isthmus.ledger.link import newest
+from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
 from tests.patience import TERM_S
 
 
@@ -46,3 +51,19 @@ async def until_committed(client: Client, is_meant: Callable[[dict[str, Document
         assert time.monotonic() < deadline, f"it was not committed: {found}"
         await asyncio.sleep(0.05)
     return found
+
+
+@asynccontextmanager
+async def cut_off(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Every look at a ledger is answered by who led it up to now: it does not know what is written from now on."""
+    key = (LEDGER_TOPIC, PARTITION)
+    end = (await log_ranges(client, [key])).values[key].end
+    confirm = LedgerTail._confirm
+
+    async def confirmed(tail: LedgerTail, connection: Connection) -> int:
+        tail._end = min(await confirm(tail, connection), end)
+        return tail._end
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerTail, "_confirm", confirmed)
+        yield

@@ -29,10 +29,10 @@ from isthmus.ledger.documents import (
     TopicDocument,
 )
 from isthmus.ledger.fencing import FencedWriter, write_by_one
-from isthmus.ledger.link import LinkLedger, read_documents
+from isthmus.ledger.link import LinkLedger, newest, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
-from isthmus.ledger.records import Deletion
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
+from isthmus.ledger.records import Deletion, Entry
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
@@ -40,10 +40,12 @@ from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
+from isthmus.spark.allowance import SourceWord, follow, prove
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane.topics import SEPTEMBER, Given, configure, produce
-from tests.integration.ledger.committed import committed, killed, until_committed
+from tests.integration.ledger.committed import committed, cut_off, killed, until_committed
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
@@ -226,6 +228,31 @@ def test_all_who_change_the_same_at_once_come_to_their_turn(west: LocalCluster, 
         found = (await read_documents(client))[key]
         assert isinstance(found, FiltersDocument)
         assert set(found.topics_exclude or ()) == names
+
+    run(work, west)
+
+
+def test_who_gives_way_is_fenced_once(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """It writes nothing and fences nobody again, and the other one's change is there."""
+    link = topic("link")
+    key = f"filters/{link}"
+
+    async def work(client: Client) -> None:
+        by_one = partial(write_by_one, client, link, role="filters", replication_factor=None)
+        looks: list[int] = []
+
+        async def others() -> FiltersDocument:
+            return FiltersDocument(link=link, since_ms=2)
+
+        async def ours() -> FiltersDocument:
+            looks.append(1)
+            await by_one(others)
+            return FiltersDocument(link=link, since_ms=1)
+
+        with pytest.raises(Fenced, match="others keep changing"):
+            await by_one(ours, contention_s=0.0)
+        assert looks == [1]
+        assert (await read_documents(client))[key] == FiltersDocument(link=link, since_ms=2)
 
     run(work, west)
 
@@ -432,6 +459,161 @@ def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Calla
         writer.close()
 
     run(work, west3)
+
+
+def test_a_leader_without_its_replicas_lets_no_distributor_write(
+    west3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """Who is cut off from its peers says that nothing more is in the ledger, for as long as it is asked, and does not
+    know what another leader took meanwhile. It takes nothing itself: that a task finds out.
+    """
+    word = SourceWord(topic("link"), 0, "c", lambda _: None)
+    looks: list[float] = []
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        tail, writer = LedgerTail(client), LedgerWriter(client)
+        await tail.read_to_end()
+        work = [follow(tail, word, lambda: looks.append(word.write_until)), prove(writer, word, lambda: None)]
+        following = [asyncio.create_task(each) for each in work]
+        others = [west3.broker(node) for node in (1, 2, 3) if node != tail.node_id]
+        await eventually(lambda: word.write_until > lasting_s())
+        for broker in others:
+            broker.pause()
+        try:
+            # What was on its way before still comes.
+            await asyncio.sleep(1.0)
+            looks.clear()
+            await eventually(lambda: len(looks) > 10)
+            assert {*looks} == {word.write_until}
+        finally:
+            for broker in others:
+                broker.resume()
+        await eventually(lambda: word.write_until > looks[0])
+        for task in following:
+            task.cancel()
+        tail.close()
+        writer.close()
+
+    run(work, west3)
+
+
+def test_nobody_begins_by_a_look_without_their_own_mark(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes something in view of what there is, and a controller that begins, write a mark first, and go by
+    no look that does not show it.
+    """
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        ledger = LinkLedger(client, link)
+
+        async def made() -> FiltersDocument:
+            return FiltersDocument(link=link, since_ms=len((await remembered(client)).documents()))
+
+        async with cut_off(client, monkeypatch):
+            for attempt in (
+                ledger.open,
+                partial(write_by_one, client, link, made, role="filters", replication_factor=None),
+            ):
+                with pytest.raises(Unreachable, match="does not show what was just written there"):
+                    await attempt()
+        ledger.close()
+
+    run(work, west)
+
+
+def test_nobody_begins_by_an_older_state(
+    west3: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader of the ledger that its peers have replaced, and that is cut off from them, goes on showing what it knew.
+    Whoever changes something in view of what there is, and a controller that begins, do not go by that.
+    """
+    link = topic("link")
+    before, after = (FiltersDocument(link=link, since_ms=since, topics_include=()) for since in (1, 2))
+    seen: list[dict[str, Document]] = []
+    read_to_end = LedgerTail.read_to_end
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        writer = LedgerWriter(client)
+        await writer.append([before])
+        leader = (await locate(client)).node_id
+        others = [west3.broker(node) for node in (1, 2, 3) if node != leader]
+
+        async def shown_by_the_former_leader(tail: LedgerTail) -> list[Entry]:
+            for broker in others:
+                broker.pause()
+            west3.broker(leader).resume()
+            try:
+                return await read_to_end(tail)
+            finally:
+                for broker in others:
+                    broker.resume()
+                west3.broker(leader).pause()
+
+        async def made() -> FiltersDocument:
+            tail = LedgerTail(client)
+            try:
+                seen.append(newest(await tail.read_to_end(), link))
+            finally:
+                tail.close()
+            return after
+
+        async def begin() -> None:
+            ledger = LinkLedger(client, link)
+            try:
+                await ledger.open()
+                seen.append(ledger.documents)
+            finally:
+                ledger.close()
+
+        monkeypatch.setattr(LedgerTail, "read_to_end", shown_by_the_former_leader)
+        west3.broker(leader).pause()
+        try:
+            await writer.append([after], term_s=TERM_S)
+            for attempt in (begin, partial(write_by_one, client, link, made, role="filters", replication_factor=None)):
+                with pytest.raises(Unreachable, match="does not show what was just written there"):
+                    await attempt()
+        finally:
+            west3.broker(leader).resume()
+            writer.close()
+        assert seen == []
+
+    run(work, west3)
+
+
+def test_a_task_looks_for_the_leader_that_took_its_marks(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever it reads from may be cut off from its peers, and answers for ever. That another one took what it does not
+    show is reason to look who leads the ledger now.
+    """
+    word = SourceWord(topic("link"), 0, "c", lambda _: None)
+    located: list[LedgerPlace] = []
+
+    async def noted(client: Client) -> LedgerPlace:
+        located.append(await locate(client))
+        return located[-1]
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        monkeypatch.setattr("isthmus.ledger.log.locate", noted)
+        tail = LedgerTail(client)
+        await tail.read_to_end()
+        looks: list[int] = []
+        following = asyncio.create_task(follow(tail, word, lambda: looks.append(tail.position)))
+        await eventually(lambda: len(looks) > 3)
+        assert len(located) == 1
+        for ahead in (1000, 1001):
+            word.taken(lasting_s(), tail.position + ahead)
+        await eventually(lambda: len(located) > 2)
+        following.cancel()
+        tail.close()
+
+    run(work, west)
 
 
 def test_a_change_that_was_not_committed_does_not_count(

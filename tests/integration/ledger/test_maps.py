@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import Transit
-from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.documents import MapDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_map
@@ -44,10 +45,15 @@ def lane_of(name: str) -> Lane:
     )
 
 
-async def kept(client: Client, link: str) -> dict[int, MapDocument]:
-    """The segments of a link in the ledger, by the first record they tell of."""
+async def segments(client: Client, link: str) -> list[MapDocument]:
+    """The segments of a link in the ledger."""
     found = await read_documents(client)
-    return {each.ordinal_begin: each for each in found.values() if isinstance(each, MapDocument) and each.link == link}
+    return [each for each in found.values() if isinstance(each, MapDocument) and each.link == link]
+
+
+async def kept(client: Client, link: str) -> dict[int, MapDocument]:
+    """The same by the first record they tell of."""
+    return {each.ordinal_begin: each for each in await segments(client, link)}
 
 
 def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic: Callable[[str], str]) -> None:
@@ -126,6 +132,105 @@ def test_a_lane_that_comes_back_within_a_lease_keeps_its_map(west: LocalCluster,
             store.close()
             whole = lane_map(list((await kept(client, name)).values()))
             assert (whole.offsets.ranges, whole.cursor) == ((*ranges, MappedRange(9, 6, 1)), Cursor(10, 4, 7))
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_wakes_up_late_cuts_off_nothing(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """It stood still with a word of its own on the way, by which the lane had gone back, while another lease took the
+    lane over and went on: whoever comes next has all that the other one wrote.
+    """
+    name = topic("late")
+    topics.create(west, name)
+    lane = lane_of(name)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            await ensure_topic(client, replication_factor=1)
+
+            def lease(generation: int) -> LedgerMaps:
+                spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=generation)
+                return LedgerMaps(client, cast(Any, spec))
+
+            async def taken(store: LedgerMaps) -> Transit:
+                known = (await store.load([lane]))[lane.key]
+                assert not isinstance(known, Problem)
+                return Transit.known(*known)
+
+            first, frozen, other, last = map(lease, range(1, 5))
+            assert await first.load([lane]) == {}
+            await first.begin({lane: Cursor(0, 0, 0)})
+            late = await taken(frozen)
+            late.resume(Cursor(9, 4, 30, left_out=2), [MappedRange(0, 26, 4)])
+            late.believe(3)
+            # Its end is written down before anybody else has the lane.
+            writer = LedgerWriter(client)
+            ended = TaskDocument(link=name, slot=0, controller=2, generation=2, ended_through=2, is_clean=False)
+            await writer.append([ended])
+            writer.close()
+            transit = await taken(other)
+            transit.resume(Cursor(9, 9, 19), [MappedRange(0, 10, 9)])
+            await other.save({lane.key: transit}, term_s=30.0)
+            await frozen.save({lane.key: late}, term_s=30.0)
+
+            assert (await taken(last)).cursor == transit.cursor
+            whole = lane_map(await segments(client, name))
+            assert (whole.offsets.ranges, whole.cursor) == (tuple(transit.ranges), transit.cursor)
+            for store in (first, frozen, other, last):
+                store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_lease_says_at_its_end_holds_until_another_one_begins(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """That nothing came behind what it had written down; whoever takes the lane over says first that this is over. What
+    was written before leases said it says nothing of what came behind.
+    """
+    name = topic("final")
+    topics.create(west, name)
+    lane = lane_of(name)
+    copied = Cursor(10, 10, 10)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            await ensure_topic(client, replication_factor=1)
+            leases: list[LedgerMaps] = []
+
+            async def known() -> Known:
+                spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=len(leases))
+                leases.append(LedgerMaps(client, cast(Any, spec)))
+                found = (await leases[-1].load([lane]))[lane.key]
+                assert isinstance(found, Known)
+                return found
+
+            old = MapDocument(
+                link=name,
+                topic=lane.target_topic,
+                partition=0,
+                segment="1.0.0.0",
+                ordinal_begin=0,
+                ranges=(MappedRange(0, 0, 10),),
+                cursor=copied,
+            )
+            writer = LedgerWriter(client)
+            await writer.append([old])
+            writer.close()
+            for is_told_whole in (True, False):
+                found = await known()
+                assert (found.cursor, found.is_final) == (copied, not is_told_whole)
+                await leases[-1].begin({lane: found.cursor})
+                assert not (await known()).is_final, "it may have copied more"
+                transit = Transit.known(*found)
+                if is_told_whole:
+                    await leases[-2].save({lane.key: transit}, term_s=30.0)
+                await leases[-1].save({lane.key: transit}, final=[lane.key], term_s=30.0)
+            assert (await known()).is_final
+            whole = lane_map(await segments(client, name))
+            assert (whole.offsets.ranges, whole.cursor) == ((MappedRange(0, 0, 10),), copied)
+            for store in leases:
+                store.close()
 
     asyncio.run(scenario())
 

@@ -13,13 +13,14 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.tail import Read, batches_at
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.running.succession import Succession, WhenOccupied
-from isthmus.errors import Occupied
+from isthmus.errors import ClusterError, Occupied
 from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.model.state import ControllerState
+from isthmus.spark.allowance import SourceWord, follow, prove
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Want
 from tests.integration.lane import topics
@@ -124,6 +125,48 @@ def test_a_controller_that_a_quota_mutes_says_so(west: LocalCluster, topic: Call
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
                 ledger.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_task_writes_on_whose_marks_a_quota_mutes(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where as much is written to a tree's source as its quota lets pass, each mark that is taken mutes its connection
+    for longer than the permission to write lasts that it gives.
+    """
+    link, client_id = topic("link"), topic("client")
+    word, refused = SourceWord(link, 0, "c", lambda _: None), list[ClusterError]()
+    monkeypatch.setattr(word, "refused", refused.append)
+    large = LoopDocument(link=link, loop="configs", state=secrets.token_hex(20_000))
+
+    async def scenario() -> None:
+        async with Client(west.cluster(), client_id=client_id) as client:
+            await ensure_topic(client)
+            tail, writer = LedgerTail(client), LedgerWriter(client)
+            await tail.read_to_end()
+            proven = asyncio.Event()
+            work = [follow(tail, word, lambda: None), prove(writer, word, proven.set)]
+            following = [asyncio.create_task(each) for each in work]
+            try:
+                with bounded(west, client_id, producer_byte_rate=500.0):
+                    async with asyncio.timeout(TERM_S):
+                        while writer._leader.muted_until < time.monotonic() + 2 * SILENCE_S:
+                            other = LedgerWriter(client)
+                            await other.append([large])
+                            other.close()
+                            await asyncio.sleep(0.2)
+                        refused.clear()
+                        for _ in range(2):
+                            proven.clear()
+                            await proven.wait()
+                    assert refused == []
+            finally:
+                for task in following:
+                    task.cancel()
+                await asyncio.gather(*following, return_exceptions=True)
+                for each in (tail, writer):
+                    each.close()
 
     asyncio.run(scenario())
 

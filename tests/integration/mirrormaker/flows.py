@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
@@ -105,6 +105,13 @@ def produce(
 
 def create(side: Side, topic: str, *, partitions: int = PARTITIONS, **configs: Any) -> None:
     topics.create(side.cluster, topic, partitions=partitions, **configs)
+
+
+def grow(side: Side, topic: str, count: int) -> None:
+    """Enlarge a topic."""
+    admin = AdminClient({"bootstrap.servers": side.servers})
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+    topics.await_served(side.cluster, topic, partitions=count)
 
 
 def values(side: Side, topic: str, *, partitions: int = PARTITIONS) -> list[list[bytes | None]]:

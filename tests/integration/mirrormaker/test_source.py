@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 
 import isthmus
@@ -28,9 +27,9 @@ from tests.integration.mirrormaker.flows import (
     PARTITIONS,
     PER_PARTITION,
     Flow,
-    Side,
     contents,
     create,
+    grow,
     numbered,
     produce,
     until_there,
@@ -40,13 +39,6 @@ from tests.patience import UNFENCED
 pytestmark = pytest.mark.integration
 
 DAY_MS: Final = 86_400_000
-
-
-def grow(side: Side, topic: str, count: int) -> None:
-    """Enlarge a topic."""
-    admin = AdminClient({"bootstrap.servers": side.servers})
-    admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
-    topics.await_served(side.cluster, topic, partitions=count)
 
 
 @pytest.mark.parametrize("offsets", [OffsetPolicy.SAME, OffsetPolicy.MAPPED])

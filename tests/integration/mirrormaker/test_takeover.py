@@ -20,8 +20,8 @@ from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import GateNotMet
 from tests.integration.control.running import ends
-from tests.integration.lane import oracle
-from tests.integration.mirrormaker.flows import PARTITIONS, Flow, Side, contents, create
+from tests.integration.lane import oracle, topics
+from tests.integration.mirrormaker.flows import PARTITIONS, Flow, Side, contents, create, numbered
 from tests.integration.mirrormaker.java import JavaMirror
 from tests.patience import TERM_S
 
@@ -102,7 +102,7 @@ def test_killed_under_load(
             until(lambda: copied(flow) > 6_000, lambda: theirs.log)
             with pytest.raises(GateNotMet, match="has not stopped"):
                 taken_over(capsys, theirs.file, to, timeout="2s")
-            assert to.exists()
+            assert [each.name for each in tmp_path.iterdir() if each.name.startswith("isthmus")] == []
             if not is_exactly_once:
                 theirs.kill()
                 before = copied(flow)
@@ -133,3 +133,75 @@ def test_killed_under_load(
 
     again = taken_over(capsys, theirs.file, to)
     assert {topic["outcome"] for topic in again["topics"]} == {"done before"}
+
+
+def table(side: Side, topic: str) -> dict[bytes | None, bytes | None]:
+    """The last value of each key."""
+    (found,) = contents(side, topic, partitions=1)
+    return {seen.key: seen.value for seen in found}
+
+
+def gone_back(flow: Flow, topic: str, copied_end: int) -> None:
+    """Give MirrorMaker 2 the position from which it is to go on, as docs/import.md says."""
+    key = json.dumps(
+        ["MirrorSourceConnector", {"cluster": flow.source.alias, "partition": 0, "topic": topic}], separators=(",", ":")
+    )
+    producer = Producer({"bootstrap.servers": flow.target.servers, "partitioner": "murmur2_random"})
+    producer.produce(f"mm2-offsets.{flow.source.alias}.internal", b'{"offset":%d}' % (copied_end - 1), key.encode())
+    assert producer.flush(TERM_S) == 0
+
+
+def test_killed_while_it_repeats_and_gone_back_to(
+    flow: Flow, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MirrorMaker 2 is killed before its first commit, and again while it repeats what it had copied: of a compacted
+    topic each key has its last value when Isthmus has gone on. Then MirrorMaker 2 goes on from where Isthmus was, if
+    it is told.
+    """
+    count, topic = 20_000, flow.stem
+    create(flow.source, topic, partitions=1, cleanup_policy="compact")
+    producer = Producer({"bootstrap.servers": flow.source.servers, "linger.ms": 5})
+    for number in range(count):
+        # The last value of most keys lies in what is repeated last.
+        producer.produce(topic, b"%d" % number, b"%d" % (number % 10_000 if number < 18_000 else number % 7))
+    assert producer.flush(TERM_S) == 0
+    # Slow enough to be killed within it, and without a commit.
+    settings = {
+        f"{flow.source.alias}.consumer.max.partition.fetch.bytes": "4096",
+        f"{flow.target.alias}.offset.flush.interval.ms": "600000",
+    }
+    to = tmp_path / "isthmus.yaml"
+
+    def remote_end() -> int:
+        (end,) = asyncio.run(ends(flow.target.cluster, flow.remote(topic), partitions=1))
+        return end
+
+    with JavaMirror(flow, tmp_path, is_exactly_once=False, **settings) as theirs:
+        theirs.start()
+        until(lambda: remote_end() >= count, lambda: theirs.log)
+        theirs.kill()
+        theirs.start()
+        until(lambda: remote_end() > count + 500, lambda: theirs.log)
+        theirs.kill()
+        repeated = remote_end() - count
+        assert repeated < count, "it was not killed in time"
+        found = taken_over(capsys, theirs.file, to, timeout=f"{TERM_S:g}s")
+        (partition,) = found["topics"][0]["partitions"]
+        assert (partition["begin"], partition["doubled"]) == (repeated, repeated)
+        with isthmus.open(to, spark=spark) as fabric:
+            assert fabric.run(until="caught-up").exit_code == 0
+            assert all(verdict.equal for verdict in fabric.verify().values())
+            (status,) = fabric.status()
+        assert table(flow.target, flow.remote(topic)) == table(flow.source, topic)
+        there = remote_end()
+        assert there == 2 * count
+
+        (progress,) = status.topics
+        copied_end = progress.partitions[0].copied_end
+        assert copied_end == count
+        gone_back(flow, topic, copied_end)
+        theirs.start()
+        topics.produce(flow.source.cluster, topic, numbered(100))
+        until(lambda: remote_end() >= there + 100, lambda: theirs.log)
+        time.sleep(2.0)
+        assert remote_end() == there + 100

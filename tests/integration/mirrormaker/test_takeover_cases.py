@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 import isthmus
@@ -19,25 +21,27 @@ from isthmus.control.takeover.execution import OnProgress, TakeoverSettings, tak
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
 from isthmus.control.topics.recording import begun
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.documents import Document, MapDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import LinkLedger
+from isthmus.local import LocalCluster
 from isthmus.model.lane import Gap
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.predecessor import Predecessor
 from isthmus.model.state import LinkState
 from isthmus.model.topic import TopicIds
 from isthmus.model.translation import MappedRange
 from isthmus.wire.client import Client
+from tests.integration.acls import denied
 from tests.integration.control.recovering import Interrupted
 from tests.integration.control.running import configuration_of
 from tests.integration.control.test_recovery_cut import committed, cut_before_commit
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.integration.mirrormaker.flows import Flow, create, numbered, positions, values
+from tests.integration.mirrormaker.flows import Flow, create, grow, numbered, positions, values
 from tests.patience import TERM_S
 from tests.repeating import repeating
 
@@ -52,23 +56,40 @@ class LeftBehind:
         self.offsets_topic = f"mm2-offsets.{flow.source.alias}.internal"
         topics.create(flow.target.cluster, self.offsets_topic, partitions=2, cleanup_policy="compact")
 
-    def topic(self, name: str, *, written: list[Given], copied: list[Given], committed: int | None = None) -> str:
+    def topic(
+        self,
+        name: str,
+        *,
+        written: list[Given],
+        copied: list[Given],
+        committed: int | None = None,
+        target_configs: Mapping[str, str] = MappingProxyType({}),
+        **configs: str,
+    ) -> str:
         """A topic of one partition, of which MirrorMaker 2 has acknowledged the record at an offset."""
         topic = f"{self.flow.stem}-{name}"
-        create(self.flow.source, topic, partitions=1)
-        create(self.flow.target, self.flow.remote(topic), partitions=1)
+        create(self.flow.source, topic, partitions=1, **configs)
+        create(self.flow.target, self.flow.remote(topic), partitions=1, **{**configs, **target_configs})
         topics.produce(self.flow.source.cluster, topic, written)
         topics.produce(self.flow.target.cluster, self.flow.remote(topic), copied)
         if committed is not None:
             self.commit(topic, {"offset": committed})
         return topic
 
-    def commit(self, topic: str, value: Mapping[str, Any] | None, *, cluster: str | None = None) -> None:
-        """A record of Kafka Connect's."""
-        partition = {"cluster": cluster or self.flow.source.alias, "partition": 0, "topic": topic}
-        key = json.dumps(["MirrorSourceConnector", partition], separators=(",", ":")).encode()
+    def commit(
+        self,
+        topic: str,
+        value: Mapping[str, Any] | None,
+        *,
+        cluster: str | None = None,
+        connector: str = "MirrorSourceConnector",
+        partition: int = 0,
+    ) -> None:
+        """A record of Kafka Connect's, in the `partition` of its topic."""
+        of_source = {"cluster": cluster or self.flow.source.alias, "partition": 0, "topic": topic}
+        key = json.dumps([connector, of_source], separators=(",", ":")).encode()
         given = Given(key, None if value is None else json.dumps(value).encode(), [], SEPTEMBER)
-        topics.produce(self.flow.target.cluster, self.offsets_topic, [given], partition=len(topic) % 2)
+        topics.produce(self.flow.target.cluster, self.offsets_topic, [given], partition=partition)
 
     def take_over(
         self,
@@ -114,6 +135,11 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
     left.topic("uncommitted", written=numbered(50), copied=numbered(30))
     gone = left.topic("gone", written=numbered(90), copied=numbered(20), committed=19)
     topics.delete_records(flow.source.cluster, gone, 60)
+    table = [*written[:20], *written[10:15]]
+    left.topic("table", written=written[:30], copied=table, committed=9, cleanup_policy="compact")
+    renamed = left.topic("renamed", written=numbered(40), copied=[*numbered(30), *numbered(10)])
+    for partition, (connector, offset) in enumerate((("new", 9), ("old", 34))):
+        left.commit(renamed, {"offset": offset}, connector=connector, partition=partition)
     unseen = f"{flow.stem}-unseen"
     left.topic("empty", written=numbered(7), copied=[])
     create(flow.source, unseen, partitions=1)
@@ -134,7 +160,10 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
         "uncommitted": (-1, 30, 30, 0),
         "gone": (20, 60, 0, 0),
         "empty": (-1, -1, 0, 0),
+        "table": (10, 15, 10, 5),
+        "renamed": (10, 30, 20, 10),
     }
+    assert [parts[name].as_dict()["repeated_to"] for name in ("behind", "table")] == [1_700, None]
     assert parts["gone"].gap == Gap(20, 60)
     assert {topic.outcome for topic in found.topics} == {Outcome.TAKEN_OVER, Outcome.NEW}
 
@@ -149,6 +178,9 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
     assert numbers["behind"] == [*range(2_000), *range(1_400, 1_700), *range(2_000, 3_000)]
     assert numbers["uncommitted"] == [*range(50)]
     assert numbers["gone"] == [*range(20), *range(60, 90)]
+    # The last of each key is that of the source, which MirrorMaker 2 would have come to as well.
+    assert numbers["table"] == [*range(20), *range(10, 15), *range(15, 30)]
+    assert numbers["renamed"] == [*range(30), *range(10), *range(30, 40)]
     assert numbers["empty"] == [*range(7)]
     assert len(values(flow.target, flow.remote(unseen), partitions=1)[0]) == 5
     carried = {at: positions(flow.target, group)[flow.remote(behind), 0] for group, at in groups.items()}
@@ -171,6 +203,12 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
     nowhere = left.topic("nowhere", written=written, copied=[], committed=79)
     topics.delete(flow.target.cluster, flow.remote(nowhere))
     begun = left.topic("begun", written=written, copied=[])
+    anew = [each._replace(timestamp=each.timestamp + 3_600_000) for each in written]
+    left.topic("anew", written=anew, copied=written[:80], committed=79, cleanup_policy="compact")
+    own_times = {"message_timestamp_type": "LogAppendTime"}
+    left.topic("stamped", written=written, copied=written[:80], committed=79, target_configs=own_times)
+    expired = left.topic("expired", written=written, copied=written[:60])
+    topics.delete_records(flow.target.cluster, flow.remote(expired), 60)
     link = flow.link(offsets=OffsetPolicy.MAPPED)
     only = replace(link.topics, include=(type(link.topics.include[0]).parse(begun),))
     isthmus.open(configuration_of(replace(link, topics=only)), spark=spark).run(until="caught-up")
@@ -184,10 +222,17 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
         "elsewhere": Outcome.REFUSED,
         "nowhere": Outcome.REFUSED,
         "begun": Outcome.BEGUN,
+        "anew": Outcome.REFUSED,
+        "expired": Outcome.REFUSED,
+        "stamped": Outcome.REFUSED,
     }
     told = {name: each.problem.message for name, each in partitions_of(found, flow).items() if each.problem}
     assert "the first from source offset 40" in told["lacking"]
     assert "the first at target offset 85" in told["foreign"]
+    # Of the three keys, the last record that was claimed: those before may be cleaned away at the target.
+    assert "lacks 3 records" in told["anew"], told["anew"]
+    assert "nobody knows what it had copied" in told["expired"]
+    assert "LogAppendTime" in told["stamped"]
     assert "before MirrorMaker 2's position 60" in told["shorter"]
     assert f"source offset 80, and {flow.remote(flow.stem)}-elsewhere-0 never held a record" in told["elsewhere"]
     (absent,) = [topic.problem for topic in found.topics if topic.source_topic == nowhere]
@@ -200,7 +245,17 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
         fabric.run(until="caught-up")
         (progress,) = fabric.status()
     assert progress.state is not LinkState.ACTIVE
-    for name, count in (("lacking", 79), ("foreign", 91), ("shorter", 60), ("elsewhere", 0), ("begun", 100)):
+    counts = {
+        "lacking": 79,
+        "foreign": 91,
+        "shorter": 60,
+        "elsewhere": 0,
+        "begun": 100,
+        "anew": 80,
+        "expired": 0,
+        "stamped": 80,
+    }
+    for name, count in counts.items():
         assert len(values(flow.target, flow.remote(f"{flow.stem}-{name}"), partitions=1)[0]) == count
 
 
@@ -227,6 +282,64 @@ def test_who_has_not_stopped_is_left_alone(flow: Flow) -> None:
     topics.delete(flow.target.cluster, left.offsets_topic)
     with pytest.raises(PlanRefused, match="has no topic mm2-offsets"):
         left.take_over(link)
+
+
+def test_nothing_at_all_is_not_a_flow_that_is_new(flow: Flow) -> None:
+    """Where there is neither a position of the source nor a copy, MirrorMaker 2 is looked for in the wrong place: its
+    topics would be copied once more beside. What the topic of positions knows instead is told.
+    """
+    left = LeftBehind(flow)
+    topic = left.topic("copied", written=numbered(10), copied=[])
+    left.commit(topic, {"offset": 4}, cluster="former")
+    with pytest.raises(PlanRefused, match=f"of a source that is called {flow.source.alias}, only of former"):
+        left.take_over(flow.link(offsets=OffsetPolicy.MAPPED))
+
+
+def test_a_flow_that_began_late(flow: Flow) -> None:
+    """MirrorMaker 2 was told to begin with what came (auto.offset.reset=latest): what it never copied of the beginning
+    is not missing, what it left out later is. A partition that came since begins with its first record.
+    """
+    left = LeftBehind(flow)
+    late = left.topic("late", written=numbered(50), copied=numbered(20, begin=20), committed=34)
+    grow(flow.source, late, 2)
+    left.topic("holed", written=numbered(50), copied=[*numbered(10, begin=20), *numbered(5, begin=31)], committed=34)
+    link = flow.link(offsets=OffsetPolicy.MAPPED, start=LATEST)
+    taken = left.take_over(link, is_dry_run=True)
+    assert [each.ids.first_partitions for each in taken.topics if each.source_topic == late] == [1]
+    found = partitions_of(taken, flow)
+    assert (found["late"].begin, found["late"].problem) == (40, None)
+    assert found["holed"].problem is not None
+    assert "the first from source offset 30" in found["holed"].problem.message
+
+
+def test_what_cannot_be_seen_is_not_new(west: LocalCluster, secured: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A topic that the source does not show, or that a side does not describe, stays paused until a right is granted:
+    else a run would copy all of it again. One that is really gone is told.
+    """
+    flow = Flow.between(secured, west, topic("unseen"))
+    left = LeftBehind(flow)
+    names = {
+        each: left.topic(each, written=numbered(10), copied=numbered(5), committed=4)
+        for each in ("hidden", "obscure", "gone", "sound")
+    }
+    topics.delete(secured, names["gone"])
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    with (
+        denied(secured, ResourceType.TOPIC, names["hidden"], AclOperation.DESCRIBE),
+        denied(secured, ResourceType.TOPIC, names["obscure"], AclOperation.DESCRIBE_CONFIGS),
+    ):
+        found = left.take_over(link)
+    outcomes = {topic.source_topic.rpartition("-")[2]: topic.outcome for topic in found.topics}
+    assert outcomes == {"hidden": Outcome.REFUSED, "obscure": Outcome.REFUSED, "sound": Outcome.TAKEN_OVER}
+    assert (found.is_complete, found.gone, found.unselected) == (False, (names["gone"],), ())
+    told = [topic.problem.in_full for topic in found.topics if topic.problem]
+    assert any(f"Grant DESCRIBE on topic {names['hidden']}" in each for each in told), told
+    paused = {each.topic for each in asyncio.run(recollected(link)).values() if isinstance(each, PauseDocument)}
+    assert paused == {flow.remote(names[each]) for each in ("hidden", "obscure")}
+
+    again = left.take_over(link)
+    assert {topic.outcome for topic in again.topics} == {Outcome.TAKEN_OVER, Outcome.DONE_BEFORE}
+    assert again.is_complete
 
 
 def test_workers_of_an_unknown_group_are_waited_for(flow: Flow) -> None:
@@ -261,6 +374,23 @@ def test_other_connectors_may_go_on(flow: Flow) -> None:
         pytest.raises(GateNotMet, match=f"{left.offsets_topic}-[01] grew by"),
     ):
         left.take_over(link, workers="", is_dry_run=True)
+
+
+def test_who_has_gone_on_since_is_not_done_before(flow: Flow) -> None:
+    """MirrorMaker 2 was started again after it had been taken over, and has copied more than the link: that would be
+    copied twice. Up to where the link is, its positions tell nothing new.
+    """
+    left = LeftBehind(flow)
+    topic = left.topic("back", written=numbered(10), copied=numbered(5), committed=3)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    assert left.take_over(link).topics[0].outcome is Outcome.TAKEN_OVER
+    left.commit(topic, {"offset": 4})
+    assert left.take_over(link).topics[0].outcome is Outcome.DONE_BEFORE
+    left.commit(topic, {"offset": 5})
+    (ahead,) = left.take_over(link).topics
+    assert ahead.outcome is Outcome.REFUSED
+    assert ahead.problem is not None
+    assert "its position in partition 0 is 6, and the link has copied up to source offset 5" in ahead.problem.message
 
 
 def test_what_was_said_before_a_commit_that_never_came_is_said_again(

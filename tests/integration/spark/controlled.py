@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.cluster.producers import allocate_producer
+from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.local import LocalCluster
-from isthmus.spark.session import adopted
+from isthmus.model.configuration import SparkSettings
+from isthmus.spark.session import adopted, session, stop
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import controlled
 from tests.integration.spark.processes import kill, python_workers
@@ -42,6 +44,15 @@ def spark() -> Iterator[SparkSession]:
         spark = SparkSession.builder.master("local[3,3]").config(map=conf).getOrCreate()
         yield spark
         spark.stop()
+
+
+def test_it_goes_on_when_links_end(spark: SparkSession) -> None:
+    """It is found from the thread in which Isthmus begins, whoever made it and where; and it is not stopped."""
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(session, SparkSettings()).result()
+    assert found.sparkContext is spark.sparkContext
+    stop(found)
+    assert spark.range(3).count() == 3
 
 
 def test_a_task_that_spark_tries_again_does_not_write(

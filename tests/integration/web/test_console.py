@@ -167,10 +167,10 @@ def test_no_page_keeps_anybody_out(chromium: Browser, served: Served, scheme: st
         visitor.go(path)
         expect(visitor.page.locator("#part table").first).to_be_visible()
         visitor.sees_no_barrier()
-    for path in ("/links/{link}/topics/{topic}", "/operations", "/changes", "/links/nothing"):
+    for path in ("/links/{link}/topics/{topic}", "/operations", "/changes", "/gateways", "/links/nothing"):
         visitor.go(path)
         visitor.wrong = [each for each in visitor.wrong if "404" not in each]
-        if path == "/changes":
+        if path in ("/changes", "/gateways"):
             expect(visitor.page.get_by_text("Looking at all clusters")).to_have_count(0)
         visitor.sees_no_barrier()
     visitor.go("/")

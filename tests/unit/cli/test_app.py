@@ -141,6 +141,8 @@ def test_help_says_plainly_what_is_done() -> None:
     ("topic", "told"),
     [
         ("BLOCKED", "the task waits for a change outside"),
+        ("blocked", "the task waits for a change outside"),
+        ("Status", "Usage: isthmus status"),
         ("RESERVED", "it is reserved, and no leader shows otherwise"),
         ("docs/networks.md", "# Networks"),
         ("networks", "# Networks"),
@@ -153,6 +155,23 @@ def test_states_pages_and_commands_are_explained(start: Start, topic: str, told:
 
     assert code == 0
     assert told in " ".join(out.split())
+
+
+def test_a_configuration_is_named_before_the_command_too(start: Start) -> None:
+    """As with `--context`: where a command takes one, it takes this one."""
+    code, _, err = ended(start("-c", "nowhere.yaml", "status"))
+
+    assert code == 2
+    assert "nowhere.yaml" in err
+
+
+def test_what_is_not_explained_is_told_with_what_is_like_it(start: Start) -> None:
+    """Whatever it may be: a state, a page or a command."""
+    code, _, err = ended(start("help", "blokced"))
+
+    assert code == 2
+    assert "there is no help on blokced" in err
+    assert "isthmus help blocked" in " ".join(err.split())
 
 
 def test_pages_that_messages_name_are_there() -> None:

@@ -91,7 +91,7 @@ def found(at: float, **others: Any) -> None:
             ("nothing",),
             "--",
             [
-                *("--bootstrap-server", "--command-config", "--context", "--help", "--install-completion"),
+                *("--bootstrap-server", "--command-config", "--config", "--context", "--help", "--install-completion"),
                 *("--log-file", "--show-completion", "--unsafe-trace", "--verbose", "--version"),
             ],
         ),
@@ -160,6 +160,7 @@ def test_the_file_of_a_context_counts(asked: list[list[str]], monkeypatch: pytes
 
 UNKNOWN_BEFORE = {
     "context add": ["text"],
+    "gateway forget": ["text"],
     "import": ["text"],
     "namespace create": ["text"],
     "namespace delete": ["text"],
@@ -168,7 +169,7 @@ UNKNOWN_BEFORE = {
     "token revoke": ["text"],
     "tree switch": ["text"],
 }
-"""Files, prefixes, names of tokens and levels: nobody keeps them for completion."""
+"""Files, addresses, ids of gateways, prefixes, names of tokens and levels: nobody keeps them for completion."""
 
 
 def test_all_other_arguments_are_completed() -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 import trustme
+import typer
 import yaml
 
 from isthmus import config
-from isthmus.cli.config import check, configured, resolved, show
+from isthmus.cli.config import check, configured, linked, resolved, show
+from isthmus.cli.link import list_links
 from isthmus.cli.output import OutputFormat
+from isthmus.cli.status import status
 from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
 
@@ -111,6 +114,27 @@ def test_other_commands_warn_on_stderr(path: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Warning: ")
+
+
+def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Capture) -> None:
+    """Where a file has no links and its cluster does not answer, nobody says that there are none, or that all is
+    well.
+    """
+    path.write_text("clusters: {east: {bootstrap_servers: '127.0.0.1:1'}}\nlinks: []\n", encoding="utf-8")
+
+    with pytest.raises(typer.Exit) as ended:
+        status(path=path)
+    with pytest.raises(typer.Exit) as listed:
+        list_links(path=path)
+    with pytest.raises(ConfigError, match="no link named orders") as unknown:
+        linked(path).link("orders")
+
+    told = capsys.readouterr().err
+    assert (ended.value.exit_code, listed.value.exit_code) == (1, 1)
+    assert "what is declared on east is not known: " in told
+    assert "what is declared on east is not: " in told
+    assert "there are no links" not in told
+    assert "declared on east is not known" in unknown.value.hint
 
 
 def test_check_tells_of_a_certificate_that_is_missing(path: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ AT_ONCE = (
     ("namespace", "update", "west", "orders-", "--enforce"),
     ("quarantine", "replay", "east-west", "orders"),
     ("forget", "east-west", "--at", "west"),
+    ("gateway", "forget", "east", "kafka:19092"),
     ("tree", "remove", "world", "east"),
     ("tree", "move", "world", "east", "--beside", "west"),
     ("cluster", "reassign", "east", "--execute", "plan.json"),

@@ -17,14 +17,15 @@ LOOKING = {
     "acls generate", "cluster describe", "cluster groups", "cluster list", "cluster registry", "cluster topics",
     "config check", "config show", "context list", "context show", "doctor", "groups copy", "groups describe",
     "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
-    "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff", "schemas list",
-    "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets", "tree verify",
-    "wait",
+    "gateway status", "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff",
+    "schemas list", "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets",
+    "tree verify", "wait",
 }  # fmt: skip
 """They change nothing. Who adds a command says here that it only looks, or gives it a dry run."""
 
 TRIALS = {
     "groups drill": "is a trial itself: it reads where a group would go on, and commits nothing",
+    "gateway serve": "passes on what clients send: nothing is changed",
     "local up": "starts clusters to try things on, and refuses before it begins what it cannot start",
     "relay serve": "listens, and joins whoever comes: nothing is changed",
     "serve": "listens; what is changed through it has dry_run",

@@ -12,9 +12,10 @@ import typer
 import yaml
 
 from isthmus import config
+from isthmus.cli import takeover
 from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, GateNotMet
 from isthmus.interop.links import OffsetsChoice
 from tests.unit.interop.samples import SHIPPED, pair
 
@@ -100,6 +101,24 @@ def test_what_is_incomplete_is_not_taken_over(tmp_path: Path, capsys: Capture) -
     out, err = capsys.readouterr()
     assert "offsets: mapped" in made.read_text()
     assert "Nothing was taken over yet" in " ".join((out + err).split())
+
+
+def test_a_take_over_that_fails_leaves_no_configuration(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with it would copy everything once more; a file that was there before stays."""
+    made = given.parent / "made.yaml"
+
+    def refuse(*_: object) -> None:
+        assert made.exists()
+        raise GateNotMet("MirrorMaker 2 has not stopped")
+
+    monkeypatch.setattr(takeover, "take_over_all", refuse)
+    with pytest.raises(GateNotMet):
+        import_(given, to=made, take_over=True)
+    assert [path.name for path in given.parent.iterdir()] == ["mm2.properties"]
+    import_(given, to=made)
+    with pytest.raises(GateNotMet):
+        import_(given, to=made, take_over=True)
+    assert made.exists()
 
 
 def test_what_is_there_is_replaced_only_with_force(given: Path) -> None:

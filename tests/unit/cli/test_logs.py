@@ -127,7 +127,10 @@ def test_what_ends_a_command_is_kept(tmp_path: Path) -> None:
 
     line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
     assert (line["level"], line["logger"]) == ("error", "isthmus")
-    assert line["message"] == "ISTH-CONFIG: there is no link named nowhere. Configured are: east-west."
+    assert line["message"] == (
+        "ISTH-CONFIG: there is no link named nowhere. Configured are: east-west. What is declared on east, west is not "
+        "known, as it does not answer."
+    )
 
 
 def test_steps_are_kept_and_have_their_time(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus import config
+from isthmus.cli.config import resolved
 from isthmus.config.declared import declared_link
 from isthmus.control.running.following import change_of
 from isthmus.errors import ConfigError
@@ -177,6 +178,14 @@ def test_logins_of_links() -> None:
     assert change_of(plain, link).waiting == ("source",)
 
 
+def test_logins_of_clients_with_certificates() -> None:
+    """The subjects of certificates are patterns, and are shown as they were written."""
+    configuration = configured(LOGINS.replace("sesame}}}", "sesame}, certificates: ['/CN=m,.*/', CN=n]}}"))
+    (login,) = configuration.cluster("a").logins
+    assert [str(each) for each in login.certificates] == ["/CN=m,.*/", "CN=n"]
+    assert "'certificates': ['/CN=m,.*/', 'CN=n']" in str(resolved(configuration))
+
+
 def test_a_declared_link_names_its_logins() -> None:
     """What is declared holds the name; who does not have it in the file is told, and does not run the link."""
     registers = changed((), {f"{SETTINGS}source_login": "mirror"}, Author(by="me", at_ms=1, where="cluster"))
@@ -207,6 +216,9 @@ def test_a_declared_link_has_properties() -> None:
         (LOGINS, "source_login: mirrer", "links[0].source_login is none of clusters.a.logins"),
         (LOGINS, "target_login: mirror", "links[0].target_login is none of clusters.b.logins"),
         ("logins: {m: {security: {mechanism: PLAIN}}}", "", "clusters.a.logins.m.security.username is missing"),
+        ("logins: {m: {certificates: ['CN=a']}, n: {certificates: ['CN=a']}}", "", "CN=a, which login m has as well"),
+        ("logins: {m: {certificates: ['/CN=(a/']}}", "", "clusters.a.logins.m.certificates[0] cannot be used"),
+        ("logins: {m: {certificates: ['']}}", "", "clusters.a.logins.m.certificates[0]"),
     ],
 )
 def test_mistakes_about_logins(settings: str, link: str, says: str) -> None:

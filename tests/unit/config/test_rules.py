@@ -234,3 +234,17 @@ def test_a_secret_that_can_be_guessed_is_refused() -> None:
     text = "clusters: {a: {bootstrap_servers: 'a:1', offsets_copy_secret: hunter2}}"
     assert "offsets_copy_secret" in refusal(text)
     assert "hunter2" not in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("transactions: {visibility: whole, aborted: omit}", "left out"),
+        ("transactions: {visibility: whole}, topics: {include: [x], offsets: mapped}", "mapped"),
+    ],
+)
+def test_transactions_cannot_be_whole_everywhere(more: str, says: str) -> None:
+    """Where nobody knows before a transaction ends what becomes of its records."""
+    topics = "" if "topics" in more else ", topics: {include: [x]}"
+    assert says in refusal(linked(f"name: l, source: a, target: b, {more}{topics}"))
+    config.parse(linked(f"name: l, source: a, target: b, {more.replace('whole', 'auto')}{topics}"), environment={})

@@ -21,6 +21,8 @@ from tests.unit.interop.samples import STRIMZI, TARGETED, pair
         # MirrorMakerConfig.workerConfig takes these without a cluster, and then before all others.
         (("b.offset.storage.topic = elsewhere", "offset.storage.topic = all"), "all", "a-mm2"),
         (("a->b.offset.storage.topic = elsewhere", "group.id = workers"), "mm2-offsets.a.internal", "a-mm2"),
+        # A connector may have one of its own (KIP-618).
+        (("b.offset.storage.topic = elsewhere", "a->b.offsets.storage.topic = own"), "own", "a-mm2"),
     ],
 )
 def test_a_process_of_its_own(lines: tuple[str, ...], topic: str, group: str) -> None:

@@ -47,6 +47,13 @@ def test_bytes_are_latin_1_as_in_java() -> None:
     assert deployment.flows[0].settings["topics"].value == "é"
 
 
+def test_values_are_trimmed_as_kafka_trims_them() -> None:
+    """Blanks and control characters of ASCII at the ends are none of a value; other blanks may belong to a secret."""
+    deployment = read(pair("a.client.id = x\\u0001\\t", "b.client.id = x\\u00a0 "))
+
+    assert [deployment.clusters[alias]["client.id"].value for alias in "ab"] == ["x", "x\xa0"]
+
+
 def test_the_last_of_two_alike_counts() -> None:
     """A key that is written twice has its last value, and is named with both lines."""
     deployment = read(pair("a->b.topics = first", "a->b.topics = last", "emit.heartbeats.enabled = false"))

@@ -11,6 +11,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
+from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE, PRODUCER
 
@@ -56,6 +57,13 @@ class Part:
 
     def may_send(self) -> bool:
         return True
+
+    def go_by_records(self, run: LaneRun) -> None:
+        """The target does not take its transactions whole."""
+        run.go_by_records()
+
+    def timed(self, batch: Batch, now_ms: float) -> None:
+        """Nobody asks how long it took."""
 
     def may_go_on(self, run: LaneRun) -> bool:
         return self.may_write() and not run.is_over

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.lane.mapped.transit import Transit
-from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, head
+from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, gathered, head
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import records_of
@@ -123,3 +123,17 @@ def test_far_targets_get_what_the_wait_is_worth() -> None:
     assert largest(lane_of(*counts, batch_bytes_max=20 * size), worth_bytes=FAR) == 10
     squeezed = lane_of(40, codec=1).pending_bytes
     assert largest(lane_of(*counts, codec=1), worth_bytes=40 * squeezed) == 5
+
+
+def test_records_of_one_transaction_go_together() -> None:
+    """Up to the first batch of anybody else, or of none: they have another producer at the target."""
+    run = lane_of()
+    for offset, producer in ((0, 5), (40, 5), (80, 6), (120, 5)):
+        batch = one(stored(offset, [RECORD] * 40, producer_id=producer, transactional=True))
+        run.offer(iter([Piece(batch, is_plain=False, is_aborted=False, is_undecided=True)]))
+
+    batch, pieces = gathered(run)
+
+    assert (batch.base_offset, batch.offset_end, pieces) == (0, 80, 2)
+    run.take(2)
+    assert gathered(run)[1] == 1

@@ -98,3 +98,14 @@ def test_aborted_batches_are_told_wherever_a_fetch_begins(
 def test_what_travels_as_it_is(batch: bytes, bytes_max: int, as_it_is: bool) -> None:
     """Dense batches that fit do, and single records of any size; stamps of the broker and control records do not."""
     assert passes(one(batch), bytes_max) is as_it_is
+
+
+@given(log=logs())
+def test_what_is_in_transactions_is_told_where_they_are_whole(log: Log) -> None:
+    """Whichever way they end, and though nobody says so: it never travels as it is. Their ends are told as ever."""
+    found = list(pieces(((batch, 1) for batch in log.batches), (), bytes_max=LARGE, is_whole=True))
+    for piece in found:
+        batch = piece.batch
+        assert piece.is_undecided == (batch.is_transactional and not batch.is_control)
+        assert piece.is_plain == (not batch.is_transactional and not batch.is_control)
+        assert not piece.is_aborted

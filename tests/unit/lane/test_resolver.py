@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Final, Literal
 
+import pytest
+
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Writer
+from isthmus.lane.run import LaneRun, Look
+from isthmus.lane.source import Bounds
+from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 LANE: Final = Lane(
     source_topic=SourceTopic("orders"),
@@ -64,6 +73,45 @@ def test_it_ends_even_if_it_is_woken_at_that_moment() -> None:
             for _ in range(10):
                 await asyncio.sleep(0)
             assert running.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_that_the_ledger_keeps_waiting_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two mapped lanes that the same brokers lead one is known here already, a third one has the same offsets."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            routes, engine = Routes(client), Placed()
+            resolver = Resolver(engine, routes, routes, settle_s=0.0)
+            lanes = [replace(LANE, partition=number, is_mapped=number > 0) for number in range(3)]
+            same, known, new = (LaneRun(lane, Writer(abandoned=False, is_mapped=lane.is_mapped)) for lane in lanes)
+            known.transit = Transit(Cursor(0, 0, 0))
+            asked = iter((LogLook(0, 0, None), Bounds(0, 0)))
+
+            async def ask(keys: Iterable[PartitionKey], _: object) -> dict[PartitionKey, object]:
+                answer = next(asked)
+                return dict.fromkeys(keys, answer)
+
+            async def check(runs: Sequence[LaneRun]) -> list[LaneRun]:
+                return list(runs)
+
+            async def find(looks: Sequence[Look], _: object) -> dict[LaneRun, None]:
+                if any(look.run is new for look in looks):
+                    await asyncio.Event().wait()
+                return {look.run: None for look in looks}
+
+            monkeypatch.setattr(resolver, "_target", SimpleNamespace(ask=ask))
+            monkeypatch.setattr(resolver, "_source", SimpleNamespace(ask=ask))
+            monkeypatch.setattr(resolver._ends, "looked", lambda *_: None)
+            monkeypatch.setattr(resolver._ends, "check", check)
+            monkeypatch.setattr(resolver._ends, "decided", lambda _: None)
+            monkeypatch.setattr(resolver._places, "find", find)
+            looking = asyncio.create_task(resolver._look_at([same, known, new]))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            looking.cancel()
+            assert set(engine.placed) == {same, known}
 
     asyncio.run(scenario())
 

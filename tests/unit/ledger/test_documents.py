@@ -18,9 +18,13 @@ from isthmus.ledger.documents import (
     BeginningDocument,
     ControllerDocument,
     DeclarationDocument,
+    DeletionDocument,
     Document,
     FirstLookDocument,
+    ForgottenDocument,
     GapDocument,
+    GatewayDocument,
+    GatewayPairDocument,
     LeaseDocument,
     LinkDocument,
     MapDocument,
@@ -29,16 +33,21 @@ from isthmus.ledger.documents import (
     PartedDocument,
     PauseDocument,
     ProgressDocument,
+    PromisedDocument,
+    ReadableDocument,
     RecoveryDocument,
+    SynchronizedDocument,
     TaskDocument,
     TaskPauseDocument,
     TopicDocument,
+    TransactionNamesDocument,
     VerificationDocument,
     decoded,
     encoded,
     kind_of,
     link_of,
 )
+from isthmus.ledger.gateways import HeldForLink, RefusedCount
 from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
@@ -46,9 +55,12 @@ from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneSta
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.promotion import Promised, TornTransaction
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RecoveryStage, RecoveryWay
 from isthmus.model.registers import Register
 from isthmus.model.rights import Resource
+from isthmus.model.synchrony import FirstUnheld, OutOfSync, SyncState
+from isthmus.model.transactions import OpenTransaction, TransactionState
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
@@ -95,7 +107,9 @@ DOCUMENTS: dict[str, Document] = {
         target_topic_id=uuid.UUID(int=2),
         state="mirrored",
         problem=Problem("a", "b"),
+        settles=(("cleanup.policy", "compact"), ("retention.ms", None)),
     ),
+    "transactions/l": TransactionNamesDocument(link="l", names=(TornTransaction(4711, "pay-1"),)),
     "gap/l/orders-3/120": GapDocument(
         link="l", topic=TargetTopic("orders"), partition=3, offset_begin=120, offset_end=130
     ),
@@ -106,6 +120,56 @@ DOCUMENTS: dict[str, Document] = {
         link="l", include=("orders*",), exclude=("/x/",), within=("orders-*",), waiting=(SourceTopic("orders"),)
     ),
     f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
+    "gateway/4711": GatewayDocument(
+        gateway="4711",
+        host="proxy",
+        pid=17,
+        advertised="kafka.example:19092",
+        ports=(19092, 19099),
+        version="1",
+        since_ms=5,
+        beat=3,
+        command=16,
+        processes=2,
+        connections=9,
+        held=(HeldForLink("l", 3, 120),),
+        refused=(RefusedCount("silent", 1),),
+    ),
+    "gateway-pair/l/4711": GatewayPairDocument(
+        link="l",
+        gateway="4711",
+        said="2@T",
+        by="kafka.example:19092",
+        state=SyncState.OUT_OF_SYNC,
+        since_ms=5,
+        out_of_sync=OutOfSync.AVAILABLE,
+        reason="it stood still",
+        lets_go=(FirstUnheld("orders", 3, 120),),
+    ),
+    "synchronized/l": SynchronizedDocument(link="l", said="2@T", since_ms=5, reveals=True),
+    "readable/l": ReadableDocument(link="l", said="2@T", since_ms=5),
+    "promised/l": PromisedDocument(
+        link="l",
+        said="2@T",
+        maps=('attached/["topic","local-","remote-",false]',),
+        promised=Promised(
+            out_of_sync=OutOfSync.AVAILABLE,
+            was_in_sync=True,
+            is_open=False,
+            is_heard=True,
+            lets_go=(FirstUnheld("orders", 3, 120),),
+            unaware=("kafka.example:19092",),
+        ),
+        is_whole=True,
+        committed=(OpenTransaction("orders", 3, TransactionState.MIRRORED, 7, 0, -1, 120, 2, transactional_id="one"),),
+    ),
+    "promised/l/detach": PromisedDocument(
+        link="l",
+        said="2@T",
+        maps=(),
+        promised=Promised(out_of_sync=OutOfSync.CONSISTENT, was_in_sync=True, is_open=False, is_heard=True, until_ms=5),
+        verb="detach",
+    ),
     "declaration/l/@T": DeclarationDocument(
         link="l",
         cluster="T",
@@ -123,6 +187,25 @@ DOCUMENTS: dict[str, Document] = {
         positions=(HeldPosition("billing", 3, 7, "note", 5),),
         by="anna@host",
         at_ms=5,
+    ),
+    "deletion/l/orders": DeletionDocument(
+        link="l",
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        topic_id=uuid.UUID(int=2),
+        source_topic_id=uuid.UUID(int=1),
+        offsets=20,
+        is_asked_for=True,
+        is_done=True,
+        by="anna@host",
+        at_ms=5,
+    ),
+    "forgotten/l/orders": ForgottenDocument(
+        link="l",
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        topic_id=uuid.UUID(int=2),
+        source_topic_id=uuid.UUID(int=1),
     ),
     "parted/l/orders": PartedDocument(
         link="l",
@@ -193,12 +276,12 @@ DOCUMENTS: dict[str, Document] = {
 
 @pytest.mark.parametrize("key", DOCUMENTS)
 def test_a_document_survives_the_ledger(key: str) -> None:
-    """What is written is read again, under a key that names kind and link."""
+    """What is written is read again, under a key that names kind and link; a gateway is no link's."""
     document = DOCUMENTS[key]
 
     assert document.key == key
     assert decoded(key, encoded(document)) == document
-    assert (kind_of(key), link_of(key)) == (document.KIND, "l")
+    assert (kind_of(key), link_of(key)) == (document.KIND, "" if key.startswith("gateway/") else "l")
 
 
 @pytest.mark.parametrize(("is_exact", "name"), [(False, "local-*"), (True, "local-")])
@@ -367,6 +450,16 @@ def test_a_topic_of_an_older_release_has_the_same_offsets() -> None:
     fields = json.loads(encoded(DOCUMENTS[key]))
     assert fields.pop("is_mapped") is False
     assert decoded(key, json.dumps(fields).encode()) == DOCUMENTS[key]
+
+
+def test_a_topic_of_an_older_release_settles_nothing() -> None:
+    """Its document does not say what a topic gets that is filled: the target's configuration tells whether it is."""
+    for key in ("topic/l/orders", "recovery/l/orders"):
+        fields = json.loads(encoded(DOCUMENTS[key]))
+        del fields["settles"]
+        found = decoded(key, json.dumps(fields).encode())
+        assert isinstance(found, TopicDocument | RecoveryDocument)
+        assert found.settles == ()
 
 
 def test_a_controller_of_the_first_release_does_not_say_where_it_runs() -> None:

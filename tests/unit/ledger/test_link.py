@@ -35,13 +35,14 @@ class Muted(FencedWriter):
     def renew(self) -> None:
         self.until = 0.0
 
-    async def append(self, changes: Iterable[LedgerChange], **_: Any) -> None:
+    async def append(self, changes: Iterable[LedgerChange], **_: Any) -> int:
         while self.until > time.monotonic():
             await asyncio.sleep(0.01)
         found = list(changes)
         self.said += found
         if any(isinstance(each, LoopDocument) for each in found):
             self.until = time.monotonic() + MUTE_S
+        return len(self.said)
 
 
 def test_that_a_quota_mutes_is_said_before_all_that_waits() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import uuid
+from contextlib import ExitStack
+from typing import Any, cast
 
 import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from isthmus.errors import Unreachable
-from isthmus.ledger.log import LedgerTail
+from isthmus.ledger.log import LedgerTail, ToShow
 from isthmus.ledger.records import Deletion, packed
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
+from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import READ_UNCOMMITTED
 from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
 from tests.unit.wire.stored import PLAIN, marker, patched, stored
@@ -85,6 +90,30 @@ def test_a_ledger_that_a_quota_holds_back_for_too_long_cannot_be_read() -> None:
             listed(6),
             fetched(records(0), high_watermark=6),
             fetched(records(3), high_watermark=6),
+        ],
+        follow,
+    )
+
+
+def test_a_look_that_a_quota_slows_down_ends_and_is_not_lost() -> None:
+    """Something comes each time, and the end is far: the look ends with the quota named. The next one goes on."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, patience_s=0.5)
+        with pytest.raises(Unreachable, match="quota"):
+            await tail.read_on()
+        assert [entry.key for entry in (await tail.read_on()).entries] == [*KEYS, *KEYS]
+        assert (await tail.read_on()).entries == []
+
+    asking(
+        [
+            listed(6),
+            held_back(300),
+            fetched(records(0), high_watermark=6),
+            held_back(300),
+            listed(6),
+            fetched(records(3), high_watermark=6),
+            listed(6),
         ],
         follow,
     )
@@ -164,6 +193,74 @@ def test_everything_up_to_the_end_is_read() -> None:
         assert [entry.key for entry in entries] == [*KEYS, *KEYS]
 
     asking([listed(6), fetched(records(0), high_watermark=9), fetched(records(3), high_watermark=9)], follow)
+
+
+def test_what_is_written_while_a_look_is_under_way_it_need_not_show() -> None:
+    """It asked for the end before that was there: nothing is wrong with who leads the ledger."""
+
+    async def scenario() -> None:
+        with ExitStack() as others:
+
+            class Written(Answering):
+                def _answer(self, request: Any) -> Any:
+                    if isinstance(request, ListOffsetsRequest):
+                        others.enter_context(self.companion(ToShow).at_least(9))
+                    return super()._answer(request)
+
+            async with Written([listed(3), fetched(records(0), high_watermark=3)]) as client:
+                assert [entry.key for entry in await LedgerTail(client).read_to_end()] == [*KEYS]
+                assert client.companion(ToShow).offset == 9
+
+    asyncio.run(scenario())
+
+
+def test_a_look_that_goes_on_with_another_leader_shows_what_it_has_to() -> None:
+    """The one that told where the log ends may hang up, and the next one be cut off from its peers."""
+
+    async def look(client: Answering) -> None:
+        tail = LedgerTail(client)
+        with (
+            client.companion(ToShow).at_least(5),
+            pytest.raises(Unreachable, match="does not show what was just written"),
+        ):
+            await tail.read_to_end()
+        assert tail.position == 0
+
+    class Leaving(Answering):
+        async def dial(self, *_: Any, **__: Any) -> Connection:
+            connection = cast(Any, await super().dial())
+            call = connection.call
+
+            async def called(request: Any, **_: Any) -> Any:
+                answer = await call(request)
+                connection.closed = not isinstance(request, ListOffsetsRequest)
+                return answer
+
+            connection.call = called
+            return cast(Connection, connection)
+
+    async def scenario() -> None:
+        answers = [listed(6), fetched(records(0), high_watermark=6), listed(3), fetched(b"", high_watermark=3)]
+        async with Leaving(answers) as client:
+            await look(client)
+
+    asyncio.run(scenario())
+
+
+def test_that_a_broker_shows_another_ledger_is_forgotten_with_its_look() -> None:
+    """A broker that was away for long knows the topic that was there before: what was read of this one is still so."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, position=3, topic_id=LEDGER_ID)
+        client.topic_id = uuid.UUID(int=99)
+        with pytest.raises(Unreachable):
+            await tail.read_on()
+        client.topic_id = LEDGER_ID
+        found = await tail.read_on()
+        assert ([entry.offset for entry in found.entries], found.is_other_log) == ([3, 4, 5], False)
+
+    unknown = listed(-1, error_code=codes.OFFSET_NOT_AVAILABLE)
+    asking([unknown, listed(6), fetched(records(3), high_watermark=6)], follow)
 
 
 def transacted(base_offset: int) -> bytes:

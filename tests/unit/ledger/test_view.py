@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.ledger import view as views
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerTail
+from isthmus.ledger.records import Deletion, packed
 from isthmus.ledger.view import LedgerView
+from isthmus.spark.maps import LedgerMaps
 from isthmus.wire.connection import Connection
-from tests.unit.ledger.brokers import Answering, asking
+from tests.unit.ledger.brokers import Answering, asking, fetched, held_back, listed
+from tests.unit.wire.stored import patched
+
+
+async def read_maps(client: Answering) -> None:
+    """All of the ledger, as a lease does for its mapped lanes."""
+    spec = SimpleNamespace(context=SimpleNamespace(link="l"), controller=1, slot=0, generation=1)
+    entries, position = await LedgerMaps(client, cast(Any, spec))._entries()
+    assert (len(entries), position) == (2, 2)
+
+
+async def read_all(client: Answering) -> None:
+    """All of the ledger, as the loop of access rules does."""
+    assert await read_documents(client) == {}
+
+
+@pytest.mark.parametrize("read", [read_maps, read_all])
+def test_who_would_begin_again_is_patient(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[Answering], Awaitable[None]]
+) -> None:
+    """A quota lets all of it through in more than the patience of one look, so no look would ever see its end."""
+    monkeypatch.setattr(views, "LedgerTail", partial(LedgerTail, patience_s=0.5))
+    parts = [patched(bytes(packed([Deletion("filters/l")]).view), offset) for offset in (0, 1)]
+    answers = [held_back(300), fetched(parts[0], high_watermark=2), held_back(300), fetched(parts[1], high_watermark=2)]
+    asking([listed(2), *answers], read)
 
 
 def test_who_does_not_answer_is_asked_once() -> None:

@@ -296,9 +296,11 @@ def test_what_waits_for_a_transaction_is_told_beside_the_lag() -> None:
             topic_at("held", waiting_records=501, waiting_s=40.0),
             topic_at("calm"),
             topic_at("unseen", waiting_records=-1),
+            topic_at("undated", waiting_records=3),
         )
     )
     waiting = telling.ask("isthmus_replication_waiting_records")
-    assert sorted(waiting.values()) == [0, 501]
+    assert sorted(waiting.values()) == [0, 3, 501]
+    assert sorted(telling.ask("isthmus_replication_waiting_seconds").values()) == [0, 40]
     assert telling.value('isthmus_replication_waiting_seconds{topic="held"}') == 40.0
     assert telling.value('isthmus_replication_lag_records{topic="held"}') == 0

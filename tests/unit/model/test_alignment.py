@@ -13,7 +13,10 @@ from isthmus.model.translation import MappedRange
 
 
 def aligned(
-    source: Sequence[SourceRecord], target: Iterable[tuple[int, bytes]], claimed: int, **circumstances: bool
+    source: Sequence[SourceRecord],
+    target: Iterable[tuple[int, bytes] | tuple[int, bytes, bytes]],
+    claimed: int,
+    **circumstances: bool,
 ) -> Aligned:
     """The alignment of two logs, the source given record by record only while it is asked for."""
     begin = source[0].offset if source else claimed
@@ -26,10 +29,10 @@ def aligned(
         else:
             alignment.source_ended()
 
-    for offset, content in target:
+    for taken in target:
         while alignment.is_hungry:
             feed()
-        alignment.take(offset, content)
+        alignment.take(*taken)
     while alignment.lacks_claimed:
         feed()
     return alignment.result()
@@ -144,3 +147,81 @@ def test_compacted_logs() -> None:
     assert not aligned(with_hole, held("abcxd"), 2, is_source_compacted=True).is_sound
     found = aligned(log("abcde"), held("acd"), 2, is_target_compacted=True)
     assert (found.begin, found.is_sound) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("there", "claimed", "compacted", "plain", "told"),
+    [
+        ("abcdefcd", 2, 4, 6, 4),
+        ("abcdefcd", 5, 5, 6, 5),
+        ("abcdefcdef", 2, 6, 6, -1),
+        ("abcdefcdefg", 2, 7, 7, -1),
+    ],
+)
+def test_a_log_that_ends_within_a_repetition(there: str, claimed: int, compacted: int, plain: int, told: int) -> None:
+    """The last record of a key counts in a compacted log: where the program was stopped while it repeated older ones,
+    newer ones have to come once more. Elsewhere nothing comes twice, and where the repetition ended is told.
+    """
+    for circumstances in ({"is_target_compacted": True}, {"is_source_compacted": True}):
+        found = aligned(log("abcdefgh"), held(there), claimed, **circumstances)
+        assert (found.begin, found.ranges[-1].source_end, found.repeated_to) == (compacted, compacted, -1)
+    found = aligned(log("abcdefgh"), held(there), claimed)
+    assert (found.begin, found.ranges[-1].source_end, found.repeated_to) == (plain, plain, told)
+
+
+Table = tuple[list[SourceRecord], list[tuple[int, bytes, bytes]], int]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    """A compacted topic copied by a program that crashes, whose copy was compacted since: the source, what is left at
+    the target, and the position.
+    """
+    keys = draw(st.lists(st.sampled_from("xyz"), min_size=1, max_size=15))
+    gone = draw(st.sets(st.integers(0, len(keys) - 1)))
+    source = [SourceRecord(n, b"%d" % n, key=key.encode(), is_tombstone=n in gone) for n, key in enumerate(keys)]
+    committed, log_ = 0, list[int]()
+    for _ in range(draw(st.integers(1, 4))):
+        end = draw(st.integers(committed, len(source)))
+        log_ += range(committed, end)
+        committed = draw(st.integers(committed, end))
+    # The cleaner takes what is followed by its key, up to somewhere.
+    clean_to = draw(st.integers(0, len(log_)))
+    later = {keys[at]: offset for offset, at in enumerate(log_)}
+    left = [
+        (offset, source[at].content, source[at].key)
+        for offset, at in enumerate(log_)
+        if offset >= clean_to or later[keys[at]] == offset
+    ]
+    return source, left, committed
+
+
+@given(tables())
+def test_a_table_ends_as_at_the_source(case: Table) -> None:
+    """Whatever was cleaned at the target and wherever the program crashed: with what is copied from the beginning on,
+    each key has the value that it has at the source, and nothing is called missing.
+    """
+    source, left, committed = case
+    found = aligned(source, left, committed, is_target_compacted=True)
+    assert found.is_sound
+    goes_on = [(record.key, record.content) for record in source if record.offset >= found.begin]
+    table = dict([*((key, content) for _, content, key in left), *goes_on])
+    assert table == {record.key: record.content for record in source}
+
+
+def test_a_table_that_was_made_anew() -> None:
+    """A compacted topic that holds other records than those copied is not what the position is about, however much the
+    cleaner may explain: each key has its last record at the target, unless that was a tombstone.
+    """
+    old = [(n, b"old %d" % n, b"%d" % n) for n in range(4)]
+    new = [SourceRecord(n, b"new %d" % n, key=b"%d" % n) for n in range(6)]
+    both = {"is_source_compacted": True, "is_target_compacted": True}
+    found = aligned(new, old, 4, **both)
+    assert (found.missing, found.first_missing) == (4, 0)
+    # Cleaned at the target, as the source says: a later record with the key is there.
+    newer = [new[0], new[1], SourceRecord(2, b"newer 0", key=b"0")]
+    assert aligned(newer, [(1, b"new 1", b"1"), (2, b"newer 0", b"0")], 2, **both).is_sound
+    assert aligned(newer, [(1, b"new 1", b"1")], 2, **both).first_missing == 0
+    # A record without a key is taken by the cleaner, a tombstone after a while.
+    gone = [new[0]._replace(key=b""), new[1]._replace(is_tombstone=True), new[2]]
+    assert aligned(gone, [(2, b"new 2", b"2")], 3, **both).is_sound

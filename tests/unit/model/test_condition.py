@@ -46,12 +46,14 @@ def test_caught_up_is_that_nothing_is_left(state: LaneState) -> None:
 
 
 def test_what_is_in_trouble_is_not_caught_up() -> None:
-    """A partition that others wrote to may have no lag, and is no copy."""
-    found = topic(0, LaneState.FOREIGN_WRITE)
-    assert not holds("caught-up", found)
-    assert not holds("caught-up", link(found))
+    """A partition that others wrote to is no copy: that its source has nothing more is no lag of 0."""
+    for found in (topic(0, LaneState.FOREIGN_WRITE, target_end=9, proven_end=end) for end in (0, -1)):
+        assert not holds("caught-up", found)
+        assert not holds("caught-up", link(found))
+        assert not holds("lag=0", found)
+        assert found.lag_records == -1
+    assert topic(7, LaneState.FOREIGN_WRITE, target_end=9, proven_end=5).lag_records == 2
     assert not holds("caught-up", replace(topic(0), problem=Problem("x")))
-    assert holds("lag=0", found)
 
 
 @pytest.mark.parametrize(("lag", "expected"), [(0, True), (10, True), (11, False)])

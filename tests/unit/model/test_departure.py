@@ -9,7 +9,7 @@ import pytest
 from isthmus.model.departure import to_leave, undoubted, without
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.switching import Allowance, DoubtedLane, LaneBegin, LeafDoubt, TargetChoice
+from isthmus.model.switching import Allowance, DoubtedLane, LaneBegin, LeafDoubt, LeftAt, TargetChoice
 from isthmus.model.tree import Tree, node_of
 from isthmus.model.treeloss import Undistributed, Unsent, loss_of
 
@@ -89,7 +89,7 @@ def test_what_may_not_have_come_is_sent_again() -> None:
     """By a distributor that leaves now: it begins where the cluster acknowledged last, and nothing is in doubt."""
     found = without(B2, "c", "d", None)
     assert found is not None
-    left = found.left([Allowance(X, ID, 0, 7, 90)], {("x", 0): 50})
+    left = found.left([Allowance(X, ID, 0, 7, 90)], {("x", 0): LeftAt(50)})
     assert (left.target, left.begins, left.doubts) == ("c", (LaneBegin(X, ID, 0, 7),), ())
     assert to_leave(TREE, {"t.b.2": left}, "d") == ()
 

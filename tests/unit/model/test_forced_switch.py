@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from isthmus.model.copyflags import copied, distributor_producer_id, is_done_with, is_to_copy
 from isthmus.model.naming import SourceTopic
-from isthmus.model.switching import AHEAD_RECORDS, Allowance, LaneBegin, TargetChoice, allowances, begin_of
+from isthmus.model.switching import AHEAD_RECORDS, Allowance, LaneBegin, LeftAt, TargetChoice, allowances, begin_of
 from isthmus.model.tree import Distributor, Tree, node_of
 from tests.unit.model.test_tree_distribution import shaped
 
@@ -161,7 +161,7 @@ class World:
     def leave(self, each: Distributor) -> None:
         choice = self.choices[each.name]
         if choice.is_forced and each.cluster not in self.down:
-            ends = {(str(TOPIC), 0): len(self.logs[each.cluster])}
+            ends = {(str(TOPIC), 0): LeftAt(len(self.logs[each.cluster]))}
             self.choices[each.name] = choice.left(self.stated[each.name][1], ends)
 
     def go_back(self, each: Distributor) -> None:

@@ -68,7 +68,7 @@ _REPLICA = {"node_id": 1, "log_end": 9, "lag_records": 0, "lag_ms": None, "endpo
         ),
         (
             Forgotten(link="l", topic=TargetTopic("t"), documents=("a", "b")),
-            {"link": "l", "topic": "t", "documents": ["a", "b"]},
+            {"link": "l", "topic": "t", "documents": ["a", "b"], "aborted": []},
         ),
         (Assignment("t", 0, (1, 2)), {"topic": "t", "partition": 0, "replicas": [1, 2]}),
         (BrokerSetting("a", "1", (1, 2)), {"name": "a", "value": "1", "brokers": [1, 2]}),

@@ -11,14 +11,13 @@ KEY = b'["MirrorSourceConnector",{"cluster":"a","partition":3,"topic":"orders"}]
 
 def test_the_next_offset_lies_behind_the_last_one_copied() -> None:
     """MirrorMaker 2 keeps the offset of the last record, and goes on behind it; a tombstone takes a position back."""
-    assert progress_of(KEY, b'{"offset":41}', "a") == Progress(("orders", 3), 42)
-    assert progress_of(KEY, None, "a") == Progress(("orders", 3), None)
+    assert progress_of(KEY, b'{"offset":41}') == Progress("MirrorSourceConnector", "a", ("orders", 3), 42)
+    assert progress_of(KEY, None) == Progress("MirrorSourceConnector", "a", ("orders", 3), None)
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (KEY.replace(b'"a"', b'"c"'), b'{"offset":41}'),
         (b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"a","targetClusterAlias":"b"}]', b'{"offset":0}'),
         (b'["MirrorCheckpointConnector",{"group":"g","topic":"orders","partition":3}]', b'{"offset":0}'),
         (b"no JSON", b'{"offset":41}'),
@@ -29,5 +28,5 @@ def test_the_next_offset_lies_behind_the_last_one_copied() -> None:
     ],
 )
 def test_what_others_write_there_is_passed_over(key: bytes | None, value: bytes) -> None:
-    """Other connectors keep positions of other kinds, and other sources have the same topics."""
-    assert progress_of(key, value, "a") is None
+    """Other connectors keep positions of other kinds."""
+    assert progress_of(key, value) is None

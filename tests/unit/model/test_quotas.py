@@ -80,3 +80,10 @@ def test_what_was_interrupted_is_ours_before_and_after() -> None:
     assert quota_steps(ATTACHED, {HERE: 8.0}, {THERE: 7.0}, made).steps[0].is_others
     taken_back = {THERE: MadeQuota(value=None, before=5.0, is_certain=False)}
     assert quota_steps(ATTACHED, {}, {THERE: 5.0}, taken_back).steps == (QuotaStep(THERE, 5.0, None),)
+
+
+def test_a_link_does_not_slow_itself_down() -> None:
+    """A quota of the user that it logs in as at the target is told, and not set."""
+    ours = QuotaStep(THERE, None, 5.0, is_own=True)
+    assert quota_steps(ATTACHED, {HERE: 5.0}, {}, {}, own="User:remote-ann").steps == (ours,)
+    assert quota_steps(ATTACHED, {HERE: 5.0}, {}, {}, own="User:remote-ben").steps == (ours._replace(is_own=False),)

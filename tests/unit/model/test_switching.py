@@ -9,9 +9,21 @@ from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.model.switching import LaneBegin, TargetChoice, begin_of, behind, stopped_at
+from isthmus.model.switching import (
+    Allowance,
+    BeginEpoch,
+    LaneBegin,
+    LeftAt,
+    Stopped,
+    TargetChoice,
+    before_begin,
+    begin_of,
+    behind,
+    stopped_at,
+)
 
 ID = uuid.UUID(int=7)
+FLIGHTS = SourceTopic("flights")
 KEY = LaneKey(TargetTopic("flights"), 0)
 LANE = Lane(
     source_topic=SourceTopic("flights"),
@@ -29,19 +41,63 @@ def test_where_lanes_stopped_is_known_once_all_are_held() -> None:
     stopped for an earlier wish, which was taken back, keep it from being known.
     """
     held = LaneReport(key=KEY, state=LaneState.HELD, position=12, hold=3)
-    assert stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30)}, 3) == (
-        (LaneBegin(SourceTopic("flights"), ID, 0, 12),),
-        "",
-    )
+    begins = (LaneBegin(FLIGHTS, ID, 0, 12),)
+    assert stopped_at([LANE], {KEY: held}, {KEY: Cursor(12, 5, 30)}, 3) == (Stopped(begins), "")
     active = replace(held, state=LaneState.ACTIVE)
-    assert stopped_at([LANE], {KEY: active}, {}, 3) == ((), "flights-0 has not stopped yet: it is ACTIVE")
-    assert stopped_at([LANE], {}, {}, 3) == ((), "flights-0 has not stopped yet: it is STARTING")
+    assert stopped_at([LANE], {KEY: active}, {}, 3) == (Stopped(), "flights-0 has not stopped yet: it is ACTIVE")
+    assert stopped_at([LANE], {}, {}, 3) == (Stopped(), "flights-0 has not stopped yet: it is STARTING")
     assert stopped_at([LANE], {KEY: replace(held, position=-1)}, {}, 3)[1] != ""
     other = LaneKey(TargetTopic("arrivals"), 0)
-    begins, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30), other: Cursor(1, 1, 1)}, 3)
-    assert begins == ()
+    stopped, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(12, 5, 30), other: Cursor(1, 1, 1)}, 3)
+    assert stopped == Stopped()
     assert "arrivals-0 was distributed, and is not looked at now" in why
-    assert stopped_at([LANE], {KEY: held}, {}, 5) == ((), "flights-0 has not stopped yet: it is STARTING")
+    assert stopped_at([LANE], {KEY: held}, {}, 5) == (Stopped(), "flights-0 has not stopped yet: it is STARTING")
+
+
+def test_what_lies_before_a_beginning_has_its_leader_epoch() -> None:
+    """It is known from the map, so that is waited for; a source that loses it has others in its place then, which
+    nobody would copy. Of what was begun by a release that knows no epochs nothing is known.
+    """
+    held = LaneReport(key=KEY, state=LaneState.HELD, position=12, hold=3)
+    stopped, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30, source_epoch=4)}, 3)
+    assert (stopped, why) == (Stopped(), "flights-0 has stopped, and its map does not have all that it copied yet")
+    stopped, _ = stopped_at([LANE], {KEY: held}, {KEY: Cursor(12, 5, 30, source_epoch=4, left_out=2)}, 3)
+    assert stopped.epochs == (BeginEpoch(FLIGHTS, ID, 0, 10, 4),)
+    over = TargetChoice(target="c", wanted="d").over(*stopped)
+    assert before_begin(over.begins, over.epochs, FLIGHTS, ID, 0) == (2, 4)
+    assert before_begin(over.begins, over.epochs, FLIGHTS, uuid.UUID(int=9), 0) == (0, -1), "another topic"
+    again = over.asked("c").over((LaneBegin(FLIGHTS, ID, 0, 40),))
+    assert (again.epochs, before_begin(again.begins, again.epochs, FLIGHTS, ID, 0)) == ((), (0, -1))
+
+
+def test_what_a_source_lost_before_its_leaf_was_left_is_told() -> None:
+    """The next leaf begins in the epoch in which its source ended, or with what it lost: then it stops there. Where a
+    partition ends that its broker does not know is not known: all that was allowed is in doubt.
+    """
+    forced = TargetChoice(target="c", wanted="c").asked("d", is_forced=True)
+    allowed = [Allowance(FLIGHTS, ID, 0, 10, 90)]
+    copied = BeginEpoch(FLIGHTS, ID, 0, 10, 4)
+    left = forced.left(allowed, {("flights", 0): LeftAt(50, 6)})
+    assert before_begin(left.begins, left.epochs, FLIGHTS, ID, 0) == (0, 6)
+    lost = forced.left(allowed, {("flights", 0): LeftAt(50, 6, copied)})
+    assert before_begin(lost.begins, lost.epochs, FLIGHTS, ID, 0) == (40, 4)
+    unknown = forced.left(allowed, {})
+    assert (unknown.begins, unknown.doubts[0].records_max) == ((LaneBegin(FLIGHTS, ID, 0, 90),), 80)
+    assert before_begin(unknown.begins, unknown.epochs, FLIGHTS, ID, 0) == (0, -1)
+
+
+def test_a_leaf_that_is_left_got_nothing_from_before_its_beginning() -> None:
+    """What a lane does not run now that copied to it once, its map has of that time, and so has what is stated. Another
+    leaf got what came in between: the next one begins behind that.
+    """
+    begins = (LaneBegin(FLIGHTS, ID, 0, 20_000),)
+    forced = TargetChoice(target="c", wanted="c", former=("c", "d"), begins=begins).asked("e", is_forced=True)
+    allowed = [Allowance(FLIGHTS, ID, 0, 100, 10_100)]
+    for ends in ({("flights", 0): LeftAt(30_000, 6)}, {}):
+        left = forced.left(allowed, ends)
+        assert (left.begins, left.doubts) == (begins, ())
+    resent = replace(forced, is_resent=True).left(allowed, {("flights", 0): LeftAt(30_000, 6)})
+    assert resent.begins == begins
 
 
 def test_a_distributor_is_behind_until_it_has_dealt_with_everything() -> None:

@@ -274,7 +274,7 @@ def test_what_cannot_be_used(tmp_path: Path, authority: trustme.CA) -> None:
     with socket.create_server(("127.0.0.1", settings.listen.port)), pytest.raises(PortBusy, match="cannot listen"):
         asyncio.run(listen(settings))
     authority.issue_cert("other").private_key_pem.write_to_path(settings.key)
-    with pytest.raises(ConfigError, match="certificate and key"):
+    with pytest.raises(ConfigError, match="certificate and its key"):
         asyncio.run(listen(settings))
     settings.token.unlink()
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
 import pytest
@@ -160,3 +163,35 @@ def test_logins(login: dict[str, str], given: dict[str, object]) -> None:
         with pytest.raises(RegistryRefused, match="401") as refused:
             asked(server, lambda registry: registry.contents(), username="alice", password=Secret("wrong"))
         assert "wrong" not in f"{refused.value} {refused.value.hint}"
+
+
+class Endless(BaseHTTPRequestHandler):
+    """Answers more than any registry has to say."""
+
+    def do_GET(self) -> None:
+        """Send 65 MiB, as long as somebody reads."""
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(65):
+                self.wfile.write(b" " * (1 << 20))
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_an_answer_without_an_end_is_refused() -> None:
+    """It is not held in memory: the address leads to something else."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server, ThreadPoolExecutor(1) as threads:
+        threads.submit(server.serve_forever)
+
+        async def ask() -> None:
+            async with opened(SchemaRegistry(alias="west", url=f"http://127.0.0.1:{server.server_port}")) as there:
+                await there.contents()
+
+        try:
+            with pytest.raises(RegistryRefused, match="more than 64 MiB") as told:
+                asyncio.run(ask())
+        finally:
+            server.shutdown()
+    assert "clusters.west.schema_registry.url" in told.value.hint

@@ -27,10 +27,12 @@ from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.spark.timings import LeaseTimings
+from tests.patience import TERM_S
 
 CONTROLLER = 7 << 16
 STEPS = 200
 LONG_AGO = -1e9
+UNPAUSED = LeaseTimings(retry_s=0.0, back_off_s=(0.0,))
 CONTEXT = LinkContext(
     link="l",
     source=Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",)),
@@ -62,7 +64,8 @@ class Book:
         self.was_lost = was_lost
         self.opened_at = LONG_AGO
         self.documents: dict[str, Any] = {}
-        self.tail = SimpleNamespace(position=100, topic_id=uuid.UUID(int=3))
+        self.is_held = False
+        self.tail = SimpleNamespace(position=100, topic_id=uuid.UUID(int=3), was_held=lambda _: self.is_held)
         self.leases: list[LeaseDocument] = []
         self._listeners: list[Callable[[str, Any], None]] = []
 
@@ -114,7 +117,13 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 @contextlib.asynccontextmanager
 async def running(
-    jobs: Jobs, book: Book, *, count: int = 2, lanes: Iterable[int] = (0,), limits: Limits = CONTEXT.limits
+    jobs: Jobs,
+    book: Book,
+    *,
+    count: int = 2,
+    lanes: Iterable[int] = (0,),
+    limits: Limits = CONTEXT.limits,
+    timings: LeaseTimings = UNPAUSED,
 ) -> AsyncIterator[LeaseScheduler]:
     """A scheduler without pauses that has started the first leases; it ends in good order."""
     scheduler = LeaseScheduler(
@@ -122,7 +131,7 @@ async def running(
         cast(Any, book),
         replace(CONTEXT, limits=limits),
         slots=TaskSlots(cast(Any, None), count),
-        timings=LeaseTimings(retry_s=0.0, back_off_s=(0.0,)),
+        timings=timings,
     )
     scheduler.assign(lane(number) for number in lanes)
     task = asyncio.create_task(scheduler.run())
@@ -178,6 +187,30 @@ def test_a_lease_that_may_be_running_is_forbidden_to_write(jobs: Jobs, outcome: 
             book.hear(ended(1))
             await steps()
             assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, True)]
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_is_not_stuck_while_a_quota_holds_back_what_is_heard(jobs: Jobs) -> None:
+    """Its word may be on the log all the time. It is forbidden to write when it is silent although one hears."""
+
+    async def scenario() -> None:
+        book = Book()
+        book.is_held = True
+        timings = replace(UNPAUSED, stall_s=0.0, grace_s=0.0)
+        async with running(jobs, book, timings=timings) as scheduler:
+
+            def is_stuck() -> bool:
+                return scheduler.problem is not None and "stuck" in scheduler.problem.message
+
+            book.hear(replace(ended(1), ended_through=0))
+            await asyncio.sleep(1.2)
+            assert not is_stuck()
+            book.is_held = False
+            async with asyncio.timeout(TERM_S):
+                while not is_stuck():
+                    await asyncio.sleep(0.05)
+            book.hear(ended(1))
 
     asyncio.run(scenario())
 

@@ -75,6 +75,7 @@ def test_every_change_takes_if_match_and_a_key(name: str) -> None:
         ("POST", f"{WEST}/leaders:elect", None),
         ("POST", f"{WEST}/reassignments:cancel", None),
         ("POST", f"{WEST}/links/gone:forget", None),
+        ("POST", f"{WEST}/gateways/0123abcd:forget", None),
         ("POST", "/v1/schemas:sync", None),
         ("POST", "/v1/schemas:primary", {"cluster": "west"}),
         ("POST", "/v1/operations/none:cancel", None),

@@ -45,6 +45,7 @@ ADMIN = {
     f"POST {_LINK}/quarantine:replay",
     f"POST {_LINK}:forget",
     f"POST {_CLUSTER}/links/{{link}}:forget",
+    f"POST {_CLUSTER}/gateways/{{gateway}}:forget",
     "POST /v1/trees",
     f"PATCH {_TREE}",
     f"DELETE {_TREE}",

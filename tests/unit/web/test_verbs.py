@@ -36,6 +36,8 @@ OVER_REST = {
     "doctor": ("GET /v1/doctor",),
     "filters": (f"GET {_LINK}/filters", f"PUT {_LINK}/filters", f"DELETE {_LINK}/filters"),
     "forget": (f"POST {_LINK}:forget", f"POST {_CLUSTER}/links/{{link}}:forget"),
+    "gateway forget": (f"POST {_CLUSTER}/gateways/{{gateway}}:forget",),
+    "gateway status": ("GET /v1/gateways",),
     "groups copy": (f"GET {_CLUSTER}/groups/copy",),
     "groups describe": (f"GET {_LINK}/groups",),
     "groups drill": (f"POST {_LINK}/groups:drill",),
@@ -106,8 +108,8 @@ OVER_REST = {
 
 OF_THIS_HOST = (
     "config check", "config show", "context add", "context delete", "context list", "context show", "context use",
-    "help", "import", "init", "local down", "local status", "local up", "relay join", "relay serve", "run", "serve",
-    "token create", "token list", "token revoke",
+    "gateway serve", "help", "import", "init", "local down", "local status", "local up", "relay join",
+    "relay serve", "run", "serve", "token create", "token list", "token revoke",
 )  # fmt: skip
 """They read and write files of this host, or are processes of it: docs/rest.md says so."""
 

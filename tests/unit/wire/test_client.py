@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -73,3 +74,37 @@ def test_a_frozen_broker_is_not_waited_for_alone() -> None:
             assert client.asked[2:] == [BOOTSTRAP_NODE]
 
     asyncio.run(scenario())
+
+
+class BothAtOnce(Client):
+    """A cluster of two addresses that answer in the same moment: the first by an error."""
+
+    def __init__(self) -> None:
+        super().__init__(Cluster(alias="half", bootstrap_servers=("127.0.0.1:1", "127.0.0.1:2")))
+        self.answers = asyncio.Event()
+        self.asked = 0
+
+    async def broker(self, node_id: int, request: Any, **_: Any) -> Any:
+        self.asked += 1
+        await self.answers.wait()
+        if node_id == BOOTSTRAP_NODE:
+            raise Unreachable("half broke the connection off", cluster="half")
+        return request
+
+
+def test_nothing_is_printed_of_a_question_that_nobody_waits_for() -> None:
+    """A broker that fails in the moment in which another one answers is no failure that was overlooked."""
+    overlooked: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: overlooked.append(context))
+        async with BothAtOnce() as client:
+            asking = asyncio.create_task(client.any("who is there", hedge_s=0.01))
+            while client.asked < 2:
+                await asyncio.sleep(0.001)
+            client.answers.set()
+            assert await asking == "who is there"
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert not overlooked

@@ -177,6 +177,28 @@ def test_a_broker_without_room_for_a_session() -> None:
         assert found == [(("a", 0), offset, 0), (("a", 1), 7, 1)]
 
 
+@pytest.mark.parametrize("by_topic_id", [True, False])
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_topic_that_was_made_anew(by_topic_id: bool, is_forgotten: bool) -> None:
+    """The partition of the former topic leaves the session, where topics have ids, and what is told of it is not told
+    of the new one.
+    """
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    assert session.answered(SimpleNamespace(error_code=0, session_id=9)) == codes.NONE
+    if is_forgotten:
+        session.forget(("a", 0))
+    session.want(("a", 0), Want(uuid.UUID(int=7), 0, 0, -1))
+
+    request = session.request(max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=by_topic_id)
+
+    gone = [(each.topic_id, each.partitions) for each in request.forgotten_topics_data]
+    assert gone == ([(IDS["a"], [0])] if by_topic_id else [])
+    assert [each.topic_id for each in request.topics] == [uuid.UUID(int=7)]
+    assert list(session.partitions(answer(13, [partition(0, error_code=codes.UNKNOWN_TOPIC_ID)]))) == []
+
+
 def test_who_had_its_turn_waits_for_the_others() -> None:
     """Brokers fill an answer in the order of a full request: what was read last comes last, or others would starve."""
     session = FetchSession(incremental=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 
 from isthmus.errors import UnsupportedByBroker
-from isthmus.wire.frames import pick_version, skip_response_header
+from isthmus.wire import messages
+from isthmus.wire.frames import decode_response, encode_request, pick_version, skip_response_header
 
 
 def test_version_is_within_what_both_sides_and_the_request_allow() -> None:
@@ -37,3 +38,19 @@ def test_answers_out_of_step_are_refused() -> None:
     """An answer to another request than the oldest means that the stream cannot be read any more."""
     with pytest.raises(ConnectionError, match="answered request 6 where 5 was next"):
         skip_response_header(memoryview((6).to_bytes(4, "big")), 5, flexible=False)
+
+
+def test_clients_of_kafka_python_read_their_answers_beside_isthmus() -> None:
+    """They ask a broker for its versions by another class than ours, in the same process: each reads its own answer."""
+    feature = ApiVersionsResponse.SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
+    answer = ApiVersionsResponse(version=4, error_code=0, api_keys=[], throttle_time_ms=0, supported_features=[feature])
+    frame = (7).to_bytes(4, "big") + bytes(answer.encode(version=4))
+
+    theirs, ours = ApiVersionsRequest(version=4), messages.ApiVersionsRequest()
+    theirs.with_header(correlation_id=7, client_id="theirs")
+    encode_request(ours, 4, 7, "ours")
+    read = theirs.header.get_response_class().decode(frame, header=True)
+    assert [each.name for each in read.supported_features] == ["group.version"]
+    read = decode_response(ours, 4, memoryview(frame), 7)
+    assert isinstance(read, messages.ApiVersionsResponse)
+    assert [each.name for each in read.supported_features] == ["group.version"]

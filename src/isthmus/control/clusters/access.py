@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import AllowedOperations, describe_cluster
+from isthmus.cluster.brokers import AllowedOperations, describe_cluster, may_let_everybody_in
 from isthmus.cluster.passwords import users_with_passwords
 from isthmus.control.clusters.rights import cluster_findings
 from isthmus.errors import ClusterError
@@ -37,6 +37,18 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: A
     found.extend(cluster_findings(link, Side.TARGET, allowed, about=About.ACCESS, check=_CHECK))
     if found:
         return found
+    why = "allow.everyone.if.no.acl.found is set, its value is not shown"
+    try:
+        is_open = await may_let_everybody_in(target)
+    except ClusterError as error:
+        is_open, why = True, f"whether allow.everyone.if.no.acl.found is set is not known: {error}"
+    if is_open:
+        message = (
+            f"the brokers of {link.target.alias} may let everybody do what no rule is about "
+            f"({why}): the first rule about a topic ends that, for the link as well"
+        )
+        hint = "Make rules that allow the link what it needs (isthmus acls generate), and others what they need, first."
+        return [Finding(level=Level.WARN, subject=link.name, check=_CHECK, message=message, hint=hint)]
     message = f"rules can be carried from {link.source.alias} to {link.target.alias} ({link.access.policy})"
     return [Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isthmus.cluster.brokers import describe_cluster
-from isthmus.control.clusters.enforcement import is_enforced
-from isthmus.control.clusters.namespace import kept_by
-from isthmus.control.links.memory import LedgerMemory, remembered
-from isthmus.ledger.documents import NamespaceDocument
+from isthmus.control.links.memory import LedgerMemory, age_most_s, now_ms, remembered
+from isthmus.ledger.documents import MovableGatewayDocument, NamespaceDocument
 from isthmus.model.link import Link
 from isthmus.model.namespace import Namespace, NamespaceNaming
-from isthmus.model.writability import KeptBy
+from isthmus.model.synchrony import HEARD_S
+from isthmus.model.writability import KeptBy, is_enforced, kept_by
 from isthmus.wire.client import Client
 
 
@@ -27,12 +26,32 @@ def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[N
     :raises PlanRefused: A newer Isthmus wrote it.
     """
     wanted = following(link)
+    is_behind = bool(wanted) and has_gateway(ledger, cluster_id)
     found = {
-        document.namespace: kept_by(document.registers)
+        document.namespace: kept_by(document.registers, has_gateway=is_behind)
         for document in (ledger.unlinked().values() if wanted else ())
         if isinstance(document, NamespaceDocument) and document.cluster == cluster_id and document.namespace in wanted
     }
     return {namespace: kept for namespace, kept in found.items() if kept is not None}
+
+
+def has_gateway(ledger: LedgerMemory, cluster_id: str | None, *, hides: bool = False) -> bool:
+    """Whether a gateway is heard that stands in front of the cluster with this id, and keeps what is reserved there, or
+    `hides` what is not to be read yet.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    """
+    now = now_ms()
+    written, silences = ledger.unlinked_written_ms(), ledger.unlinked_silences(now)
+    return any(
+        isinstance(document, MovableGatewayDocument)
+        and (document.hides if hides else document.keeps_reserved)
+        and document.serves == cluster_id
+        and silences[key].least_s <= HEARD_S
+        # Its clock counts only where nobody has looked for long enough.
+        and min(silences[key].most_s, age_most_s(written[key], now)) <= HEARD_S
+        for key, document in ledger.unlinked().items()
+    )
 
 
 async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:

@@ -9,21 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
+from isthmus.cluster.brokers import Operation, describe_cluster, may_let_everybody_in
 from isthmus.cluster.outcomes import Outcomes
-from isthmus.errors import BrokerRefused, ClusterError, ConfigError, PlanRefused
+from isthmus.errors import BrokerRefused, ClusterError, ConfigError, PlanRefused, Unreachable
 from isthmus.model.access import EVERYBODY, Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Registers
-from isthmus.model.reservation import Reservation, is_enforceable, reservation, rules_of
-from isthmus.model.rights import Resource
+from isthmus.model.reservation import Reservation, is_enforceable, is_ruled, reservation, rules_of
+from isthmus.model.rights import Resource, on_cluster
+from isthmus.model.writability import KEPT
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 ENFORCED: Final = "enforced"
 """The register with the rules that were made."""
-KEPT: Final = "kept"
-"""The register with the principals that may go on writing, and whether the link is a super user."""
+UNREAD: Final = "unread"
+"""The register with the rules that were made against readers (`reading`)."""
 _SUPER_USER: Final = "super user"
 _KNOWN_S: Final = 10.0
 _RETRY_S: Final = 0.05
@@ -75,19 +78,13 @@ def keeping(cluster: Cluster, registers: Registers) -> Keeping:
     return Keeping(principals=tuple(each for each in said if each != _SUPER_USER), has_super_user=_SUPER_USER in said)
 
 
-def is_enforced(registers: Registers) -> bool:
-    """Whether rules are to keep others out of a namespace, whether or not there are any to be made."""
-    return bool(_kept(registers))
-
-
 def _kept(registers: Registers) -> list[str]:
     return next((register.said for register in registers if register.name == KEPT), None) or []
 
 
 def own_login(cluster: Cluster) -> Keeping:
     """The principal that the cluster knows us by, as far as the configuration tells."""
-    username = cluster.security.username
-    return Keeping(principals=() if username is None else (f"User:{username}",))
+    return Keeping(principals=() if cluster.principal is None else (cluster.principal,))
 
 
 def with_own(keep: Keeping, cluster: Cluster) -> Keeping:
@@ -100,6 +97,11 @@ def made_rules(registers: Registers) -> tuple[Rule, ...]:
     return rules_of(next((register.said for register in registers if register.name == ENFORCED), ()))
 
 
+def made_against_readers(registers: Registers) -> tuple[Rule, ...]:
+    """The rules that were made against readers of a namespace, as it remembers them."""
+    return rules_of(next((register.said for register in registers if register.name == UNREAD), ()))
+
+
 def outdated_rules(registers: Registers, keep: Keeping) -> tuple[Rule, ...]:
     """Of the rules that were made, those against somebody who is to be kept now."""
     return tuple(
@@ -110,9 +112,16 @@ def outdated_rules(registers: Registers, keep: Keeping) -> tuple[Rule, ...]:
 
 
 async def examine_reservation(
-    client: Client, namespace: Namespace, keep: Keeping, *, without: Collection[Rule] = ()
+    client: Client,
+    namespace: Namespace,
+    keep: Keeping,
+    *,
+    without: Collection[Rule] = (),
+    operations: Collection[str] | None = None,
 ) -> Reservation | Problem:
-    """What the cluster's rules do for a namespace, `without` those that are to go, or why that cannot be told."""
+    """What the cluster's rules do for a namespace, `without` those that are to go, or why that cannot be told: for all
+    that only a link is to do in one that is reserved, or these `operations`.
+    """
     if not is_enforceable(namespace):
         return Problem(
             f"no access rule is about just the {namespace.kind}s {namespace}",
@@ -120,13 +129,20 @@ async def examine_reservation(
         )
     try:
         rules = await describe_rules(client, Resource.TOPIC if namespace.kind == "topic" else Resource.GROUP)
+        left = [rule for rule in rules if rule not in without]
+        is_open = not is_ruled(namespace, left) and await may_let_everybody_in(client)
     except BrokerRefused as error:
         hint = "Who may connect may write: a controller that mirrors there notices it (FOREIGN_WRITE)."
         return Problem(error.message, hint, error.error_code)
     except ClusterError as error:
         return problem_of(error)
-    left = [rule for rule in rules if rule not in without]
-    return reservation(namespace, left, keep.principals, has_super_user=keep.has_super_user)
+    if is_open:
+        return Problem(
+            f"no rule is about all of {namespace}, and the brokers of {client.cluster.alias} may let everybody in "
+            "then: allow.everyone.if.no.acl.found is set, and its value is not shown",
+            "Make rules first that allow the link to write there, and others to read: the first one ends that for all.",
+        )
+    return reservation(namespace, left, keep.principals, has_super_user=keep.has_super_user, operations=operations)
 
 
 def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -> Reservation:
@@ -150,6 +166,18 @@ def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -
     return found
 
 
+async def check_allowed(client: Client, found: Reservation) -> None:
+    """See that the rules that are missing may be made, before anything is said of them.
+
+    :raises NotAuthorized: The right to make rules is missing.
+    :raises ClusterError: No broker answers.
+    """
+    if found.missing and Operation.ALTER not in (await describe_cluster(client)).operations:
+        what = f"making the rule {found.missing[0].permission} {found.missing[0].grant} on {found.missing[0].subject}"
+        refused = codes.CLUSTER_AUTHORIZATION_FAILED
+        raise codes.error_for(refused, what, on_cluster("ALTER"), cluster=client.cluster.alias)
+
+
 async def make(client: Client, rules: Collection[Rule]) -> None:
     """Create rules, and wait until the brokers know them.
 
@@ -157,6 +185,40 @@ async def make(client: Client, rules: Collection[Rule]) -> None:
     """
     _raise(await create_rules(client, rules))
     await _await_rules(client, rules, are_there=True)
+
+
+async def await_closed(client: Client, namespace: Namespace, keep: Keeping, *, without: Collection[Rule]) -> None:
+    """Wait until every broker keeps all others out of a namespace by the rules it knows, `without` those that are to
+    go; for ten seconds.
+
+    :raises Unreachable: A broker does not tell, or lets others in still.
+    """
+    resource = Resource.TOPIC if namespace.kind == "topic" else Resource.GROUP
+    deadline = time.monotonic() + _KNOWN_S
+    while left := [
+        f"broker {broker} {why}"
+        for broker, found in sorted((await rules_by_broker(client, resource)).items())
+        if (why := _lets_in(namespace, found, keep, without)) is not None
+    ]:
+        if time.monotonic() >= deadline:
+            alias = client.cluster.alias
+            raise Unreachable(
+                f"{namespace} of {alias} is not closed by access rules yet: {left[0]}",
+                cluster=alias,
+                hint="Rules were made, and are remembered: give the same command again once all brokers answer.",
+            )
+        await asyncio.sleep(_RETRY_S)
+
+
+def _lets_in(
+    namespace: Namespace, found: frozenset[Rule] | ClusterError, keep: Keeping, without: Collection[Rule]
+) -> str | None:
+    """How a broker lets others in by the rules it knows, as far as it tells."""
+    if isinstance(found, ClusterError):
+        return f"does not tell its access rules: {found.message}"
+    rules = found.difference(without)
+    opened = reservation(namespace, rules, keep.principals, has_super_user=keep.has_super_user).open
+    return f"has the rule {opened[0].grant} on {opened[0].subject}" if opened else None
 
 
 async def take_back(client: Client, rules: Collection[Rule]) -> None:

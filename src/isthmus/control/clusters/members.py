@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 from isthmus.cluster.aborting import abort_transactions
 from isthmus.cluster.access import describe_rules
+from isthmus.cluster.finishing import finish
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.clusters.namespace import Attachment, Members
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, GateNotMet
+from isthmus.ledger.gateways import prepared_commits
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.problem import Problem, problem_of
@@ -21,10 +23,17 @@ from isthmus.wire.client import Client
 
 
 async def aborted_in(client: Client, namespace: Namespace) -> tuple[OpenTransaction, ...]:
-    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them."""
+    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them, and
+    unless it is known to be committed at the source: then it is committed here as well.
+    """
     topics = namespace.members(await _names(client, "topic"))
     memory = await remembered(client)
     is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
+    if not is_written:
+        prepared = [
+            each for link in memory.links for each in prepared_commits(link, memory.of(link).documents.values())
+        ]
+        await finish(client, prepared, topics)
     return await abort_transactions(client, topics, mirrored=not is_written)
 
 

@@ -6,23 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
-from isthmus.control.clusters.enforcement import is_enforced, made_rules
+from isthmus.control.clusters.enforcement import made_against_readers, made_rules
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson, problem_dict
 from isthmus.model.registers import RESERVED, Registers, StatementJson
 from isthmus.model.reservation import Reservation
 from isthmus.model.transactions import OpenTransaction
-from isthmus.model.writability import KeptBy, NamespaceState, namespace_state
+from isthmus.model.writability import KeptBy, NamespaceState, kept_by, namespace_state
 
 ASYNC_ONLY: Final = "async_only"
-
-
-def kept_by(registers: Registers) -> KeptBy | None:
-    """What keeps others out of a namespace of which this was said, `None` where it is not reserved."""
-    if not any(register.name == RESERVED and register.said for register in registers):
-        return None
-    return KeptBy.ACCESS_RULES if is_enforced(registers) else KeptBy.AGREED_ONLY
 
 
 class AttachmentJson(TypedDict):
@@ -74,6 +67,7 @@ class NamespaceReportJson(TypedDict):
     reserved: bool
     state: Annotated[str, NamespaceState]
     kept_by: Annotated[str, KeptBy] | None
+    bypass: Literal["possible"] | None
     waits_for: list[str]
     async_only: bool
     attached: list[AttachmentJson]
@@ -91,7 +85,8 @@ class NamespaceReport:
     """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
     `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
     where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted. `waits_for`
-    is what is left until what was said of it is in force, in words: `state` follows from it.
+    is what is left until what was said of it is in force, in words: `state` follows from it. With `has_gateway` one
+    stands in front of the cluster.
     """
 
     cluster: str
@@ -104,6 +99,7 @@ class NamespaceReport:
     in_force: Reservation | Problem | None = None
     aborted: tuple[OpenTransaction, ...] = ()
     waits_for: tuple[str, ...] = ()
+    has_gateway: bool = False
 
     @property
     def state(self) -> NamespaceState:
@@ -128,7 +124,7 @@ class NamespaceReport:
     @property
     def kept_by(self) -> KeptBy | None:
         """What keeps others out of it, `None` where it is not reserved."""
-        return kept_by(self.registers)
+        return kept_by(self.registers, has_gateway=self.has_gateway)
 
     def _value(self, name: str) -> Any:
         return next((register.said for register in self.registers if register.name == name), None)
@@ -144,6 +140,7 @@ class NamespaceReport:
             "reserved": self.is_reserved,
             "state": self.state.value,
             "kept_by": None if self.kept_by is None else self.kept_by.value,
+            "bypass": None if self.kept_by is None else self.kept_by.bypass,
             "waits_for": list(self.waits_for),
             "async_only": self.is_async_only,
             "attached": plain(self.attached),
@@ -170,7 +167,10 @@ def _in_force(report: NamespaceReport) -> InForceJson | None:
         return None
     if isinstance(report.in_force, Problem):
         return {"closed": False, "problem": problem_dict(report.in_force)}
-    made = [f"{rule.grant} on {rule.subject}" for rule in made_rules(report.registers)]
+    made = [
+        f"{rule.grant} on {rule.subject}"
+        for rule in (*made_rules(report.registers), *made_against_readers(report.registers))
+    ]
     found = report.in_force.as_dict()
     return {
         "closed": found["closed"],

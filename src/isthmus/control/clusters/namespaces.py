@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from isthmus.control.clusters.closed import has_gateway
 from isthmus.control.clusters.contest import check_deletable, named, unchanged
 from isthmus.control.clusters.enforcement import (
     ENFORCED,
-    KEPT,
     Keeping,
+    await_closed,
+    check_allowed,
     examine_reservation,
-    is_enforced,
     keeping,
+    made_against_readers,
     made_rules,
     make,
     outdated_rules,
@@ -25,9 +27,11 @@ from isthmus.control.clusters.enforcement import (
 from isthmus.control.clusters.members import aborted_in, attachments, check_let_go, members_of
 from isthmus.control.clusters.namespace import ASYNC_ONLY, NamespaceReport
 from isthmus.control.clusters.probing import probed
+from isthmus.control.clusters.reading import settle_reading
 from isthmus.control.links.attaching import check_prefix
 from isthmus.control.links.declarations import Declarations, namespace_document
 from isthmus.control.links.declared import Declared
+from isthmus.control.links.memory import remembered
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.access import Rule
@@ -37,7 +41,9 @@ from isthmus.model.namespace import Namespace
 from isthmus.model.problem import cluster_error
 from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import rule_values
+from isthmus.model.synchrony import SYNC
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.writability import KEPT, is_enforced
 
 
 class AsyncNamespaces:
@@ -146,7 +152,9 @@ class AsyncNamespaces:
 
         :raises ConfigError: It was not declared, or nobody is named and the cluster has no such login as the link has.
         :raises PlanRefused: Rules cannot close it, or would close it to the link as well.
-        :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+        :raises NotAuthorized: No rules may be made; nothing was said then.
+        :raises ClusterError: A rule was refused, a broker does not tell that it knows it, or the ledger cannot be read
+            or written; it is not said to be closed before, and a repeated call goes on.
         """
         own = Keeping(principals=tuple(keep), has_super_user=super_user)
         async with self._declarations() as declarations:
@@ -156,6 +164,7 @@ class AsyncNamespaces:
             own = own if own.principals else with_own(own, self._as_followed(declared, namespace))
             outdated = outdated_rules(known.registers, own)
             found = require(await examine_reservation(client, namespace, own, without=outdated), own, namespace)
+            await check_allowed(client, found)
             if dry_run:
                 return replace((await probed(client, [known]))[0], in_force=found)
             await self._close(declarations, known, own, found.missing)
@@ -214,29 +223,57 @@ class AsyncNamespaces:
     async def _close(
         self, declarations: Declarations, known: NamespaceReport, keep: Keeping, missing: Collection[Rule]
     ) -> None:
-        """Remember rules before they are made: none is left behind that nobody knows of.
+        """Remember rules, make them, and say only then that they keep others out: none is left behind that nobody knows
+        of, and gateways, which stand aside at that word, refuse others until brokers do.
 
         :raises PlanRefused: An operator said otherwise meanwhile; the rules are not there.
+        :raises ClusterError: A rule was refused, or a broker does not know it.
         """
+        alias, namespace = self._cluster.alias, known.namespace
         values = {RESERVED: True, KEPT: keep.said}
 
-        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+        def remembering(held: NamespaceDocument | None) -> dict[str, Any]:
             rules = dict.fromkeys((*made_rules(unchanged(known, held, values)), *missing))
-            return {**values, ENFORCED: rule_values(rules)}
+            return {RESERVED: True, ENFORCED: rule_values(rules)}
 
-        await declarations.write_namespace(self._cluster.alias, known.namespace, said)
-        client = declarations.client(self._cluster.alias)
-        await make(client, missing)
-        declared = await self._look(declarations)
-        held = declared.namespaces[self._cluster.alias].get(known.namespace)
-        registers = () if held is None else held.registers
-        if not is_enforced(registers):
-            # Whoever opened it took back what was there by then.
-            await take_back(client, missing)
-            by = next((f" by {register.by}" for register in registers if register.name == KEPT), "")
-            raise PlanRefused(f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same.")
-        if outdated := outdated_rules(registers, keep):
-            await self._taken_back(declarations, known.namespace, outdated)
+        document = await declarations.write_namespace(alias, namespace, remembering)
+        outdated = outdated_rules(document.registers, keep)
+        needed = set(made_rules(document.registers)).difference(outdated)
+        await make(declarations.client(alias), missing)
+        await await_closed(declarations.client(alias), namespace, keep, without=outdated)
+
+        def saying(held: NamespaceDocument | None) -> dict[str, Any]:
+            registers = unchanged(known, held, values)
+            if not needed.issubset(made_rules(registers)):
+                # Whoever opens what is not closed yet says nothing new of it, and takes back the rules.
+                by = next((f" by {register.by}" for register in registers if register.name == ENFORCED), "")
+                raise PlanRefused(
+                    f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same."
+                )
+            return {KEPT: keep.said}
+
+        try:
+            document = await declarations.write_namespace(alias, namespace, saying)
+        except PlanRefused:
+            await self._give_up(declarations, namespace, missing)
+            raise
+        if outdated := outdated_rules(document.registers, keep):
+            await self._taken_back(declarations, namespace, outdated)
+
+    async def _give_up(self, declarations: Declarations, namespace: Namespace, made: Collection[Rule]) -> None:
+        """Take back what was made to close a namespace of which somebody said otherwise meanwhile. Whoever opened it
+        took back what was there by then; whoever closed it in another way goes by the rules that leave his own in.
+        """
+        held = (await self._look(declarations)).namespaces[self._cluster.alias].get(namespace)
+        if held is None:
+            await take_back(declarations.client(self._cluster.alias), made)
+            return
+        needed: set[Rule] = set()
+        if is_enforced(held.registers):
+            outdated = outdated_rules(held.registers, keeping(self._cluster, held.registers))
+            needed = set(made_rules(held.registers)).difference(outdated)
+        if gone := [rule for rule in made if rule not in needed]:
+            await self._taken_back(declarations, namespace, gone)
 
     async def _open(self, declarations: Declarations, known: NamespaceReport) -> NamespaceDocument:
         """Have no rules be there any more that were made for a namespace; what is held of it then."""
@@ -253,8 +290,16 @@ class AsyncNamespaces:
     async def _delete(self, declarations: Declarations, known: NamespaceReport) -> None:
         if is_enforced(known.registers) or made_rules(known.registers):
             known = replace(known, registers=(await self._open(declarations, known)).registers)
+        known = await self._read_again(declarations, known)
         namespace = known.namespace
         await declarations.delete_namespace(self._cluster.alias, namespace, lambda held: check_deletable(known, held))
+
+    async def _read_again(self, declarations: Declarations, known: NamespaceReport) -> NamespaceReport:
+        """Have no rules be there that kept readers out of a namespace while its link was SYNCING."""
+        if not made_against_readers(known.registers):
+            return known
+        await settle_reading(declarations, self._cluster, makes=False)
+        return await self._known(declarations, known.namespace)
 
     async def _taken_back(
         self, declarations: Declarations, namespace: Namespace, rules: Collection[Rule]
@@ -285,6 +330,20 @@ class AsyncNamespaces:
                 return self._cluster.logged_in(link.target_login)
         return self._cluster
 
+    def _check_asynchronous(self, declared: Declared, namespace: Namespace, values: Mapping[str, Any]) -> None:
+        """See that no synchronous link has anything of a namespace that is to be in none.
+
+        :raises PlanRefused: One has.
+        """
+        for link in declared.living if values.get(ASYNC_ONLY) else ():
+            own = [each.source for each in link.maps if declared.alias_of(link.source) == self._cluster.alias]
+            own += [each.target for each in link.maps if declared.alias_of(link.target) == self._cluster.alias]
+            if link.mode == SYNC and any(map(namespace.overlaps, own)):
+                raise PlanRefused(
+                    f"namespace {namespace} of {self._cluster.alias} is in link {link.name}, which is synchronous",
+                    hint=f"isthmus link update {link.name} --mode async first.",
+                )
+
     async def _change(
         self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
     ) -> NamespaceReport:
@@ -294,6 +353,7 @@ class AsyncNamespaces:
             known = next((each for each in reports if each.namespace == namespace), None)
             if is_new and known is not None:
                 raise self._declared_already(namespace)
+            self._check_asynchronous(declared, namespace, values)
             if is_new:
                 await check_prefix(declarations.client(self._cluster.alias), namespace)
             if not is_new:
@@ -326,6 +386,7 @@ class AsyncNamespaces:
                 # It is RELEASING until then; whoever repeats an interrupted release goes on here.
                 await self._taken_back(declarations, namespace, made_rules(document.registers))
                 report = await self._known(declarations, namespace)
+            report = await self._read_again(declarations, report)
             return replace((await probed(client, [report]))[0], aborted=aborted)
 
     def _declared_already(self, namespace: Namespace) -> PlanRefused:
@@ -376,9 +437,11 @@ class AsyncNamespaces:
         chosen = tuple(there if documents is None else documents)
         members = await members_of(declarations.client(self._cluster.alias), {one.kind for one in chosen})
         cluster_id = declared.ids[self._cluster.alias]
+        is_behind = has_gateway(await remembered(declarations.client(self._cluster.alias)), cluster_id)
         return tuple(
             NamespaceReport(
                 cluster=self._cluster.alias,
+                has_gateway=is_behind,
                 namespace=one.namespace,
                 registers=one.registers,
                 attached=tuple(attachments(declared.living, cluster_id, one.namespace)),

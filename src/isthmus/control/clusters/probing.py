@@ -11,7 +11,7 @@ from isthmus.cluster.aborting import transactions_in
 from isthmus.cluster.access import rules_by_broker
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.partitions import partitions_of
-from isthmus.control.clusters.enforcement import is_enforced, keeping, made_rules
+from isthmus.control.clusters.enforcement import keeping, made_rules
 from isthmus.control.clusters.namespace import NamespaceReport
 from isthmus.errors import ClusterError
 from isthmus.model.access import Rule
@@ -21,7 +21,7 @@ from isthmus.model.partitions import NO_LEADER
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import Resource
 from isthmus.model.transactions import OpenTransaction
-from isthmus.model.writability import Probe, Wish, waits_for
+from isthmus.model.writability import Probe, Wish, is_enforced, waits_for
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 

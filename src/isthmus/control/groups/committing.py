@@ -43,6 +43,13 @@ class CommitOutcome:
     uncertain: set[str] = field(default_factory=set)
     errors: dict[str, ClusterError] = field(default_factory=dict)
 
+    def add(self, other: CommitOutcome) -> None:
+        """What became of further groups."""
+        self.done.update(other.done)
+        self.changed |= other.changed
+        self.uncertain |= other.uncertain
+        self.errors.update(other.errors)
+
 
 class GroupCommitter:
     """Commits for the groups of one link. `guard` says what keeps a commit from overwriting a real consumer's.
@@ -73,12 +80,16 @@ class GroupCommitter:
             if transaction is None:
                 await self._commit_outside(remaining, outcome)
                 return outcome
+            found = CommitOutcome()
             try:
-                remaining = await self._round(transaction, remaining, outcome)
+                remaining = await self._round(transaction, remaining, found)
             except ClusterError as error:
+                # All of this round comes again: what was found out in it says nothing of how that goes.
                 self._transaction = None
                 if not GroupTransaction.is_lost(error):
                     raise
+            else:
+                outcome.add(found)
         outcome.changed.update(remaining)
         return outcome
 

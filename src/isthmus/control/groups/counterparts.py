@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from isthmus.control.groups.transaction import producer_id_of
+from isthmus.cluster.transactions import producer_of
+from isthmus.control.groups.transaction import groups_transactional_id
 from isthmus.control.links.memory import remembered
 from isthmus.errors import NotAuthorized, PlanRefused, UnsupportedByBroker
 from isthmus.ledger.documents import LinkDocument
@@ -36,7 +37,7 @@ class Counterparts:
             # A link is in the ledger before it commits anything: who is not found now never will be.
             self.producers |= {producer_id: theirs.get(producer_id, "") for producer_id in unknown}
 
-    async def _look_up(self) -> dict[int | None, str]:
+    async def _look_up(self) -> dict[int, str]:
         try:
             documents = (await remembered(self._source)).documents().values()
             known = [document for document in documents if isinstance(document, LinkDocument)]
@@ -45,6 +46,6 @@ class Counterparts:
                 links = [document.link for document in known if document.source_cluster_id == here]
             else:
                 links = [document.link for document in known if document.link in self._named]
-            return {await producer_id_of(self._source, link): link for link in links}
+            return {(await producer_of(self._source, groups_transactional_id(link)))[0]: link for link in links}
         except (NotAuthorized, UnsupportedByBroker, PlanRefused):
             return {}

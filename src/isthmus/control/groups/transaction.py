@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
@@ -32,7 +31,7 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.positions import flagged, unflagged
-from isthmus.model.rights import Right, on_group, on_topic, on_transactional_id
+from isthmus.model.rights import Right, on_group, on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -87,7 +86,7 @@ class GroupTransaction(Transaction):
     """The transactions of one link's groups, one after the other. `initialize` before the first."""
 
     def __init__(self, client: Client, link: str) -> None:
-        super().__init__(client, _transactional_id(link), timeout_ms=TIMEOUT_MS)
+        super().__init__(client, groups_transactional_id(link), timeout_ms=TIMEOUT_MS)
 
     async def place(self, commits: GroupPositions) -> Placed:
         """Step 1: give all commits their place.
@@ -167,26 +166,8 @@ _LOST: Final = frozenset(
 )
 
 
-async def producer_id_of(client: Client, link: str) -> int | None:
-    """The producer id with which a link commits at a cluster; `None` where it has none.
-
-    :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
-    :raises ClusterError: The coordinator does not answer or does not allow it.
-    """
-    transactional_id = _transactional_id(link)
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    (found,) = (await client.coordinator("transaction", transactional_id, request)).transaction_states
-    if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
-        return None
-    if found.error_code in codes.COORDINATOR_MOVED:
-        client.forget_coordinator("transaction", transactional_id)
-    what = f"describing the transactions of {transactional_id}"
-    right = on_transactional_id("DESCRIBE", transactional_id)
-    codes.raise_for_code(found.error_code, what, right, cluster=client.cluster.alias)
-    return int(found.producer_id)
-
-
-def _transactional_id(link: str) -> str:
+def groups_transactional_id(link: str) -> str:
+    """The one by which a link commits positions."""
     return f"isthmus.{link}.groups"
 
 

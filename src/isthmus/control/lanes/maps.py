@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import Document, MapDocument, PartedDocument
-from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
+from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, newest_segment, trimmed_ordinal
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
@@ -59,10 +59,7 @@ def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
 
     No map has to be put together for it: one that cannot be true keeps nobody from knowing.
     """
-    return {
-        key: max((segment.cursor for segment in segments), key=lambda cursor: cursor.reach)
-        for key, segments in map_segments(link, documents).items()
-    }
+    return {key: newest_segment(segments).cursor for key, segments in map_segments(link, documents).items()}
 
 
 def gapless_from(segments: Sequence[MapDocument]) -> int:

@@ -1,18 +1,20 @@
-"""Records at a source that wait for open transactions: since when, and for whose."""
+"""Transactions of a source: since when records wait for open ones, and for whose; and whose lanes copy."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from isthmus.cluster.aborting import transactions_holding
+from isthmus.cluster.transactions import transactional_ids
 from isthmus.errors import ClusterError
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.promotion import TornTransaction
 from isthmus.model.state import AGED_S
 from isthmus.model.transactions import OpenTransaction
 from isthmus.wire.client import Client
@@ -21,6 +23,9 @@ from isthmus.wire.offsets import PartitionKey
 ASKED_MAX: Final = 200
 """Of so many partitions it is asked whose transactions they wait for."""
 _ANSWER_S: Final = 3.0
+_NAMES_MAX: Final = 500
+_NAME_MAX: Final = 300
+"""So many transactional ids of so many characters are remembered."""
 
 
 class _Since(NamedTuple):
@@ -49,10 +54,10 @@ class TransactionWatch:
         """How the lanes stand by now."""
         self._since = {
             report.key: known
-            if (known := self._since.get(report.key)) is not None and known.stable_end == report.source_end
-            else _Since(report.source_end, now)
+            if (known := self._since.get(report.key)) is not None and known.stable_end == report.decided_end
+            else _Since(report.decided_end, now)
             for report in reports
-            if 0 <= report.source_end < report.source_log_end
+            if 0 <= report.decided_end < report.source_log_end
         }
 
     async def look_when_due(
@@ -67,10 +72,39 @@ class TransactionWatch:
         elif now - self._asked_at >= AGED_S:
             self._asked_at = now
             logs: dict[PartitionKey, LogRange] = {
-                (sources[key.topic], key.partition): LogRange(0, reports[key].source_end, reports[key].source_log_end)
+                (sources[key.topic], key.partition): LogRange(0, reports[key].decided_end, reports[key].source_log_end)
                 for key in late[:ASKED_MAX]
             }
             self.transactions = await holders(self._source, logs)
+
+
+class TransactionNames:
+    """Whose transactions lanes copy, by name, while the source can still tell: only its coordinators know the ids of
+    the producers that lanes see. Asked no oftener than every ten seconds, and only of producers that were not known.
+    """
+
+    def __init__(self, source: Client) -> None:
+        self._source = source
+        self._asked_at = float("-inf")
+
+    async def look_when_due(
+        self, reports: Iterable[LaneReport], known: Sequence[TornTransaction]
+    ) -> tuple[TornTransaction, ...]:
+        """The transactional ids of producers, with those `known` before, the newest last, or nothing where there are no
+        new ones. What is not answered is left unknown.
+        """
+        now = time.monotonic()
+        found = {producer for report in reports for producer in report.within or ()}
+        new = found - {each.producer_id for each in known}
+        if now - self._asked_at < AGED_S or not new:
+            return ()
+        self._asked_at, asked = now, sorted(new)[:ASKED_MAX]
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                told = await transactional_ids(self._source, asked)
+                named = [TornTransaction(*each) for each in sorted(told.items()) if len(each[1]) <= _NAME_MAX]
+                return (*known, *named)[-_NAMES_MAX:] if named else ()
+        return ()
 
 
 async def holders(source: Client, logs: Mapping[PartitionKey, LogRange]) -> tuple[OpenTransaction, ...]:

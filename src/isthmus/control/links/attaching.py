@@ -12,6 +12,7 @@ from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.problem import cluster_error
 from isthmus.model.registers import ATTACHED, DELETED, Registers, changed
+from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
 
 
@@ -140,19 +141,28 @@ def _meant(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def check_new_mode(mode: str) -> None:
+    """See that a new link may copy in this way.
+
+    :raises ConfigError: It is none.
+    :raises PlanRefused: It may only once it has caught up.
+    """
+    check_mode(mode)
+    if mode == SYNC:
+        raise PlanRefused(
+            "new links are asynchronous: producers would wait for a target that has nothing yet",
+            hint="Create it with --mode async; once isthmus status shows FOLLOWING: isthmus link update LINK --mode "
+            "sync.",
+        )
+
+
 def check_mode(mode: str) -> None:
     """See that links may copy in this way.
 
     :raises ConfigError: It is none.
-    :raises PlanRefused: They cannot yet.
     """
-    if mode == "sync":
-        raise PlanRefused(
-            "links cannot be synchronous yet: producers' acknowledgements would have to wait for the target",
-            hint="Create it with --mode async: what was acknowledged at the source follows within moments.",
-        )
-    if mode != ASYNC:
-        raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async.")
+    if mode not in (ASYNC, SYNC):
+        raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async or sync.")
 
 
 def away(declared: Declared, ends: Iterable[End]) -> ClusterError:

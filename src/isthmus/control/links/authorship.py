@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from isthmus.control.links.declarations import PATIENCE_S
 from isthmus.control.links.filtering import FILTERS
-from isthmus.control.links.memory import remembered
+from isthmus.control.links.memory import ledger_within
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import IsthmusError, Unreachable
+from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import (
     DeclarationDocument,
     Document,
@@ -65,12 +65,12 @@ async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorsh
 
 
 async def _documents(cluster: Cluster, pool: ClusterPool) -> list[Document] | Problem:
+    ledger = await ledger_within(pool.client(cluster), PATIENCE_S)
+    if isinstance(ledger, Problem):
+        return ledger
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            return list((await remembered(pool.client(cluster))).documents().values())
-    except TimeoutError:
-        return problem_of(Unreachable(f"{cluster.alias} does not tell its ledger within {PATIENCE_S:.0f} s"))
-    except IsthmusError as error:
+        return list(ledger.documents().values())
+    except PlanRefused as error:
         return problem_of(error)
 
 

@@ -78,7 +78,12 @@ class RecoveryClaim:
         silent = await require_nobody_recovers(self._link, self._target)
         await on_topic(self._target, self._writer.take_over, replication_factor=self._ledger.replication_factor)
         # Whoever came at the same moment has said so by now, or will be refused.
-        await require_nobody_recovers(self._link, self._target, silent)
+        try:
+            factor = self._ledger.replication_factor
+            async with self._writer.looking(replication_factor=factor, term_s=self._term_s):
+                await require_nobody_recovers(self._link, self._target, silent)
+        except Fenced as error:
+            raise recovered(self._link, "somebody else") from error
         await self.write(self._claim())
 
     def _claim(self) -> RecoveryClaimDocument:

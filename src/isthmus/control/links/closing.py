@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from isthmus.control.clusters.enforcement import (
     Keeping,
+    check_allowed,
     examine_reservation,
-    is_enforced,
     keeping,
     own_login,
     require,
@@ -20,6 +20,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.writability import is_enforced
 from isthmus.wire.client import Client
 
 
@@ -35,9 +36,10 @@ async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Kee
     """See that rules would close all that is to follow, and leave the link in.
 
     :raises PlanRefused: They would not.
+    :raises NotAuthorized: No rules may be made.
     """
     for each in maps:
-        require(await examine_reservation(target, each.target, keep), keep, each.target)
+        await check_allowed(target, require(await examine_reservation(target, each.target, keep), keep, each.target))
 
 
 async def close(target: Cluster, maps: Iterable[NamespaceMap], keep: Keeping, ledger: LedgerSettings) -> None:

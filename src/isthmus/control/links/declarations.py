@@ -13,7 +13,7 @@ from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms
-from isthmus.errors import ClusterError, PlanRefused, Unreachable
+from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
 from isthmus.ledger.declared import declaration_of, tree_declaration_of
 from isthmus.ledger.documents import (
     DeclarationDocument,
@@ -25,7 +25,7 @@ from isthmus.ledger.documents import (
     decoded,
     kind_of,
 )
-from isthmus.ledger.fencing import write_by_one
+from isthmus.ledger.fencing import CONTENTION_S, write_by_one
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
@@ -46,6 +46,8 @@ _KINDS: Final = tuple(
     for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument, TreeDeclarationDocument)
 )
 _ROLE: Final = "declaration"
+_LATER: Final = (ClusterError, Fenced, PlanRefused)
+"""Why something is left to the next look."""
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 
 
@@ -115,7 +117,7 @@ class Declarations:
         found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
         return {each.tree: each for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
 
-    async def write_tree(self, alias: str, document: TreeDocument) -> None:
+    async def write_tree(self, alias: str, document: TreeDocument, *, contention_s: float = CONTENTION_S) -> None:
         """Have a cluster's ledger hold what became of a tree.
 
         :raises PlanRefused: It holds another shape that was made since, or at the same time.
@@ -129,24 +131,24 @@ class Declarations:
             is_news = check_follows(document.tree, None if held is None else held.shape, document.shape)
             return held if held is not None and not is_news else document
 
-        await place.write(f"tree.{document.tree}", newest)
+        await place.write(f"tree.{document.tree}", newest, contention_s=contention_s)
 
     async def heal(self, declared: Declared, trees: Collection[TreeSettings]) -> None:
         """Have the clusters that answer know all that was said of their links and trees, and what has become of those
         `trees` that are run. Nothing is decided anew: what follows is reserved, though its cluster was away when it was
-        attached. What was said and does not hold is warned of.
+        attached. What was said and does not hold is warned of. Whoever says something meanwhile is given way to: what
+        is left is healed at the next look.
         """
         declared.tell_overruled()
         declared.tell_returned()
         known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
         for declaration in known:
             for alias in declared.behind(declaration):
-                # It is tried again at the next look.
-                with contextlib.suppress(ClusterError, PlanRefused):
-                    await self.write(alias, declaration, declaration.registers)
+                with contextlib.suppress(*_LATER):
+                    await self.write(alias, declaration, declaration.registers, contention_s=0.0)
         for link in declared.living:
-            with contextlib.suppress(ClusterError, PlanRefused):
-                await self.declare(declared, link, link.maps)
+            with contextlib.suppress(*_LATER):
+                await self.declare(declared, link, link.maps, contention_s=0.0)
         shapes = {settings.tree.name: text_of(settings.tree.root) for settings in trees}
         for document in self._tree_documents().values():
             if shapes.get(document.tree) != document.shape.clusters:
@@ -155,10 +157,17 @@ class Declarations:
             for place in self._places:
                 held = place.documents.get(document.key)
                 if declared.is_there(place.alias) and is_behind(document, held, place.alias):
-                    with contextlib.suppress(ClusterError, PlanRefused):
-                        await self.write_tree(place.alias, document)
+                    with contextlib.suppress(*_LATER):
+                        await self.write_tree(place.alias, document, contention_s=0.0)
 
-    async def declare(self, declared: Declared, link: Declaration, maps: Iterable[NamespaceMap]) -> None:
+    async def declare(
+        self,
+        declared: Declared,
+        link: Declaration,
+        maps: Iterable[NamespaceMap],
+        *,
+        contention_s: float = CONTENTION_S,
+    ) -> None:
         """Have the clusters that answer know their own namespaces that are attached, and which of them are reserved as
         they follow.
 
@@ -170,9 +179,17 @@ class Declarations:
                 if alias is None or not declared.is_there(alias):
                     continue
                 if _due(declared.namespaces[alias].get(namespace), is_reserved=follows):
-                    await self.write_namespace(alias, namespace, partial(_due, is_reserved=follows))
+                    said = partial(_due, is_reserved=follows)
+                    await self.write_namespace(alias, namespace, said, contention_s=contention_s)
 
-    async def write(self, alias: str, declaration: Declaration | TreeDeclaration, new: Registers) -> None:
+    async def write(
+        self,
+        alias: str,
+        declaration: Declaration | TreeDeclaration,
+        new: Registers,
+        *,
+        contention_s: float = CONTENTION_S,
+    ) -> None:
         """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
 
         :raises PlanRefused: Somebody said something else meanwhile.
@@ -192,13 +209,16 @@ class Declarations:
             )
 
         name = declaration.name
-        await place.write(f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name, document)
+        what = f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name
+        await place.write(what, document, contention_s=contention_s)
 
     async def write_namespace(
         self,
         alias: str,
         namespace: Namespace,
         said: Callable[[NamespaceDocument | None], Mapping[str, Any]],
+        *,
+        contention_s: float = CONTENTION_S,
     ) -> NamespaceDocument:
         """Have a cluster know what is `said` of a namespace, given what its ledger holds of it by then; all of it.
 
@@ -213,7 +233,8 @@ class Declarations:
             before: Registers = () if held is None else held.registers
             return namespace_document(namespace, place.cluster_id, before, values)
 
-        return await place.write(f"namespace.{namespace.kind}.{namespace}", document)
+        what = f"namespace.{namespace.kind}.{namespace}"
+        return await place.write(what, document, contention_s=contention_s)
 
     async def delete_namespace(
         self, alias: str, namespace: Namespace, check: Callable[[NamespaceDocument], None]
@@ -292,15 +313,21 @@ class _Place:
         """What is declared of one of them."""
         return self.namespaces.get(namespace)
 
-    async def write(self, what: str, made: Callable[[], _ChangeT]) -> _ChangeT:
+    async def write(self, what: str, made: Callable[[], _ChangeT], *, contention_s: float = CONTENTION_S) -> _ChangeT:
         """Append what is `made` of the newest state of the ledger: see `write_by_one`."""
 
         async def change() -> _ChangeT:
             await self._look()
             return made()
 
-        replication_factor = self._ledger.replication_factor
-        return await write_by_one(self.client, what, change, role=_ROLE, replication_factor=replication_factor)
+        return await write_by_one(
+            self.client,
+            what,
+            change,
+            role=_ROLE,
+            replication_factor=self._ledger.replication_factor,
+            contention_s=contention_s,
+        )
 
 
 def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:

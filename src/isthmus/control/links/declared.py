@@ -186,6 +186,7 @@ class Declared:
             declared=frozenset(link.name for link in links),
             left_out=self._left_out(each for each in self.living if each.name not in named),
             declared_trees=frozenset(each.tree.name for each in trees),
+            unread={alias: why for alias, why in self.away.items() if alias in self.unread},
         )
 
     def _left_out(self, declarations: Iterable[Declaration]) -> dict[str, Problem]:
@@ -324,6 +325,7 @@ class DeclaredLinkJson(DeclarationJson, _AsDeclaredJson):
     """A declared link as it stands now."""
 
     parted: list[PartedTopicJson] | None
+    given_up: str | None
 
 
 class DeclaredTreeJson(TreeDeclarationJson, _AsDeclaredJson):
@@ -363,17 +365,19 @@ class _AsDeclared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLink(_AsDeclared):
     """A declared link as it stands now. `parted` are its topics that go on with mapped offsets since both sides had
-    parted, `None` where its target was not asked or did not answer.
+    parted, `None` where its target was not asked or did not answer. `given_up` says what was, where a synchronous link
+    has become asynchronous just now.
     """
 
     declaration: Declaration
     parted: tuple[PartedTopic, ...] | None = None
+    given_up: str = ""
 
     def as_dict(self) -> DeclaredLinkJson:
         """Plain values under stable names."""
         said = self._as_dict(self.declaration.registers)
         parted = None if self.parted is None else [each.as_dict() for each in self.parted]
-        return {**self.declaration.as_dict(), **said, "parted": parted}
+        return {**self.declaration.as_dict(), **said, "parted": parted, "given_up": self.given_up or None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

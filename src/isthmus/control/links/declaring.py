@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.clusters.enforcement import Keeping
+from isthmus.control.clusters.enforcement import Keeping, made_against_readers
+from isthmus.control.clusters.reading import settle_reading
 from isthmus.control.links.attaching import (
     away,
     check_ids,
     check_maps,
-    check_mode,
     check_new,
+    check_new_mode,
     check_prefix,
     write_checked,
 )
@@ -24,6 +25,7 @@ from isthmus.control.links.declarations import Declarations, author, looked
 from isthmus.control.links.declared import Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
 from isthmus.control.links.memory import remembered
+from isthmus.control.links.modes import ModeChange, check_attachable, mode_among
 from isthmus.control.links.parted import parted_now
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
@@ -70,9 +72,17 @@ class AsyncDeclaredLinks:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
+        return (await self.told(deleted=deleted))[0]
+
+    async def told(self, *, deleted: bool = False) -> tuple[tuple[DeclaredLink, ...], Mapping[str, Problem]]:
+        """The same, and by alias why clusters did not tell what is declared on them.
+
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
         async with looked(self._configuration) as (_, declared):
             links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
-            return tuple(self._standing(declared, each) for each in links)
+            unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
+            return tuple(self._standing(declared, each) for each in links), unread
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredLink:
         """The link of that name, with what the ledger at its target says of topics that go on mapped. With
@@ -112,7 +122,9 @@ class AsyncDeclaredLinks:
             the handshake failed, or rules cannot close what is to follow.
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
-        new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
+        asked, settings = mode_among(settings, None)
+        wanted = dict(settings or {})
+        new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=asked or mode, settings=wanted)
         found = await self._create(new, cluster_ids or {}, validate=validate, enforce=enforce, dry_run=dry_run)
         if enforce is not None and not dry_run:
             cluster = self._configuration.cluster(target)
@@ -128,24 +140,25 @@ class AsyncDeclaredLinks:
         accept_semantics: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Change settings, by dotted key; `None` takes one back to its default. With `accept_semantics` what both
-        clusters can keep now is what the link goes by, though it be less than it was.
+        """Change settings, by dotted key; `None` takes one back to its default. `mode` may be among them. With
+        `accept_semantics` what both clusters can keep now is what the link goes by, though it be less than it was.
 
         :raises ConfigError: There is no such link, or a setting cannot be used.
-        :raises PlanRefused: The mode cannot be had, somebody changed the same meanwhile, or access rules would keep the
-            link out under its new login.
-        :raises ClusterError: None of its clusters could be written to.
+        :raises PlanRefused: The link cannot be synchronous as it stands, somebody changed the same meanwhile, or access
+            rules would keep the link out under its new login.
+        :raises ClusterError: None of its clusters could be written to, or one that a synchronous link needs.
         """
+        mode, settings = mode_among(settings, mode)
         check_settings(settings or {})
         if settings is not None and TARGET_LOGIN in settings:
             await self._check_left_in(name, settings[TARGET_LOGIN] or "")
-        values = as_registers(settings or {})
+        values, given_up = as_registers(settings or {}), ""
         if mode is not None:
-            check_mode(mode)
+            given_up = await ModeChange(self._configuration, name, mode).checked()
             values[MODE] = mode
         if accept_semantics:
             values |= await self._semantics(name)
-        return await self.change(name, lambda _: values, dry_run=dry_run)
+        return replace(await self.change(name, lambda _: values, dry_run=dry_run), given_up=given_up)
 
     async def attach(
         self, name: str, maps: Collection[NamespaceMap], *, enforce: Keeping | None = None, dry_run: bool = False
@@ -154,12 +167,13 @@ class AsyncDeclaredLinks:
         rules keep all others out of them.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: They overlap with others that follow, somebody changed the same meanwhile, or rules cannot
-            close them.
+        :raises PlanRefused: They overlap with others that follow, somebody changed the same meanwhile, rules cannot
+            close them, or the link is synchronous.
         :raises ClusterError: None of its clusters could be written to, or with `enforce` the target could not.
         """
         async with looked(self._configuration) as (declarations, declared):
             known = _known(declared, name)
+            check_attachable(known)
             source = declared.alias_of(known.source)
             if source is not None and declared.is_there(source):
                 for each in maps:
@@ -178,6 +192,7 @@ class AsyncDeclaredLinks:
         """
         async with looked(self._configuration) as (declarations, declared):
             known = _known(declared, name)
+            check_attachable(known)
             for each in maps:
                 if each not in known.detached:
                     raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
@@ -229,7 +244,7 @@ class AsyncDeclaredLinks:
         from isthmus.control.links.promotion import Promoter
 
         if await self._can_be_left(name) and not dry_run:
-            await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach()
+            await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach(is_final=True)
         return await self.change(name, deletion, even_deleted=True, dry_run=dry_run)
 
     async def _can_be_left(self, name: str) -> bool:
@@ -279,7 +294,7 @@ class AsyncDeclaredLinks:
         dry_run: bool,
     ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
-        check_mode(mode)
+        check_new_mode(mode)
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
         if any(link.name == name for link in self._configuration.links):
@@ -388,7 +403,21 @@ class AsyncDeclaredLinks:
         if dry_run:
             return self._standing(declared.as_if(after, aliases), after)
         declared = await write_checked(declarations, declared, known, new, aliases)
+        await self._settle_reading(declarations, declared, after)
         return self._standing(declared, _known(declared, known.name, deleted=True))
+
+    async def _settle_reading(self, declarations: Declarations, declared: Declared, known: Declaration) -> None:
+        """Have all read at the target what is SYNCING no more. Rules against readers are made by whoever runs the link:
+        it is there when they are to go.
+
+        :raises ClusterError: Rules cannot be taken back; a repeated call goes on.
+        """
+        alias = declared.alias_of(known.target)
+        if alias is None or not declared.is_there(alias):
+            return
+        has_rules = any(made_against_readers(each.registers) for each in declared.namespaces.get(alias, {}).values())
+        if has_rules:
+            await settle_reading(declarations, self._configuration.cluster(alias), makes=False)
 
 
 def _known(declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False) -> Declaration:

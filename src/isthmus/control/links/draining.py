@@ -16,8 +16,10 @@ from isthmus.control.topics.names import find_topics
 from isthmus.errors import GateNotMet
 from isthmus.model.copyflags import level_of
 from isthmus.model.log import LogRange
+from isthmus.model.rights import on_topic
 from isthmus.model.selection import TopicSettings
 from isthmus.model.tree import Tree
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
@@ -43,7 +45,7 @@ async def check_drained(
     deadline = quiet_from + _DRAIN_S
     for each in (one for one in tree.distributors if one.cluster == cluster):
         target = declarations.client(each.target)
-        while reason := await lacking(target, each.name, cluster, logs):
+        while reason := await lacking(source, target, each.name, logs):
             if time.monotonic() > deadline:
                 raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
             await asyncio.sleep(_LOOK_S)
@@ -60,6 +62,10 @@ async def check_drained(
 async def _logs(source: Client, selected: TopicSettings) -> Mapping[PartitionKey, LogRange]:
     topics = sorted((await find_topics(source, selected)).there.values())
     described = (await source.metadata(topics)).topics if topics else {}
+    for topic in topics:
+        # Without its partitions nothing of it would be looked at.
+        code = described[topic].error_code
+        codes.raise_for_code(code, f"looking at {topic}", on_topic("DESCRIBE", topic), cluster=source.cluster.alias)
     keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
     return (await log_ranges(source, keys)).all()
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Final
 
+from isthmus.cluster.aborting import abort_mirrored
 from isthmus.cluster.topics import known_absent
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.hearing import is_run
-from isthmus.control.links.memory import LinkMemory, recollect
+from isthmus.control.links.memory import LinkMemory, recollect, remembered
 from isthmus.errors import ConfigError, Fenced, PlanRefused
 from isthmus.ledger.documents import (
     BeginningDocument,
     Document,
+    ForgottenDocument,
     GapDocument,
     MapDocument,
     PauseDocument,
@@ -25,7 +27,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
-from isthmus.ledger.records import Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.ledger.topic import on_topic
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
@@ -34,18 +36,23 @@ from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import OwnFields, plain_fields
+from isthmus.model.transactions import OpenTransaction
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 
 _OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """One topic, and the keys of the documents the ledger held of it."""
+    """One topic, the keys of the documents the ledger held of it, and the transactions that lanes had left open in it
+    and that were `aborted`, as nobody goes on with them.
+    """
 
     link: str
     topic: TargetTopic
     documents: tuple[str, ...]
+    aborted: tuple[OpenTransaction, ...] = ()
 
     def as_dict(self) -> OwnFields:
         """Plain values under stable names."""
@@ -67,9 +74,12 @@ async def forget(
     The topics themselves stay as they are on both sides. Should the link select one again, it is looked at as a topic
     that was never mirrored: its end is held against the source before anything is written.
 
+    What lanes have left open in them is aborted, as nobody would end it.
+
     :raises ConfigError: The link still selects one of the topics, and its source has it, or it was never mirrored.
     :raises PlanRefused: A controller that was started before still mirrors one of them.
-    :raises ClusterError: The ledger at the target cannot be read or written, or the source cannot be asked.
+    :raises ClusterError: The ledger at the target cannot be read or written, the source cannot be asked, or what is
+        open cannot be aborted; nothing is forgotten then.
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
@@ -82,17 +92,24 @@ async def forget(
         found = tuple(_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
         told = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
         await _check_idle(known, [each.topic for each in found if each.topic not in told], target)
-        keys = [key for each in found for key in each.documents]
-        if keys and not dry_run:
-            await _delete(target, keys, ledger)
+        changes: list[LedgerChange] = []
+        for each in found:
+            if each.topic in gone:
+                changes += letting_go(known.documents, each.topic)
+            else:
+                changes += map(Deletion, each.documents)
+        if changes and not dry_run:
+            found = await _ended(target, found)
+            await append_once(target, changes, replication_factor=ledger.replication_factor)
     return found
 
 
 async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dry_run: bool = False) -> tuple[str, ...]:
     """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; returns the keys.
 
-    Its topics stay as they are. It counts no more where circles are looked for, and whoever writes its topics next is
-    not held against it. It is written as a controller would: of one that begins meanwhile nothing is deleted.
+    Its topics stay as they are, but for what its lanes have left open in them, which is aborted. It counts no more
+    where circles are looked for, and whoever writes its topics next is not held against it. It is written as a
+    controller would: of one that begins meanwhile nothing is deleted.
 
     :raises ConfigError: The ledger knows no such link.
     :raises PlanRefused: A controller runs it, or began to meanwhile.
@@ -115,13 +132,15 @@ async def _forget_fenced(target: Client, known: LinkMemory, ledger: LedgerSettin
     writer, factor = FencedWriter(target, known.link), ledger.replication_factor
     try:
         await on_topic(target, writer.take_over, replication_factor=factor)
-        now = await recollect(known.link, target)
+        async with writer.looking(replication_factor=factor):
+            now = await recollect(known.link, target)
         if now.controller != known.controller:
             raise PlanRefused(
                 f"a controller began to run link {known.link} meanwhile, and was ended by this; nothing was forgotten",
                 hint="Start it again if it is to run; if not, give this command again.",
             )
         keys = tuple(sorted(now.documents))
+        await abort_left_open(target, known.link, list(now.topics))
         for batch in in_batches(list(map(Deletion, keys))):
             await on_topic(target, partial(writer.append, batch), replication_factor=factor)
     except Fenced as error:
@@ -145,6 +164,26 @@ async def forget_copies(link: str, maps: Iterable[NamespaceMap], cluster: Cluste
         keys = [one.key for topic, one in topics.items() if any(space.holds(topic) for space in spaces)]
         if keys:
             await _delete(target, keys, ledger)
+
+
+async def abort_left_open(target: Client, link: str, topics: Collection[TargetTopic]) -> tuple[OpenTransaction, ...]:
+    """Abort what lanes of a link have left open in topics that it lets go of, but for those of other links.
+
+    :raises ClusterError: It cannot be aborted, or the ledger cannot be read.
+    """
+    memory = await remembered(target)
+    others = {
+        each.target_topic
+        for each in memory.documents().values()
+        if isinstance(each, TopicDocument) and each.link != link
+    }
+    left = [topic for topic in topics if topic not in others]
+    return await abort_mirrored(target, left)
+
+
+async def _ended(target: Client, found: tuple[Forgotten, ...]) -> tuple[Forgotten, ...]:
+    aborted = await abort_left_open(target, found[0].link, [each.topic for each in found])
+    return tuple(replace(each, aborted=tuple(one for one in aborted if one.topic == each.topic)) for each in found)
 
 
 async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -> None:
@@ -188,6 +227,25 @@ async def _check_idle(known: LinkMemory, topics: Collection[str], target: Client
 
 def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
     return Forgotten(link=known.link, topic=topic, documents=keys_of(known.documents, topic))
+
+
+def letting_go(documents: Mapping[str, Document], topic: TargetTopic) -> list[LedgerChange]:
+    """What has the ledger of a link forget a topic that the source has deleted. That its copy has the name is kept: it
+    may stand in the way of another topic, unless that one would go behind it (mapped offsets).
+    """
+    said = (each for each in documents.values() if isinstance(each, TopicDocument) and each.target_topic == topic)
+    kept = [
+        ForgottenDocument(
+            link=each.link,
+            topic=topic,
+            source_topic=each.source_topic,
+            topic_id=each.target_topic_id,
+            source_topic_id=each.source_topic_id,
+        )
+        for each in said
+        if not each.is_mapped and each.target_topic_id != NO_TOPIC_ID
+    ]
+    return [*map(Deletion, keys_of(documents, topic)), *kept]
 
 
 def keys_of(documents: Mapping[str, Document], topic: TargetTopic) -> tuple[str, ...]:

@@ -112,9 +112,12 @@ class CarriedGroups:
         found = ((plan, standings) for plan, standings in self._found if standings)
         return {plan.group: str(worst(each) if plan.positions else plan.standing) for plan, each in found}
 
-    def in_the_way(self, passed: Collection[Standing]) -> list[str]:
-        """The groups that would not go on where they left off, and how they stand; what is `passed` may be so."""
-        found = ((plan.group, sorted((_UNCARRIED - set(passed)).intersection(each))) for plan, each in self._found)
+    def in_the_way(self, passed: Collection[Standing], *, is_moved: bool = False) -> list[str]:
+        """The groups that would not go on where they left off, and how they stand; what is `passed` may be so. Where
+        clients are moved they are those of the source: what is at work at the target is no reason to pass them over.
+        """
+        wrong = (_UNCARRIED | {Standing.ACTIVE_AT_TARGET} if is_moved else _UNCARRIED) - set(passed)
+        found = ((plan.group, sorted(wrong.intersection(each))) for plan, each in self._found)
         return [f"{group} is {' and '.join(standings)}" for group, standings in found if standings]
 
     def _standings(self, plan: GroupPlan, *, is_tried: bool) -> Iterator[Standing]:

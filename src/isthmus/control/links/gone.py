@@ -19,9 +19,10 @@ from isthmus.control.links.hearing import is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.links.switching import leave, read_allowances, write_choice
-from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
+from isthmus.errors import ClusterError, ConfigError, GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import LeaseDocument, PauseDocument
 from isthmus.ledger.log import append_once
+from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.departure import to_leave, undoubted, without
 from isthmus.model.lane import LaneState
@@ -33,6 +34,7 @@ from isthmus.wire.client import Client
 PATIENCE_S: Final = 60.0
 """How long is waited until everybody has left the cluster, in one call."""
 _LOOK_S: Final = 0.5
+_ANSWER_S: Final = 5.0
 
 
 class GoneCluster:
@@ -87,6 +89,24 @@ class GoneCluster:
                     f"whether {alias} is gone cannot be told{told}",
                     hint=(problem.hint if problem else "") or f"Write {alias} into the file as it was.",
                 )
+
+    async def check_silent(self) -> None:
+        """See that no broker of a cluster that is gone answers: a ledger that a client quota holds back, or that has no
+        leader, cannot be read in time either.
+
+        :raises PlanRefused: One does.
+        """
+        for alias in (self.cluster, *sorted(self.gone)):
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._client(alias).metadata()
+            except (ClusterError, TimeoutError):
+                continue
+            raise PlanRefused(
+                f"{alias} answers, though its ledger cannot be read now",
+                hint=f"It is not gone: raise the client quota that holds it back, or look at who leads {LEDGER_TOPIC} "
+                "there. isthmus doctor shows both.",
+            )
 
     def require_others(self, declared: Declared, tree: Tree) -> None:
         """See that all others of the tree answer.

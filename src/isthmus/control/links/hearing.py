@@ -1,20 +1,26 @@
-"""Whether a controller lives, by its beats as they come: the clocks of two hosts may differ by hours."""
+"""Whether a controller or a gateway lives, by its beats as they come: the clocks of two hosts may differ by hours."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
-from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
-from isthmus.ledger.documents import ControllerDocument
+from isthmus.control.links.memory import LedgerMemory, LinkMemory, Silence, now_ms, remembered
+from isthmus.errors import ClusterError, PlanRefused
+from isthmus.ledger.documents import ControllerDocument, GatewayDocument, MovableGatewayDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.local.host import goes_by_our_clock, liveness_of
+from isthmus.model.synchrony import HEARD_S
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
 _LOOK_S: Final = 0.25
+_BEATS_S: Final = 3.5
+"""Within that a gateway that lives writes to each ledger."""
 
 
 class Beats:
@@ -58,6 +64,11 @@ def is_gone(known: LinkMemory) -> bool:
     return known.controller is None or liveness_of(known.controller.whereabouts) is Liveness.DEAD
 
 
+def has_ended(gateway: GatewayDocument) -> bool:
+    """Whether it is certain that a gateway does nothing any more: the ledger says so, or its process has ended here."""
+    return gateway.has_ended or liveness_of(gateway.whereabouts) is Liveness.DEAD
+
+
 async def is_run(link: str, target: Client) -> bool:
     """Whether a controller runs a link. That one of another host does not takes ten seconds of silence.
 
@@ -89,3 +100,47 @@ async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[s
                 if controller is not None:
                     found.add(link)
     return found
+
+
+def is_told(silences: Iterable[Silence], *, is_patient: bool = False) -> bool:
+    """Whether it is certain, by all that a gateway writes, that it is heard or that it is not. One that clocks call
+    silent is given the time for a beat, or as long as any other by who `is_patient`; one that they do not is silent
+    once it was not heard for as long as that takes.
+    """
+    found, beats_s = tuple(silences), HEARD_S if is_patient else _BEATS_S
+    return any(each.most_s <= HEARD_S for each in found) or all(
+        each.least_s > HEARD_S or (each.told_s > HEARD_S and each.least_s > beats_s) for each in found
+    )
+
+
+async def heard_gateways(ledgers: Collection[LedgerMemory], *, is_patient: bool = False) -> bool:
+    """Look into these ledgers until they tell for certain which gateways are heard, whatever the clocks of those say:
+    in ten seconds at most, or in one where all are. A ledger that cannot be read any more is as it was: whether all is
+    certain by then.
+    """
+    is_certain = partial(is_told, is_patient=is_patient)
+    following = list(ledgers)
+    while following and not all(map(is_certain, _by_gateway(following))):
+        await asyncio.sleep(_LOOK_S)
+        done = await asyncio.gather(*(_is_refreshed(each) for each in following))
+        following = [each for each, is_refreshed in zip(following, done, strict=True) if is_refreshed]
+    return all(map(is_certain, _by_gateway(ledgers)))
+
+
+async def _is_refreshed(memory: LedgerMemory) -> bool:
+    try:
+        async with asyncio.timeout(_BEATS_S):
+            await memory.refresh()
+    except (ClusterError, PlanRefused, TimeoutError):
+        return False
+    return True
+
+
+def _by_gateway(ledgers: Iterable[LedgerMemory]) -> Iterable[list[Silence]]:
+    found = defaultdict[str, list[Silence]](list)
+    for memory in ledgers:
+        silences = memory.unlinked_silences(now_ms())
+        for key, each in memory.unlinked().items():
+            if isinstance(each, MovableGatewayDocument) or (isinstance(each, GatewayDocument) and not has_ended(each)):
+                found[each.gateway].append(silences[key])
+    return found.values()

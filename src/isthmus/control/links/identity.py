@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.producers import allocate_producer
 from isthmus.control.links.memory import remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import PlanRefused, Unreachable
-from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.copyflags import NUMBER_BITS, distributor_producer_id, level_of

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.topics import selected_topics
+from isthmus.cluster.tail import batches_before, last_batches
+from isthmus.cluster.topics import known_absent, selected_topics
 from isthmus.cluster.transactions import transactional_ids
 from isthmus.control.links.host import operator
-from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.memory import (
+    LinkMemory,
+    age_most_s,
+    names_of_transactions,
+    now_ms,
+    recollect,
+)
 from isthmus.errors import ClusterError, ConfigError
+from isthmus.lane.identity.judgement import is_copy
 from isthmus.ledger.documents import (
     BeginningDocument,
     Document,
@@ -36,26 +46,62 @@ from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import LeftPartition, Promotion, TornTransaction
 from isthmus.model.topic import LeftInTier
+from isthmus.model.transactions import OpenTransaction, TransactionState, is_lone, source_producer_id
+from isthmus.model.wording import first_few
+from isthmus.wire import codes
+from isthmus.wire.batch import SEQUENCE_MASK, Batch
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 from isthmus.wire.offsets import PartitionKey
 
-_MS_PER_S: Final = 1000
 _SOURCE_S: Final = 4.0
 """A source that may be lost is waited for no longer."""
 _NO_COPIES: Final = frozenset({LaneState.DIVERGED, LaneState.TOPIC_RECREATED})
 """States in which an offset is not that of the same record on both sides: how far a lane came tells nothing."""
 
 
-async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange]:
-    """The logs of all partitions at the source that the link selects and has a name for.
+async def source_logs(link: Link, source: Client, followed: Collection[SourceTopic]) -> dict[PartitionKey, LogRange]:
+    """The logs of all partitions at the source that the link selects and has a name for. What of the `followed` topics
+    it has no more is left out.
 
-    :raises ClusterError: One of them cannot be told.
+    :raises ClusterError: One of them cannot be told, or a followed topic is not shown, and is not known to be gone.
     """
-    found = await log_ranges(source, _selected(link, await selected_topics(source, link.topics)))
+    metadata = await selected_topics(source, link.topics)
+    keys = _selected(link, metadata)
+    if unseen := await _unseen(source, keys, followed):
+        alias = source.cluster.alias
+        raise ClusterError(
+            f"{alias} does not show {first_few(sorted(unseen))}, and not all of its brokers say that it is gone",
+            cluster=alias,
+            hint=f"Grant DESCRIBE on it to the principal of {alias}, or see that all its brokers are up; then give the "
+            "command again.",
+        )
+    found = await log_ranges(source, keys)
     for error in found.errors.values():
         raise error
     return dict(found.values)
+
+
+def followed_topics(link: Link, known: LinkMemory) -> frozenset[SourceTopic]:
+    """The source topics of those that the link was seen to copy, and selects still."""
+    return frozenset(
+        each.source_topic
+        for topic, each in known.topics.items()
+        if link.topics.target_of(each.source_topic) == topic
+        and not each.is_wanted
+        and each.state != LaneState.SOURCE_DELETED
+    )
+
+
+async def _unseen(
+    source: Client, keys: Collection[PartitionKey], followed: Collection[SourceTopic]
+) -> frozenset[SourceTopic]:
+    """The followed topics of which the source shows nothing, although it may have them: what is missing in an answer
+    may be hidden, or unknown to a broker that has just started.
+    """
+    missing = frozenset(followed) - {SourceTopic(topic) for topic, _ in keys}
+    gone = await known_absent(source, missing)
+    return frozenset(each for each in missing if each not in gone)
 
 
 def _selected(link: Link, metadata: Metadata) -> list[PartitionKey]:
@@ -66,27 +112,48 @@ def _selected(link: Link, metadata: Metadata) -> list[PartitionKey]:
     ]
 
 
-async def seen_logs(link: Link) -> tuple[dict[PartitionKey, LogRange] | None, bool]:
-    """The source's logs as far as it answers within a few seconds, `None` where it does not; and whether all of it did.
-    Nothing is raised: it may be lost.
+class SeenLogs(NamedTuple):
+    """The source's logs as far as it answers, `None` where it does not; whether all of its topics are among them, and
+    whether of each partition the log is. `ids` are those of the topics that it shows.
+    """
+
+    logs: Mapping[PartitionKey, LogRange] | None = None
+    has_topics: bool = False
+    is_whole: bool = False
+    ids: Mapping[str, uuid.UUID] = MappingProxyType({})
+
+
+NOTHING_SEEN: Final = SeenLogs()
+
+
+async def seen_logs(link: Link, followed: Collection[SourceTopic]) -> SeenLogs:
+    """The source's logs as far as it answers within a few seconds. Nothing is raised: it may be lost. An answer that
+    shows nothing, or not all that was `followed`, is not all there is.
     """
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
             metadata = await selected_topics(source, link.topics)
             keys = _selected(link, metadata)
             found = await log_ranges(source, keys, timeout_s=_SOURCE_S / 2)
-            return dict(found.values), len(found.values) == len(keys)
-    return None, False
+            has_topics = bool(keys or followed) and not await _unseen(source, keys, followed)
+            is_whole = has_topics and len(found.values) == len(keys)
+            ids = {name: each.topic_id for name, each in metadata.topics.items() if each.error_code == codes.NONE}
+            return SeenLogs(dict(found.values), has_topics, is_whole, ids)
+    return NOTHING_SEEN
 
 
-async def with_transactional_ids(link: Link, left: tuple[LeftPartition, ...]) -> tuple[LeftPartition, ...]:
-    """The same with the names of the transactions that they end within, as far as the source tells within seconds."""
-    producers = {one.producer_id for each in left for one in each.ends_within or ()}
-    names: dict[int, str] = {}
-    if producers:
+async def with_transactional_ids(
+    link: Link, known: LinkMemory, left: tuple[LeftPartition, ...], *, asks: bool
+) -> tuple[LeftPartition, ...]:
+    """The same with the names of the transactions that they end within, as its controller noted them, and as far as the
+    source, if it `asks`, tells within seconds.
+    """
+    names = dict(names_of_transactions(link.name, known.documents))
+    producers = {one.producer_id for each in left for one in each.ends_within or ()} - names.keys()
+    if producers and asks:
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
-                names = await transactional_ids(source, producers)
+                names |= await transactional_ids(source, producers)
 
     def named(one: TornTransaction) -> TornTransaction:
         return one._replace(transactional_id=names.get(one.producer_id, ""))
@@ -96,23 +163,121 @@ async def with_transactional_ids(link: Link, left: tuple[LeftPartition, ...]) ->
     )
 
 
+def named(found: Iterable[OpenTransaction], known: LinkMemory) -> tuple[OpenTransaction, ...]:
+    """Transactions that a link has open at its target, with the transactional ids that they have at the source, as far
+    as its controller noted them.
+    """
+    names = dict(names_of_transactions(known.link, known.documents))
+    return tuple(
+        each._replace(transactional_id=names.get(source_producer_id(each.producer_id)))
+        if each.state is TransactionState.MIRRORED
+        else each
+        for each in found
+    )
+
+
+def without_open(left: tuple[LeftPartition, ...], found: Collection[OpenTransaction]) -> tuple[LeftPartition, ...]:
+    """The same where these transactions are open at the target: nobody who reads committed records sees any of them, so
+    that no partition ends within them.
+    """
+    hidden = {
+        (each.topic, each.partition, source_producer_id(each.producer_id))
+        for each in found
+        if each.state is TransactionState.MIRRORED
+    }
+    return tuple(
+        replace(
+            each,
+            ends_within=tuple(
+                one for one in each.ends_within if (each.topic, each.partition, one.producer_id) not in hidden
+            ),
+        )
+        if each.ends_within
+        else each
+        for each in left
+    )
+
+
 async def left_partitions(
     link: Link,
     target: Client,
     here: Mapping[PartitionKey, LogRange] | None,
-    seen: Mapping[PartitionKey, LogRange] | None = None,
+    seen: SeenLogs = NOTHING_SEEN,
+    *,
+    source: Client | None = None,
 ) -> tuple[LeftPartition, ...]:
     """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them and
-    is `seen` now; then with those of followed topics that the target does not have.
+    is `seen` now; then with those of followed topics that the target does not have. What no lane has told of is held
+    against the `source`.
 
-    :raises ClusterError: The target does not answer.
+    :raises ClusterError: The target does not answer, or the source that is asked.
     """
     known = await recollect(link.name, target)
     topics = (await target.metadata(None)).topics
     named = [name for name in topics if link.topics.source_of(TargetTopic(name)) is not None]
     keys = [(name, each.partition) for name in named for each in topics[name].partitions]
     ranges = (await log_ranges(target, keys)).values
-    return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms(), seen or {})
+    tails = await _tails(known, target, ranges)
+    ours = _ours(known, tails)
+    if source is not None and here is not None:
+        ours |= await _copies(link, known, source, {key: tail for key, tail in tails.items() if key not in ours})
+    return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms(), seen.logs, ours, seen.ids)
+
+
+async def _tails(
+    known: LinkMemory, target: Client, there: Mapping[PartitionKey, LogRange]
+) -> Mapping[PartitionKey, Batch]:
+    """The last batch of those logs of which the lane's last word tells too little or cannot be true any more; where
+    somebody else has written, the last one before what the lane told.
+    """
+    doubted: dict[PartitionKey, int] = {}
+    ended = ended_lanes(known)
+    for (name, partition), log in there.items():
+        key = LaneKey(TargetTopic(name), partition)
+        document, report = known.topics.get(key.topic), known.last_known.get(key)
+        if document is not None and document.is_mapped:
+            continue
+        position = -1 if report is None else report.position
+        whole = None if document is None else document.state
+        if LaneState.FOREIGN_WRITE in (ended.get(key), whole):
+            doubted[name, partition] = min(position, log.end)
+        elif position != log.end:
+            doubted[name, partition] = log.end
+    return await last_batches(target, doubted)
+
+
+def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[PartitionKey, int]:
+    """Where those of these last batches end that the link itself wrote, at the offset that they were written for."""
+    producers = {each.producer_id for each in known.documents.values() if isinstance(each, LinkDocument)}
+    return {
+        key: batch.offset_end
+        for key, batch in tails.items()
+        if is_lone(batch.producer_id)
+        or (batch.producer_id in producers and batch.base_sequence == batch.base_offset & SEQUENCE_MASK)
+    }
+
+
+async def _copies(
+    link: Link, known: LinkMemory, source: Client, tails: Mapping[PartitionKey, Batch]
+) -> dict[PartitionKey, int]:
+    """Where those of these last batches end that show what the source has there, of lanes that never told anything.
+
+    :raises ClusterError: The source does not answer.
+    """
+    lanes: dict[PartitionKey, PartitionKey] = {}
+    for name, partition in tails:
+        source_topic = link.topics.source_of(TargetTopic(name))
+        if source_topic is not None and LaneKey(TargetTopic(name), partition) not in known.last_known:
+            lanes[name, partition] = (source_topic, partition)
+    found = await batches_before(source, {at: tails[key].offset_end for key, at in lanes.items()})
+    copies: dict[PartitionKey, int] = {}
+    for key, at in lanes.items():
+        end = tails[key].offset_end
+        # What cannot be decoded shows nothing.
+        with contextlib.suppress(ValueError):
+            if at in found and is_copy(tails[key], found[at], end - 1, is_compacted=False):
+                copies[key] = end
+    return copies
 
 
 def left_of(
@@ -122,10 +287,14 @@ def left_of(
     here: Mapping[PartitionKey, LogRange] | None,
     at_ms: int,
     seen: Mapping[PartitionKey, LogRange] | None = None,
+    ours: Mapping[PartitionKey, int] = MappingProxyType({}),
+    ids: Mapping[str, uuid.UUID] = NOTHING_SEEN.ids,
 ) -> tuple[LeftPartition, ...]:
     """What is left of the partitions that are `there`, at the target, and of those the source is known to have. A
     followed topic of which neither is known is in it as partition -1: all of it may be missing. `seen` is what the
-    source answers now where it is not known to be all that it has.
+    source answers now where it is not known to be all that it has, and `ids` are those of its topics: one that is
+    another one by now has nothing that was copied. All before the offsets that are `ours` came from the source, by what
+    stands there.
     """
     sight = _Sight(
         known=known,
@@ -134,6 +303,8 @@ def left_of(
         here=here,
         told={} if here is not None else _told(link, known, at_ms, seen or {}),
         at_ms=at_ms,
+        ours=ours,
+        ids=ids,
         left_mapped=frozenset(
             LaneKey(one.topic, one.partition)
             for one in known.documents.values()
@@ -159,8 +330,10 @@ def left_of(
 
 
 def names_age_s(known: LinkMemory, at_ms: int) -> float | None:
-    """How long ago (s) it was seen which topics the source has, `None` where nobody wrote that down."""
-    return min((max(at_ms - each.seen_ms, 0) / _MS_PER_S for each in known_names(known)), default=None)
+    """How long ago (s) it was seen which topics the source has, `None` where nobody wrote that down, infinite where the
+    clocks do not tell.
+    """
+    return min((age_most_s(each.seen_ms, at_ms) for each in known_names(known)), default=None)
 
 
 def ended_lanes(known: LinkMemory) -> dict[LaneKey, LaneState]:
@@ -172,7 +345,9 @@ def ended_lanes(known: LinkMemory) -> dict[LaneKey, LaneState]:
 
 
 class _Told(NamedTuple):
-    """A source's log as somebody saw it so long ago; -1 for what its leader did not tell."""
+    """A source's log as somebody saw it so long ago, infinite if the clocks do not tell; -1 for what its leader did not
+    tell.
+    """
 
     start: int
     end: int
@@ -187,7 +362,7 @@ def _told(
     """
     found: dict[PartitionKey, _Told] = {}
     for names in known_names(known):
-        age_s = max(at_ms - names.seen_ms, 0) / _MS_PER_S
+        age_s = age_most_s(names.seen_ms, at_ms)
         for topic in names.topics:
             if link.topics.matches(SourceTopic(topic.name)):
                 for each in topic.logs:
@@ -214,6 +389,8 @@ class _Sight(NamedTuple):
     here: Mapping[PartitionKey, LogRange] | None
     told: Mapping[PartitionKey, _Told]
     at_ms: int
+    ours: Mapping[PartitionKey, int]
+    ids: Mapping[str, uuid.UUID]
     left_mapped: frozenset[LaneKey]
 
     def is_mapped(self, key: LaneKey) -> bool:
@@ -225,6 +402,9 @@ class _Sight(NamedTuple):
         """That of a lane that waits for an operator, by itself or with its whole topic."""
         document = self.topics.get(key.topic)
         whole = None if document is None else LaneState(document.state)
+        ids = () if document is None else (document.source_topic_id, self.ids.get(document.source_topic, NO_TOPIC_ID))
+        if len(set(ids) - {NO_TOPIC_ID}) > 1:
+            return LaneState.TOPIC_RECREATED
         return self.ended.get(key) or (whole if whole is not None and whole.is_terminal else None)
 
 
@@ -236,10 +416,21 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
     ended = sight.state(key)
     state = ended if log is not None or sight.here is None else None
     position = -1 if report is None else report.position
+    if there is not None and not is_mapped:
+        shown = sight.ours.get((key.topic, key.partition), -1)
+        if ended is LaneState.FOREIGN_WRITE or position > there.end:
+            # The target may have lost what was copied, and others have written in its place.
+            position = shown
+        elif ended is None:
+            # The lane wrote on after it had told of it last, or none ever told anything.
+            position = max(position, shown)
     copied = _copied(state, there, position, is_mapped=is_mapped)
     missing = -1
     if heard is not None and heard.end >= 0 and copied is not None:
-        missing = max(heard.end - max(copied, heard.start), 0)
+        missing = max(heard.end - max(_kept_end(copied, there, is_mapped=is_mapped), heard.start), 0)
+    elif log is not None and log.start == log.end:
+        # What the source has no record of cannot be missing, whatever stands at the target.
+        missing = 0
     return LeftPartition(
         topic=key.topic,
         partition=key.partition,
@@ -250,7 +441,7 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
         target_end=-1 if there is None else there.end,
         copied_end=_copied_end(ended, there, position, is_mapped=is_mapped),
         source_end=-1 if heard is None else heard.end,
-        source_age_s=None if heard is None else heard.age_s,
+        source_age_s=None if heard is None or math.isinf(heard.age_s) else heard.age_s,
         missing_records=missing,
         ends_within=_ends_within(report, there, copied, log, is_mapped=is_mapped),
     )
@@ -295,12 +486,19 @@ def _copied(state: LaneState | None, there: LogRange | None, position: int, *, i
     """The offset before which the target has all that the source has, -1 for nothing, `None` where nobody can tell."""
     if there is None or (state is None and is_mapped):
         return position if is_mapped else -1
-    if state is None:
-        return there.end
+    if there.end == 0:
+        return 0
     # Behind its position somebody else may have written; what diverged does so at an offset that only both logs tell.
     if state in _NO_COPIES or position < 0:
         return None
     return position if is_mapped else min(position, there.end)
+
+
+def _kept_end(copied: int, there: LogRange | None, *, is_mapped: bool) -> int:
+    """The offset before which all that was `copied` stays when the link lets go: what is open by then is aborted, and
+    may be committed at the source.
+    """
+    return copied if there is None or is_mapped else min(copied, there.stable_end)
 
 
 def _copied_end(ended: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int:

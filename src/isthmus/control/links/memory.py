@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
+from isthmus.errors import IsthmusError, Unreachable
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
+    ForgottenDocument,
     GapDocument,
     GroupDocument,
     LoopDocument,
@@ -20,6 +23,7 @@ from isthmus.ledger.documents import (
     RecoveryDocument,
     TaskPauseDocument,
     TopicDocument,
+    TransactionNamesDocument,
     VerificationDocument,
     decoded,
     kind_of,
@@ -33,10 +37,13 @@ from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import Pause, Pauses
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
+from isthmus.model.promotion import TornTransaction
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import Rebuilt, TopicIds
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 _MS_PER_S: Final = 1000
@@ -48,9 +55,34 @@ HEARING_S: Final = 4.0
 """What a task tells of a source's log it may have heard so much earlier: it says so once that is 3 s ago."""
 
 
+class Silence(NamedTuple):
+    """For how long (s) whoever writes something again and again has not done it: at least and at most, as it was seen
+    until the last look, and as the clock of who wrote it last has it, which may be wrong.
+    """
+
+    least_s: float
+    most_s: float
+    told_s: float
+
+    @property
+    def likely_s(self) -> float:
+        """What clocks tell counts as far as nothing else was seen."""
+        return min(max(self.told_s, self.least_s), self.most_s)
+
+
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
     """Which topics of the link were brought together, by target topic."""
-    return {
+    forgotten = {
+        document.topic: TopicIds(
+            source_topic=document.source_topic,
+            source=document.source_topic_id,
+            target=document.topic_id,
+            is_forgotten=True,
+        )
+        for document in documents.values()
+        if isinstance(document, ForgottenDocument) and document.link == link
+    }
+    return forgotten | {
         document.target_topic: TopicIds(
             source_topic=document.source_topic,
             source=document.source_topic_id,
@@ -58,10 +90,17 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
             is_mapped=document.is_mapped,
             left=document.left,
             first_partitions=document.first_partitions,
+            settles=document.settles,
         )
         for document in documents.values()
         if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID
     }
+
+
+def names_of_transactions(link: str, documents: Mapping[str, Document]) -> tuple[TornTransaction, ...]:
+    """Whose transactions the lanes of a link were seen to copy, as far as the source told, the newest last."""
+    document = documents.get(f"{TransactionNamesDocument.KIND}/{link}")
+    return document.names if isinstance(document, TransactionNamesDocument) else ()
 
 
 def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
@@ -76,7 +115,7 @@ def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
 def rebuilt_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Rebuilt]:
     """The topics of the link that an operator had deleted and created again because they had diverged."""
     return {
-        document.topic: Rebuilt(document.topic_id, document.rebuilt_id)
+        document.topic: Rebuilt(document.topic_id, document.rebuilt_id, document.settles)
         for document in documents.values()
         if isinstance(document, RecoveryDocument) and document.link == link and document.rebuilt_id != NO_TOPIC_ID
     }
@@ -194,16 +233,17 @@ class LinkMemory:
         return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
 
     def source_age_s(self, key: LaneKey, now_ms: int) -> float | None:
-        """How long ago (s) the source of a lane was last heard, at most; `None` where it never was.
+        """How long ago (s) the source of a lane was last heard, at most; `None` where it never was, infinite where the
+        clocks do not tell.
 
         A task hears the sources of the lanes that it calls ACTIVE. Of others, and of those it has given up, it was
         heard when their ends were last seen to move, or until they were told for the last time.
         """
         lease = self._reporters.get(key)
         if lease is not None and key in self._hearing.get(lease, ()):
-            return _age_s(self._reported_ms[lease], now_ms) + HEARING_S
+            return age_most_s(self._reported_ms[lease], now_ms) + HEARING_S
         heard_ms = self._source_ms.get(key)
-        return None if heard_ms is None else _age_s(heard_ms, now_ms) + HEARING_S
+        return None if heard_ms is None else age_most_s(heard_ms, now_ms) + HEARING_S
 
     def document_age_s(self, document: Document, now_ms: int) -> float:
         """How long ago (s) a document of the ledger was written."""
@@ -263,7 +303,14 @@ class LinkMemory:
             # A task that begins while the source is lost has never heard it.
             before = self.last_known.get(key, report)
             if report.source_end < 0 <= before.source_end:
-                report = replace(report, source_end=before.source_end, source_log_end=before.source_log_end)
+                report = replace(
+                    report,
+                    source_end=before.source_end,
+                    source_log_end=before.source_log_end,
+                    stable_end=before.stable_end,
+                )
+            if report.position < 0 <= before.position:
+                report = replace(report, position=before.position)
             self.last_known[key] = report
         self._reporters.update(dict.fromkeys(found, lease))
         self.reports.update(found)
@@ -322,6 +369,8 @@ class LedgerMemory:
         self._untaken: dict[str, list[Entry]] = {}
         self._untaken_max = 0
         self._unlinked: dict[str, Entry] = {}
+        self._came_s: dict[str, tuple[float, float]] = {}
+        self._looked_s = -math.inf, -math.inf
 
     async def refresh(self) -> None:
         """Take in what was written since the last look.
@@ -330,11 +379,13 @@ class LedgerMemory:
         :raises ClusterError: It cannot be read.
         """
         async with self._looking:
+            before, begun_s = self._looked_s[0], lasting_s()
             news = await self._view.look()
+            self._looked_s = begun_s, lasting_s()
             if news.is_other_log:
-                for held in (self._links, self._untaken, self._unlinked):
+                for held in (self._links, self._untaken, self._unlinked, self._came_s):
                     held.clear()
-                self._untaken_max = 0
+                self._untaken_max, before = 0, -math.inf
             for entry in news.entries:
                 link = link_of(entry.key)
                 if link:
@@ -343,6 +394,8 @@ class LedgerMemory:
                     self._unlinked.pop(entry.key, None)
                 else:
                     self._unlinked[entry.key] = entry
+                    # What was durable as the look before began is none of this one's.
+                    self._came_s[entry.key] = before, self._looked_s[1]
             untaken = sum(map(len, self._untaken.values()))
             self._untaken_max = self._untaken_max or max(2 * untaken, _UNTAKEN_MIN)
             for link in list(self._untaken):
@@ -384,6 +437,19 @@ class LedgerMemory:
         """
         return newest(self._unlinked.values())
 
+    def unlinked_written_ms(self) -> dict[str, int]:
+        """When each of these was written (ms, by the clock of who did), by key."""
+        return {key: entry.timestamp for key, entry in self._unlinked.items()}
+
+    def unlinked_silences(self, now_ms: int) -> dict[str, Silence]:
+        """For how long nothing came of each of these, by key."""
+        found, (begun_s, ended_s) = {}, self._looked_s
+        for key, entry in self._unlinked.items():
+            earliest_s, latest_s = self._came_s[key]
+            told_s = _age_s(entry.timestamp, now_ms)
+            found[key] = Silence(max(begun_s - latest_s, 0.0), ended_s - earliest_s, told_s)
+        return found
+
     def close(self) -> None:
         self._view.close()
 
@@ -408,6 +474,22 @@ async def remembered(client: Client) -> LedgerMemory:
     return memory
 
 
+async def ledger_within(client: Client, patience_s: float) -> LedgerMemory | Problem:
+    """What the ledger of a cluster says now, as `remembered`, or why it does not: a cluster that takes longer than that
+    (s) does not.
+    """
+    alias = client.cluster.alias
+    try:
+        async with asyncio.timeout(patience_s):
+            return await remembered(client)
+    except TimeoutError:
+        hint = "Check that its brokers run, can be reached from here and are not held back by a client quota."
+        why = f"{alias} does not tell its ledger within {patience_s:g} s"
+        return problem_of(Unreachable(why, cluster=alias, hint=hint))
+    except IsthmusError as error:
+        return problem_of(error)
+
+
 async def recollect(link: str, client: Client) -> LinkMemory:
     """What the ledger at a target cluster says of a link now; nothing where there is no ledger.
 
@@ -420,6 +502,13 @@ async def recollect(link: str, client: Client) -> LinkMemory:
 def now_ms() -> int:
     """The wall clock. Another host's may differ: whether its controller lives is heard (hearing.py), not reckoned."""
     return int(time.time() * 1000)
+
+
+def age_most_s(then_ms: int, now_ms: int) -> float:
+    """How long ago (s) something was that another host saw, for whoever must not take it for newer than it is: infinite
+    where it lies more than a second in the future, as that host's clock is ahead of ours and nobody knows how far.
+    """
+    return math.inf if then_ms > now_ms + _MS_PER_S else _age_s(then_ms, now_ms)
 
 
 def _age_s(then_ms: int, now_ms: int) -> float:

@@ -8,16 +8,22 @@ Last of all it is forgotten that its topics were copies: until then a repeated v
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from isthmus.cluster.aborting import abort_mirrored, leaderless, transactions_in
+from isthmus.cluster.finishing import finish, unfinished
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links import gates
 from isthmus.control.links.attaching import away
 from isthmus.control.links.claiming import claimed
+from isthmus.control.links.clientmoves import ClientMove, client_move
 from isthmus.control.links.declarations import looked
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
@@ -26,35 +32,57 @@ from isthmus.control.links.filtering import in_force
 from isthmus.control.links.forgetting import forget_copies
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import (
+    followed_topics,
+    is_writing,
     left_partitions,
+    named,
     names_age_s,
     seen_logs,
     source_logs,
     with_transactional_ids,
+    without_open,
     write_down,
     writing_lanes,
 )
-from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect, remembered
 from isthmus.control.links.operators import require_nobody_recovers
+from isthmus.control.links.policies import settle_policies
+from isthmus.control.links.promising import (
+    committed_before,
+    keep_committed,
+    keep_promised,
+    promised_again,
+    promised_before,
+    promised_since,
+)
 from isthmus.control.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.control.links.reversing import await_reserved, require_no_members, settings_back
+from isthmus.control.links.synchronous import Detachment, still_missing
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, GateNotMet, PlanRefused
+from isthmus.ledger.gateways import PromisedDocument, prepared_commits
 from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, letting_go
 from isthmus.model.link import Link
+from isthmus.model.moves import Clients
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.prepared import MaybeCommitted, Unfinished
+from isthmus.model.problem import Problem
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
+from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted, first_few
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
+FENCED_QUIET_S: Final = 0.5
+"""So long nobody has to have written where gateways take no requests."""
 
 
 class _Meant(NamedTuple):
@@ -73,7 +101,8 @@ class Promoter:
     """Promotes namespaces of one declared link, those that `maps` name or all.
 
     `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take. Of the
-    source's records `max_lag` in all may be left behind by a promotion; by failover any number.
+    source's records `max_lag` in all may be left behind by a promotion; by failover any number. `clients` says what
+    becomes of those of gateways before the source.
     """
 
     configuration: Configuration
@@ -82,6 +111,7 @@ class Promoter:
     quiet_s: float = 5.0
     timeout_s: float = 60.0
     max_lag: int = 0
+    clients: Clients = "move"
     on_step: OnStep = lambda _: None
     on_progress: OnProgress = lambda _, __: None
 
@@ -111,7 +141,8 @@ class Promoter:
         # What cannot be said of the way back is found before anything changes.
         settings = await settings_back(known, maps, target)
         if former is not None:
-            await require_no_members(former)
+            if not await self._gateways(former, chosen):
+                await require_no_members(former)
             leaders, ledger = {each.source for each in chosen}, self.configuration.ledger
             await await_reserved(former.source, leaders, ledger, timeout_s=self.timeout_s, on_step=self.on_step)
         found = replace(await self._promote("reverse", dry_run=dry_run), verb="reverse")
@@ -146,18 +177,46 @@ class Promoter:
         link, chosen, is_attached, target = await self._meant(verb)
         if link is None:
             done = Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
-            return done if dry_run else await self._through(done, target)
+            return done if dry_run else await self._through(await self._served(verb, done, chosen), target)
+        if self.clients == "leave":
+            return await self._promoted(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
+        async with self._moving(link, chosen) as move:
+            if not move.gateways:
+                return await self._promoted(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
+            await move.check()
+            if dry_run:
+                # As long as clients write there is nothing to prove.
+                found = await self._result("promote", link, chosen, {})
+                gates.require_copies(self.name, found.partitions)
+                return replace(found, gateways=move.gateways)
+            if is_attached:
+                await self._within_reach(link)
+            await move.fence()
+            found = await self._promoted(verb, link, chosen, move, is_attached=is_attached, dry_run=False)
+            # As long as the topics are known as copies a repeated verb can carry groups into them.
+            return await self._through(await self._handed_over(found, move), target)
+
+    async def _promoted(
+        self,
+        verb: Verb,
+        link: Link,
+        chosen: tuple[NamespaceMap, ...],
+        move: ClientMove | None,
+        *,
+        is_attached: bool,
+        dry_run: bool,
+    ) -> Promotion:
         groups: dict[str, str] = {}
         if is_attached or dry_run:
             # The promise is kept before anything changes.
-            groups = await self._proven(verb, link, chosen, is_attached=is_attached, dry_run=dry_run)
+            groups = await self._proven(verb, link, chosen, move, is_attached=is_attached, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
         await self._detach(verb, chosen, link)
         await self._ended(link)
         if not is_attached:
             # It was detached before, nobody knows how long ago: what it holds by now, nothing being on its way, counts.
-            groups = await self._proven(verb, link, chosen, is_attached=False, dry_run=False)
+            groups = await self._proven(verb, link, chosen, move, is_attached=False, dry_run=False)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
         if (late := found.missing_records_min) > self.max_lag:
@@ -167,8 +226,62 @@ class Promoter:
             )
         if is_attached:
             # What was committed at the source while the lanes ended counts as well.
-            found = replace(found, groups=await self._carried(verb, link, chosen, dry_run=False))
-        return await self._let_go(found, link)
+            found = replace(found, groups=await self._carried(verb, link, chosen, move, dry_run=False))
+        found = await self._let_go(found, link)
+        return found if move is not None else await self._through(found, link.target)
+
+    def _moving(
+        self, link: Link, chosen: Collection[NamespaceMap], *, is_lost: bool = False
+    ) -> AbstractAsyncContextManager[ClientMove]:
+        return client_move(
+            link,
+            chosen,
+            timeout_s=self.timeout_s,
+            is_forced=self.clients == "force",
+            on_step=self.on_step,
+            is_lost=is_lost,
+        )
+
+    async def _gateways(self, link: Link, chosen: Collection[NamespaceMap]) -> tuple[str, ...]:
+        """The gateways whose clients go with the topics."""
+        if self.clients == "leave":
+            return ()
+        async with self._moving(link, chosen) as move:
+            return move.gateways
+
+    async def _served(self, verb: Verb, done: Promotion, chosen: tuple[NamespaceMap, ...]) -> Promotion:
+        """Have clients go on at the target, where the command was interrupted between the release and that.
+
+        :raises GateNotMet: Records came to the source since, or groups cannot be carried.
+        """
+        declared, known = await self._look()
+        link = declared.link(attaching(known, chosen), self.configuration)
+        if link is None or self.clients == "leave":
+            return done
+        async with self._moving(link, chosen) as move:
+            await move.finish()
+            if not (move.is_begun and move.gateways):
+                return done
+            await move.fence()
+            found = await self._result("promote", link, chosen, {})
+            gates.require_copies(self.name, found.partitions, is_detached=True)
+            if found.missing_records_min > self.max_lag:
+                raise GateNotMet(
+                    f"link {self.name}: {counted(found.missing_records_min, 'record')} came to the source since its "
+                    "namespaces were released",
+                    hint=f"isthmus link reattach {self.name}, and promote it again; or leave clients: --leave-clients.",
+                )
+            async with ClusterPool() as pool:
+                (link,) = await in_force([link], pool)
+            groups = await self._carried(verb, link, chosen, move, dry_run=False)
+            return await self._handed_over(replace(done, groups=groups), move)
+
+    async def _handed_over(self, found: Promotion, move: ClientMove) -> Promotion:
+        """Have the clients of gateways that take no requests go on at the target."""
+        gateways = move.gateways
+        paused_s = await move.serve()
+        notes = (*found.notes, *map(_unheard, move.unheard))
+        return replace(found, gateways=gateways, aborted_at_source=move.aborted, paused_s=paused_s, notes=notes)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
         """Have the namespaces follow no more, whatever the source holds: nothing is written there. What is declared is
@@ -181,26 +294,112 @@ class Promoter:
         """
         return await self._leave("failover", dry_run=dry_run)
 
-    async def detach(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, and wait until nothing writes to them. They stay reserved.
+    async def detach(self, *, dry_run: bool = False, is_final: bool = False) -> Promotion:
+        """Have the namespaces follow no more, and wait until nothing writes to them. They stay reserved. Unless that
+        `is_final` what is still being filled stays so, as it may be attached again.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
         :raises PlanRefused: Somebody recovers the link.
         :raises ClusterError: The target does not answer.
         """
-        return await self._leave("detach", dry_run=dry_run)
+        return await self._leave("detach", dry_run=dry_run, is_final=is_final)
 
-    async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, _, target = await self._meant(verb)
+    async def _leave(self, verb: Verb, *, dry_run: bool, is_final: bool = True) -> Promotion:
+        link, chosen, is_attached, target = await self._meant(verb)
         if link is None:
             done = Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
-            return done if dry_run or verb == "detach" else await self._through(done, target)
+            if dry_run or verb == "detach":
+                return done
+            done = await self._ended_later(done, target)
+            return await self._through(await self._rescued_later(done), target)
+        is_asked = verb == "failover" or not dry_run
+        before = await promised_before(link, chosen, verb, is_begun=not is_attached) if is_asked else None
         if not dry_run:
+            if is_attached:
+                await keep_promised(self.name, chosen, link.target, self.configuration.ledger, before)
             await self._detach(verb, chosen, link)
+            if before is not None and verb == "failover":
+                before = await self._told(before, link, time.monotonic(), is_begun=not is_attached)
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
-        return found if dry_run else await self._let_go(found, link)
+        if before is not None:
+            found = replace(found, acknowledged=still_missing(before.promised, found.partitions, found.aborted))
+        if dry_run:
+            return await self._rescued(found, link, dry_run=True) if verb == "failover" else found
+        # A partition may have a leader by then.
+        found = await self._let_go(replace(found, notes=()), link, is_final=is_final)
+        return found if verb == "detach" else await self._through(found, link.target)
+
+    async def _told(self, found: PromisedDocument, link: Link, at_s: float, *, is_begun: bool) -> PromisedDocument:
+        """What gateways had acknowledged when they heard of the detachment, which was there `at_s` (monotonic)."""
+        self.on_step("waiting until gateways have heard of it")
+        detachment = Detachment(at_s, (await self._look())[1].attached_said)
+        return await promised_since(found, link, detachment, self.configuration.ledger, is_begun=is_begun)
+
+    async def _rescued(self, found: Promotion, link: Link, *, dry_run: bool = False) -> Promotion:
+        """Have clients of the lost source go on at the target, unless names differ there.
+
+        :raises GateNotMet: A gateway that is heard does not say that it serves them from there.
+        """
+        if self.clients == "leave":
+            return found
+        async with self._moving(link, found.namespaces, is_lost=True) as move:
+            gateways = tuple(each.described for each in move.stranded)
+            if not gateways:
+                return found
+            if move.renamed:
+                return replace(found, notes=(*found.notes, _left_behind(link, gateways, move.renamed)))
+            if not dry_run:
+                gateways = await move.serve_without_source(_copied_ends(found))
+            return replace(found, gateways=gateways)
+
+    async def _rescued_later(self, done: Promotion) -> Promotion:
+        """Have clients go on at the target, where a failover was interrupted between the release and that."""
+        declared, known = await self._look()
+        link = declared.link(attaching(known, done.namespaces), self.configuration)
+        if link is None:
+            return done
+        found = await self._result("failover", link, done.namespaces, {})
+        rescued = await self._rescued(replace(found, notes=done.notes), link)
+        return replace(done, gateways=rescued.gateways, notes=rescued.notes)
+
+    async def _ended_later(self, done: Promotion, cluster: Cluster) -> Promotion:
+        """End what lanes had left open where there was no leader as the namespaces were released, unless they follow
+        another link by now.
+        """
+        async with Client(cluster) as target:
+            still = partial(self._left_alone, done, cluster, target)
+            topics, known = await still(), await recollect(self.name, target)
+            ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
+            aborted = await abort_mirrored(target, topics, still)
+            notes = await self._notes(target, await still(), ended, known)
+        documents = known.documents.values()
+        return replace(
+            done,
+            acknowledged=promised_again(documents, done.namespaces),
+            committed=(*committed_before(documents), *named(ended.committed, known)),
+            aborted=named(aborted, known),
+            notes=notes,
+        )
+
+    async def _notes(
+        self, target: Client, topics: Collection[str], found: Unfinished, known: LinkMemory
+    ) -> tuple[Problem, ...]:
+        """What partitions without a leader leave in doubt."""
+        hidden = [_stays_hidden(self.name, each) for each in await leaderless(target, topics)]
+        unknown = [each._replace(transaction=named([each.transaction], known)[0]) for each in found.unknown]
+        return (*hidden, *map(_may_be_committed, unknown))
+
+    async def _left_alone(self, done: Promotion, cluster: Cluster, target: Client) -> Collection[str]:
+        """The topics that were released and follow no link; none while a lane writes to one of them."""
+        declared, _ = await self._look()
+        maps = [each for link in declared.living if link.target.cluster_id == declared.ids[cluster.alias]
+                for each in link.maps]  # fmt: skip
+        free = [each for each in done.namespaces if not any(each.target.overlaps(other.target) for other in maps)]
+        memory, topics = await remembered(target), await _topics_of(target, free)
+        is_used = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
+        return () if is_used else topics
 
     async def _meant(self, verb: Verb) -> _Meant:
         declared, known = await self._look()
@@ -244,34 +443,68 @@ class Promoter:
         return declared, known
 
     async def _proven(
-        self, verb: Verb, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool, dry_run: bool
+        self,
+        verb: Verb,
+        link: Link,
+        chosen: Collection[NamespaceMap],
+        move: ClientMove | None,
+        *,
+        is_attached: bool,
+        dry_run: bool,
     ) -> dict[str, str]:
         """See that the target holds all, and that groups stand there as at the source; how they do."""
-        await self._caught_up(link, chosen, is_attached=is_attached)
-        return await self._carried(verb, link, chosen, dry_run=dry_run)
+        # Of clients that take no part it is known that they do not write.
+        quiet_s = self.quiet_s if move is None else min(self.quiet_s, FENCED_QUIET_S)
+        await self._caught_up(link, chosen, quiet_s, is_attached=is_attached)
+        return await self._carried(verb, link, chosen, move, dry_run=dry_run)
 
-    async def _caught_up(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
+    async def _within_reach(self, link: Link) -> None:
+        """See that the target comes to hold all that the source has now: else clients would be kept waiting, and their
+        transactions be aborted, for nothing.
+
+        :raises GateNotMet: A lane waits for an operator, or the target does not get there in time.
+        """
+        self.on_step(f"waiting until all that {link.source.alias} has by now is copied")
+        deadline = time.monotonic() + self.timeout_s
+        async with Client(link.source) as source, Client(link.target) as target:
+            found = await source_logs(link, source, followed_topics(link, await recollect(self.name, target)))
+            # What lies behind open transactions comes once these are aborted.
+            here = {key: replace(log, end=log.stable_end) for key, log in found.items()}
+            while True:
+                left = await left_partitions(link, target, here, source=source)
+                gates.require_copies(self.name, left)
+                behind = [each for each in left if each.missing_records]
+                if self._does(behind):
+                    return
+                if time.monotonic() > deadline:
+                    raise gates.not_copied(self.name, behind, self.timeout_s)
+                await asyncio.sleep(LOOK_S)
+
+    async def _caught_up(
+        self, link: Link, chosen: Collection[NamespaceMap], quiet_s: float, *, is_attached: bool
+    ) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
-        self.on_step(f"waiting until {link.source.alias} is quiet for {self.quiet_s:g} s and all of it is copied")
+        self.on_step(f"waiting until {link.source.alias} is quiet for {quiet_s:g} s and all of it is copied")
         deadline, quiet_from, before = time.monotonic() + self.timeout_s, time.monotonic(), None
         async with Client(link.source) as source, Client(link.target) as target:
+            followed = followed_topics(link, await recollect(self.name, target))
             while True:
                 # Quiet is what lies between two looks, however long each of them takes.
-                looked_at, here = time.monotonic(), await source_logs(link, source)
+                looked_at, here = time.monotonic(), await source_logs(link, source, followed)
                 if here != before:
                     quiet_from = time.monotonic()
                 moved = [key for key, log in here.items() if before and before.get(key) != log]
                 held = [key for key, log in here.items() if log.stable_end < log.end]
                 before = here
-                left = await left_partitions(link, target, here)
+                left = await left_partitions(link, target, here, source=source)
                 behind = [each for each in left if each.missing_records]
                 self.on_progress(len(left) - len(behind), len(left))
-                is_quiet, is_late = looked_at - quiet_from >= self.quiet_s, time.monotonic() > deadline
+                is_quiet, is_late = looked_at - quiet_from >= quiet_s, time.monotonic() > deadline
                 if is_quiet or is_late:
                     gates.require_copies(self.name, left)
                     if any(map(gates.is_beyond, left)):
                         # Meanwhile the source may have got what the target was seen to have.
-                        gates.require_within(self.name, left, await source_logs(link, source))
+                        gates.require_within(self.name, left, await source_logs(link, source, followed))
                 does = self._does(behind)
                 if not (does or is_attached) and (is_quiet or is_late):
                     raise gates.left_behind(self.name, chosen, behind)
@@ -292,7 +525,13 @@ class Promoter:
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
     async def _carried(
-        self, verb: Verb, link: Link, chosen: Collection[NamespaceMap], *, dry_run: bool
+        self,
+        verb: Verb,
+        link: Link,
+        chosen: Collection[NamespaceMap],
+        move: ClientMove | None,
+        *,
+        dry_run: bool,
     ) -> dict[str, str]:
         """Have the positions of all groups be those of the source; how they stand."""
         if not link.groups.is_configured:
@@ -302,14 +541,15 @@ class Promoter:
         # Positions behind what stays behind cannot be had; a dry run leaves to be written what is due.
         passed = {Standing.CATCHING_UP} if self.max_lag else set()
         passed |= {Standing.DUE} if dry_run else set()
+        passed |= {Standing.ACTIVE_AT_TARGET} if self.clients == "force" else set()
         while True:
             async with ClusterPool() as pool:
                 groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
                 (plan,) = await (groups.plan() if dry_run else groups.sync())
             found = gates.CarriedGroups(plan.groups, chosen, is_tried=not dry_run)
-            in_the_way = found.in_the_way(passed)
+            in_the_way = found.in_the_way(passed, is_moved=move is not None)
             if plan.problem is None and not in_the_way:
-                if verb == "reverse":
+                if verb == "reverse" and move is None:
                     # Whoever began meanwhile commits behind what was carried.
                     await require_no_members(link)
                 return found.standings
@@ -327,7 +567,7 @@ class Promoter:
 
         def values(known: Declaration) -> dict[str, Any]:
             # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
-            return letting_go(verb, chosen) if any(each in known.maps for each in chosen) else {}
+            return letting_go(verb, chosen, known) if any(each in known.maps for each in chosen) else {}
 
         ledger, is_sparing = self.configuration.ledger, verb == "failover"
         # Who recovered it until now can announce no deletion any more, and who comes later sees that it is detached.
@@ -366,46 +606,142 @@ class Promoter:
     async def _result(
         self, verb: Verb, link: Link, chosen: tuple[NamespaceMap, ...], groups: Mapping[str, str]
     ) -> Promotion:
-        if verb == "promote":
-            async with Client(link.source) as source:
-                here = await source_logs(link, source)
-            async with Client(link.target) as target:
-                partitions = await left_partitions(link, target, here)
-            return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
-        seen, is_whole = await seen_logs(link)
         async with Client(link.target) as target:
+            known = await recollect(self.name, target)
+            followed = followed_topics(link, known)
+            if verb == "promote":
+                async with Client(link.source) as source:
+                    here = await source_logs(link, source, followed)
+                    partitions = await left_partitions(link, target, here, source=source)
+                return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
+            seen = await seen_logs(link, followed)
             partitions = await left_partitions(link, target, None, seen)
-            if seen is not None:
-                partitions = await with_transactional_ids(link, partitions)
-            topics_age_s = None if seen is None else 0.0
-            if seen is None:
-                topics_age_s = names_age_s(await recollect(self.name, target), now_ms())
+            topics = await _topics_of(target, chosen)
+            still_open = named(await _open_in(target, topics), known)
+            committed = committed_before(known.documents.values())
+            partitions = without_open(partitions, (*still_open, *committed))
+            notes: tuple[Problem, ...] = ()
+            if verb == "failover":
+                doubt = await unfinished(target, prepared_commits(self.name, known.documents.values()), topics)
+                notes = await self._notes(target, topics, doubt, known)
+                committed += named(doubt.committed, known)
+            partitions = await with_transactional_ids(link, known, partitions, asks=seen.logs is not None)
+        topics_age_s = 0.0 if seen.has_topics else names_age_s(known, now_ms())
         return Promotion(
             link=self.name,
             verb=verb,
             namespaces=chosen,
             partitions=partitions,
             groups=groups,
+            aborted=tuple(each for each in still_open if each not in committed) if verb == "failover" else (),
+            committed=committed,
+            notes=notes,
             topics_age_s=topics_age_s,
-            answering=link.source.alias if is_whole else "",
+            answering=link.source.alias if seen.is_whole else "",
         )
 
-    async def _let_go(self, found: Promotion, link: Link) -> Promotion:
+    async def _let_go(self, found: Promotion, link: Link, *, is_final: bool = True) -> Promotion:
         """Write down where everything came from, and release the namespaces, unless they are only detached."""
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
+            known = await recollect(self.name, target)
             await write_down(found, target)
-        if found.verb == "detach":
-            return replace(found, is_done=True)
+            # Before it is forgotten what they were, and before others write to them.
+            found = await settle_policies(found, link, target, is_final=is_final)
+            if found.verb == "detach":
+                topics = await _topics_of(target, found.namespaces)
+                still_open = named(await _open_in(target, topics), known)
+                return replace(found, notes=(*found.notes, *map(_stays_open, still_open)), is_done=True)
+            if found.verb == "failover":
+                self.on_step("committing what the source has committed")
+                prepared = prepared_commits(self.name, known.documents.values())
+                topics = await _topics_of(target, found.namespaces)
+                done = await finish(target, prepared, topics)
+                notes = (*found.notes, *await self._notes(target, topics, done, known))
+                committed = (*committed_before(known.documents.values()), *named(done.committed, known))
+                await keep_committed(self.name, committed, target, self.configuration.ledger)
+                found = replace(found, committed=committed, notes=notes)
         self.on_step("releasing the namespaces")
         namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
         # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
-        return await self._through(replace(found, aborted=tuple(aborted)), link.target)
+        found = replace(found, aborted=named(aborted, known))
+        if found.verb == "failover":
+            # Up to where logs are the same is known as long as they are known as copies.
+            found = await self._rescued(found, link)
+        return found
 
     async def _through(self, found: Promotion, target: Cluster) -> Promotion:
         """What is left to do once all is released: a verb that was interrupted may have left it to its repetition."""
         self.on_step("forgetting that they were copies")
         await forget_copies(self.name, found.namespaces, target, self.configuration.ledger)
+        if found.verb == "failover":
+            await keep_promised(self.name, found.namespaces, target, self.configuration.ledger)
         return replace(found, is_done=True)
+
+
+async def _topics_of(target: Client, maps: Iterable[NamespaceMap]) -> list[str]:
+    """The topics in what follows."""
+    spaces = [each.target for each in maps if each.kind == "topic"]
+    return [name for name in (await target.metadata(None)).topics if any(each.holds(name) for each in spaces)]
+
+
+async def _open_in(target: Client, topics: Collection[str]) -> tuple[OpenTransaction, ...]:
+    """The transactions that are open in topics, as far as that is told now: who ends them asks again."""
+    with contextlib.suppress(ClusterError):
+        return await transactions_in(target, topics)
+    return ()
+
+
+def _stays_hidden(link: str, key: PartitionKey) -> Problem:
+    """That nobody could be asked what is open in a partition."""
+    topic, partition = key
+    return Problem(
+        f"{topic}-{partition} has no leader: a transaction of the source may stay open there, and consumers at "
+        "read_committed wait behind it",
+        f"Once it has one: isthmus link failover {link} again, which ends what is open there.",
+    )
+
+
+def _may_be_committed(found: MaybeCommitted) -> Problem:
+    """That what is aborted in a partition may be committed in others."""
+    one = found.transaction
+    silent = first_few(f"{topic}-{partition}" for topic, partition in found.silent)
+    return Problem(
+        f"whether the transaction of {one.owner} was committed is not known: it is aborted in "
+        f"{one.topic}-{one.partition}, and {silent} may have it, and no leader",
+        f"Give the failover when {silent} has a leader, if you can wait; else its records are in {silent} only, if it "
+        "was committed.",
+    )
+
+
+def _stays_open(transaction: OpenTransaction) -> Problem:
+    """That nothing is ended by a detachment."""
+    return Problem(
+        f"the transaction of {transaction.owner} stays open in {transaction.topic}-{transaction.partition}: consumers "
+        "at read_committed wait there",
+        "It goes on when the namespace is attached again, and is aborted when that is released.",
+    )
+
+
+def _unheard(gateway: str) -> Problem:
+    """That it is not known what became of a gateway."""
+    return Problem(
+        f"{gateway} took no requests, and was not heard since",
+        "If it runs, its clients wait until it reaches the target and its ledger; its log says what keeps it.",
+    )
+
+
+def _left_behind(link: Link, gateways: Iterable[str], renamed: Iterable[NamespaceMap]) -> Problem:
+    """That clients do not go where their topics have other names."""
+    return Problem(
+        f"clients of {first_few(gateways)} stay with {link.source.alias}: names differ on both sides "
+        f"({first_few(map(str, renamed))})",
+        f"Give them the address of {link.target.alias}, or of a gateway before it, and the names there.",
+    )
+
+
+def _copied_ends(found: Promotion) -> dict[PartitionKey, int]:
+    """Up to where partitions are what the source had, by their names there."""
+    return {(each.source_topic, each.partition): each.copied_end for each in found.partitions if each.copied_end >= 0}

@@ -94,6 +94,7 @@ class Origin:
         if self.missing_records < 0:
             return "unknown"
         heard = f", heard {self.heard_s:,.0f} s before" if self.heard_s > 0 else ""
+        heard = ", heard nobody knows when" if self.heard_s < 0 else heard
         return f"{self.missing_records:,}{heard}"
 
     @property

@@ -37,7 +37,7 @@ from isthmus.model.reshaping import (
     removed,
 )
 from isthmus.model.selection import TopicSettings
-from isthmus.model.switching import TargetChoice
+from isthmus.model.switching import TargetChoice, choice_of
 from isthmus.model.tree import Distributor, Tree
 from isthmus.spark.tenure import REVOCATION_S
 
@@ -219,7 +219,9 @@ class TreeChanges:
             )
         await check_drained(declarations, now, cluster, self._topics(declared, now.name), quiet_s=self._quiet_s)
         # That took a while.
-        _check_certain(await declarations.look(), now, cluster)
+        declared = await declarations.look()
+        check_left(declared, now, cluster)
+        _check_certain(declared, now, cluster)
         await self._write(declarations, found, shape)
 
     async def _check_empty(self, declarations: Declarations, declared: Declared, tree: str, cluster: str) -> None:
@@ -273,6 +275,7 @@ class TreeChanges:
         ahead, choices = _ahead(declared, now, to_leave(now, declared.chosen([now]), cluster, gone=gone))
         found = removed(ahead, choices, cluster, spent=spent, unheard=gone)
         leaver.check(declared, now)
+        await leaver.check_silent()
         leaver.require_others(declared, now)
         require_clusters(declared, {*now.clusters} - {cluster, *gone})
         loss = await leaver.examine(declared, now)
@@ -344,6 +347,24 @@ def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
             f"{found[0]} is IN_DOUBT: it may lack what {found[1]} sent to it",
             hint="It gets that by itself while isthmus run runs. Then call this again.",
         )
+
+
+def check_left(declared: Declared, tree: Tree, cluster: str) -> None:
+    """See that nobody has chosen a cluster as the leaf of a distributor, or is asked to, while it was waited for that
+    the cluster can leave.
+
+    :raises GateNotMet: Somebody has.
+    :raises Unreachable: A cluster does not answer any more.
+    """
+    require_clusters(declared, tree.clusters)
+    for each in tree.distributors:
+        known = choice_of(each.target, each.leaves, declared.choices.get((each.cluster, each.name)))
+        is_elsewhere = cluster == each.cluster or each.leaves == (cluster,)
+        if not is_elsewhere and cluster in (known.target, known.wanted, known.finishes):
+            raise GateNotMet(
+                f"{cluster} was chosen for {each.name} meanwhile, or is wanted",
+                hint="isthmus tree targets shows it. Then call this again.",
+            )
 
 
 def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
@@ -21,11 +22,12 @@ from isthmus.control.lanes.waiting import ASKED_MAX, holders
 from isthmus.control.links.filtering import operated
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.control.links.parted import going_on
+from isthmus.control.links.synchronous import standing
 from isthmus.control.loops.all import tasks_of
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.observation import treated
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.documents import EndedPartition, TopicDocument
 from isthmus.local.host import liveness_of
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
@@ -44,6 +46,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.wire.offsets import PartitionKey
 
+PATIENCE_S: Final = 20.0
+"""So long a cluster may take for one step of a look: longer than its brokers are tried for one after the other."""
 _RANGES_S: Final = 3.0
 _AGED_MAX: Final = 200
 """Of so many lagging partitions the age of the oldest record to copy is looked up."""
@@ -53,7 +57,7 @@ _NO_SUCH_TOPIC: Final = Problem("the source has no such topic", "Nothing more is
 
 
 class _End(NamedTuple):
-    """An end of a log (-1 while unknown) and when it was seen, on the monotonic clock."""
+    """An end of a log (-1 while unknown) and since when it may be old, on the monotonic clock."""
 
     offset: int
     seen_at: float
@@ -93,16 +97,36 @@ class _Side:
         return self.has(key[0]) and any(p.partition == key[1] for p in self.topics[key[0]].partitions)
 
 
+@contextlib.asynccontextmanager
+async def _asking(side: _Side, client: Client, patience_s: float) -> AsyncIterator[None]:
+    """What a cluster does not tell, or not within `patience_s`, makes it one that is away. A single request may be
+    waited for as long as a client quota holds its broker back, and a look makes many.
+    """
+    alias, began = client.cluster.alias, time.monotonic()
+    try:
+        async with asyncio.timeout(patience_s):
+            yield
+    except ClusterError as error:
+        side.problem = problem_of(error)
+    except TimeoutError:
+        why = "a client quota holds its answers back" if client.muted_until > began else "its brokers are slow, or hang"
+        hint = "`isthmus doctor` shows which quotas count, and which brokers answer."
+        side.problem = problem_of(
+            Unreachable(f"{alias} did not answer within {patience_s:g} s: {why}", cluster=alias, hint=hint)
+        )
+
+
 @dataclass(slots=True)
 class _Reading:
     """One look at a link: what both clusters and the ledger say. Nothing is raised.
 
-    `ledger_problem` is why its ledger could not be read.
+    `ledger_problem` is why its ledger could not be read, `patience_s` how long a step of the look may take.
     """
 
     link: Link
     known: LinkMemory
     ledger_problem: Problem | None = None
+    patience_s: float = PATIENCE_S
     source: _Side = field(default_factory=_Side)
     target: _Side = field(default_factory=_Side)
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
@@ -114,6 +138,7 @@ class _Reading:
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
     waiting_times: Mapping[PartitionKey, int] = field(default_factory=dict)
+    moving: frozenset[PartitionKey] = frozenset()
     transactions: tuple[OpenTransaction, ...] = ()
 
     async def take(self, source: Client, target: Client, before: _Reading | None) -> None:
@@ -128,22 +153,26 @@ class _Reading:
         keys = [self.at_source(lane) for lane in lanes]
         await self._measure(self.source, source, [key for key in keys if self.source.has_partition(key)])
         if not self.source.is_away:
-            try:
+            async with _asking(self.source, source, self.patience_s):
                 self.times = await record_times(source, dict(list(self._oldest().items())[:_AGED_MAX]))
                 await self._hold(source, before)
-            except ClusterError as error:
-                self.source.problem = problem_of(error)
 
     async def _hold(self, source: Client, before: _Reading | None) -> None:
-        """Look for what waits for open transactions, and for which; what has moved since the look before does not."""
+        """Look for how old is what waits for open transactions, and for which it does: none has held back for long what
+        has moved since the look before.
+        """
         held = {key: log for key, log in self.source.ranges.items() if log.stable_end < log.end}
-        if before is not None:
-            seen = before.source.ranges
-            held = {key: log for key, log in held.items() if key not in seen or seen[key].stable_end == log.stable_end}
-        held = dict(list(held.items())[:ASKED_MAX])
-        if held:
-            self.waiting_times = await record_times(source, {key: log.stable_end for key, log in held.items()})
-            self.transactions = await holders(source, held)
+        seen = {} if before is None else before.source.ranges
+        self.moving = frozenset(
+            key for key, log in held.items() if key in seen and seen[key].stable_end != log.stable_end
+        )
+        # Of more than can be asked about those come first that have been held back for longer.
+        asked = sorted(held, key=lambda key: key in self.moving)[:ASKED_MAX]
+        if asked:
+            self.waiting_times = await record_times(source, {key: held[key].stable_end for key in asked})
+        still = {key: held[key] for key in asked if key not in self.moving}
+        if still:
+            self.transactions = await holders(source, still)
 
     def at_source(self, lane: LaneKey) -> PartitionKey:
         """The partition at the source that goes into one at the target."""
@@ -197,28 +226,22 @@ class _Reading:
             self.controller = ControllerState.SILENT
 
     async def _select(self, source: Client) -> None:
-        try:
+        async with _asking(self.source, source, self.patience_s):
             self.source.topics = (await selected_topics(source, self.link.topics)).topics
-        except ClusterError as error:
-            self.source.problem = problem_of(error)
 
     async def _find(self, target: Client) -> None:
         names = list(self.sources)
         if (names or self.link.namespaces) and not self.target.is_away:
-            try:
+            async with _asking(self.target, target, self.patience_s):
                 found = await target.metadata(names)
                 self.target.topics, self.target.cluster_id = found.topics, found.cluster_id
-            except ClusterError as error:
-                self.target.problem = problem_of(error)
 
     async def _measure(self, side: _Side, client: Client, partitions: Collection[PartitionKey]) -> None:
         side.at = time.monotonic()
         if side.is_away or not partitions:
             return
-        try:
+        async with _asking(side, client, self.patience_s):
             side.ranges = (await log_ranges(client, partitions, timeout_s=_RANGES_S)).values
-        except ClusterError as error:
-            side.problem = problem_of(error)
 
     def _oldest(self) -> dict[PartitionKey, int]:
         """The first offsets still to copy, where there are any."""
@@ -266,8 +289,9 @@ class StatusReader:
         target = self._pool.client(link.target)
         await reading.take(self._pool.client(link.source), target, self._before.get(link.name))
         if link.name not in self._aborted and not reading.target.is_away:
-            with contextlib.suppress(ClusterError):
-                self._aborted[link.name] = (await treated(link, target)).policy
+            with contextlib.suppress(ClusterError, TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    self._aborted[link.name] = (await treated(link, target)).policy
         before, seen = self._before.get(link.name), self._seen[link.name]
         topics, parted = [], going_on(link.name, known.documents)
         for name, keys in reading.partitions().items():
@@ -276,7 +300,7 @@ class StatusReader:
             topics.append(replace(_topic(reading, name, partitions), parted=parted.get(name)))
         self._before[link.name] = reading
         moment_ms, problem = now_ms(), reading.source.problem or reading.target.problem
-        return LinkProgress(
+        found = LinkProgress(
             link=link.name,
             source=link.source.alias,
             target=link.target.alias,
@@ -299,6 +323,12 @@ class StatusReader:
             transactions=reading.transactions,
             problem=problem,
         )
+        if not link.is_synchronous:
+            return found
+        memory = None if isinstance(ledger, Problem) else ledger
+        # A look that waited for the source in vain does not do it twice.
+        source = None if reading.source.is_away else self._pool.client(link.source)
+        return replace(found, sync=await standing(link, source, found, memory))
 
 
 def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
@@ -328,7 +358,7 @@ def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgr
         topic = replace(topic, state=lane_state(_evidence(reading, name, None)))
     is_missing = not reading.source.is_away and not reading.source.has(source)
     if topic.state is LaneState.SOURCE_DELETED:
-        return topic
+        return replace(topic, problem=None if document is None else document.problem)
     return replace(topic, problem=_NO_SUCH_TOPIC) if is_missing else topic
 
 
@@ -345,6 +375,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     at_source = reading.at_source(lane)
     source = reading.source.ranges.get(at_source)
     cursor, is_mapped = reading.cursors.get(lane, _NOWHERE), reading.is_mapped(lane.topic)
+    is_wrong = state.is_wrong and not is_mapped
     return PartitionProgress(
         topic=lane.topic,
         partition=lane.partition,
@@ -353,12 +384,13 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
         copied_end=reading.copied_end(lane) if is_mapped else None,
-        proven_end=_proven_end(known.last_known.get(lane)) if state.is_wrong and not is_mapped else None,
+        proven_end=_proven_end(known.last_known.get(lane)) if is_wrong else None,
         copied_records=cursor.copied_records if is_mapped and reading.ledger_problem is None else None,
         flags_replaced=cursor.flags_replaced,
-        lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
-        waiting_records=_waiting(source, known.last_known.get(lane)),
+        lag_s=None if is_wrong else _lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
+        waiting_records=_waiting(source),
         waiting_s=_waiting_s(reading, at_source, moment_ms),
+        is_waiting_anew=at_source in reading.moving,
         records_per_s=_rate(reading, before, lane),
         problem=_problem(evidence, state, report),
         gaps=reading.gaps.get(lane, ()),
@@ -406,13 +438,16 @@ async def _ledger(client: Client) -> LedgerMemory | Problem:
 def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
     """Both ends as they are now, or else as they were last seen."""
     seen = before or _UNSEEN
-    report, age_s = reading.known.last_known.get(lane), reading.known.report_age_s(lane, now_ms())
+    known, now, moment_ms = reading.known, time.monotonic(), now_ms()
+    report, age_s = known.last_known.get(lane), known.report_age_s(lane, moment_ms)
     if report is not None and age_s is not None:
-        at = time.monotonic() - age_s
+        heard_s = known.source_age_s(lane, moment_ms)
+        told = _End(report.source_end, now - (math.inf if heard_s is None else heard_s))
+        placed = _End(report.position, now - age_s)
         seen = _Ends(
-            max(seen.source, _End(report.source_end, at), key=_seen_at),
+            max(seen.source, told, key=_seen_at),
             # A mapped lane reports its place at the source.
-            seen.target if reading.is_mapped(lane.topic) else max(seen.target, _End(report.position, at), key=_seen_at),
+            seen.target if reading.is_mapped(lane.topic) else max(seen.target, placed, key=_seen_at),
         )
     source, target = reading.source, reading.target
     key = reading.at_source(lane)
@@ -425,8 +460,8 @@ def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
     return _Ends(source_end, seen.target)
 
 
-def _seen_at(end: _End) -> float:
-    return end.seen_at if end.offset >= 0 else 0.0
+def _seen_at(end: _End) -> tuple[bool, float]:
+    return (end.offset >= 0, end.seen_at)
 
 
 def _lag_s(source: LogRange | None, copied_end: int, oldest: int | None, moment_ms: int) -> float | None:
@@ -435,13 +470,9 @@ def _lag_s(source: LogRange | None, copied_end: int, oldest: int | None, moment_
     return None if oldest is None else max((moment_ms - oldest) / _MS_PER_S, 0.0)
 
 
-def _waiting(source: LogRange | None, report: LaneReport | None) -> int:
-    """How many offsets at the source's end wait for open transactions, or did when its lane saw it last."""
-    if source is not None:
-        return source.end - source.stable_end
-    if report is None or min(report.source_end, report.source_log_end) < 0:
-        return -1
-    return max(report.source_log_end - report.source_end, 0)
+def _waiting(source: LogRange | None) -> int:
+    """How many offsets at the source's end wait for open transactions: only the source knows that, and only now."""
+    return -1 if source is None else source.end - source.stable_end
 
 
 def _waiting_s(reading: _Reading, at_source: PartitionKey, moment_ms: int) -> float | None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypedDict
 
-from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.offsets import ends_of_epochs, log_ranges, newest_epochs
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.links.memory import now_ms, remembered
-from isthmus.errors import BrokerRefused, Fenced, PlanRefused
-from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
+from isthmus.control.links.memory import LedgerMemory, now_ms, remembered
+from isthmus.errors import BrokerRefused, Fenced, PlanRefused, Unreachable
+from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TopicDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
@@ -20,14 +20,17 @@ from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
+from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.offsets import Cursor
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind, choice_of
+from isthmus.model.switching import Allowance, BeginEpoch, LeafDoubt, LeftAt, TargetChoice, behind, choice_of
 from isthmus.model.tree import Distributor
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import PartitionKey
 
 SWITCH_ROLE: Final = "switch"
@@ -148,8 +151,17 @@ async def read_allowances(source: Client, link: str, target: str) -> tuple[Allow
 
     :raises ClusterError: The ledger at the source cannot be read.
     """
-    found = (await remembered(source)).of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
-    return found.lanes if isinstance(found, AllowanceDocument) and found.target == target else None
+    found = await _stated(source, link, target)
+    return None if found is None else found.lanes
+
+
+async def _stated(source: Client, link: str, target: str) -> AllowanceDocument | None:
+    return _stated_in(await remembered(source), link, target)
+
+
+def _stated_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocument | None:
+    found = memory.of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
+    return found if isinstance(found, AllowanceDocument) and found.target == target else None
 
 
 async def write_choice(
@@ -168,7 +180,9 @@ async def write_choice(
         writer = FencedWriter(source, link, role=SWITCH_ROLE)
         try:
             await writer.take_over()
-            known = await on_topic(source, partial(read_choice, source, link), replication_factor=replication_factor)
+            async with writer.looking(replication_factor=replication_factor):
+                look = partial(read_choice, source, link)
+                known = await on_topic(source, look, replication_factor=replication_factor)
             choice = choose(None if known is None else known.choice)
             if choice is not None:
                 tried = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
@@ -212,17 +226,45 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
 
     :raises ClusterError: The source does not answer.
     """
-    allowed = await read_allowances(source, each.name, choice.target)
-    if allowed is None:
+    stated = await _stated(source, each.name, choice.target)
+    if stated is None:
         _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
         return
-    found = await log_ranges(source, [(lane.topic, lane.partition) for lane in allowed])
+    left, memory = choice.left(stated.lanes, await _ends(source, stated)), source.companion(LedgerMemory)
+
+    def over(now: TargetChoice | None) -> TargetChoice | None:
+        # Only now it is certain that this was all of the ledger.
+        is_newest = _stated_in(memory, each.name, choice.target) == stated
+        return changed(choice, left, now) if is_newest else None
+
+    written = await write_choice(source, each.name, over)
+    if written is not None and written.choice == left:
+        _log.warning("%s: copies to %s now", each.name, choice.wanted)
+
+
+async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey, LeftAt]:
+    """Where the source ends now of what a distributor was allowed to copy. A topic that it does not know is left out:
+    a broker that has just started may not know it yet.
+
+    :raises ClusterError: That is not known of all others.
+    """
+    found = await log_ranges(source, [(lane.topic, lane.partition) for lane in stated.lanes])
     for error in found.errors.values():
         if not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
-    ends = {key: log.stable_end for key, log in found.values.items()}
-    await write_choice(source, each.name, partial(changed, choice, choice.left(allowed, ends)))
-    _log.warning("%s: copies to %s now", each.name, choice.wanted)
+    # Who leads no more and does not know it tells of an end that others have passed since.
+    newest = await newest_epochs(source, {topic for topic, _ in found.values})
+    for key, log in found.values.items():
+        if newest.get(key, log.leader_epoch) > log.leader_epoch:
+            alias = source.cluster.alias
+            raise Unreachable(
+                f"{key[0]}-{key[1]} of {alias} has another leader than the one that told where it ends", cluster=alias
+            )
+    epochs: dict[PartitionKey, BeginEpoch] = {(each.topic, each.partition): each for each in stated.epochs}
+    asked = {key: epochs[key].epoch for key in found.values if key in epochs}
+    kept = await ends_of_epochs(source, asked) if asked else {}
+    lost = {key: epochs[key] for key, end in kept.items() if 0 <= end < epochs[key].copied_to}
+    return {key: LeftAt(log.stable_end, log.leader_epoch, lost.get(key)) for key, log in found.values.items()}
 
 
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
@@ -283,13 +325,56 @@ async def ask_for(
     return DistributorTarget.of(distributor, found)
 
 
-async def lacking(target: Client, link: str, source: str, logs: Mapping[PartitionKey, LogRange]) -> str:
+async def lacking(source: Client, target: Client, link: str, logs: Mapping[PartitionKey, LogRange]) -> str:
     """What a distributor has not brought to its target yet of these logs of its source, "" where nothing is missing.
+    That it was further than they are now says nothing where it copied another topic, or what the source lost since.
 
-    :raises ClusterError: The ledger at the target cannot be read.
+    :raises ClusterError: The ledger at the target cannot be read, or the source does not answer.
     """
-    late = behind(logs, lane_cursors(link, (await remembered(target)).of(link).documents))
-    return "" if late is None else f"{target.cluster.alias} has not got all of {late} from {source} yet ({link})"
+    documents = (await remembered(target)).of(link).documents
+    cursors, alias = lane_cursors(link, documents), source.cluster.alias
+    late = behind(logs, cursors)
+    if late is not None:
+        return f"{target.cluster.alias} has not got all of {late} from {alias} yet ({link})"
+    copied = {key: cursor for key, cursor in cursors.items() if key in logs}
+    shown = (await source.metadata(sorted({key.topic for key in copied}))).topics if copied else {}
+    for key in copied:
+        known, now = documents.get(f"{TopicDocument.KIND}/{link}/{key.topic}"), shown[key.topic]
+        if now.error_code:
+            return f"{alias} does not show {key} now ({codes.name_of(now.error_code)})"
+        ids = {now.topic_id, known.source_topic_id} if isinstance(known, TopicDocument) else set()
+        if len(ids) > 1 and NO_TOPIC_ID not in ids:
+            return f"{target.cluster.alias} has got {key} from {alias} that was there before, not this one ({link})"
+    lost = await _cut_off(source, {key: (cursor.source_epoch, cursor.copied_to) for key, cursor in copied.items()})
+    if lost is None:
+        return ""
+    return (
+        f"{alias} lost what {link} had copied of {lost}, and {target.cluster.alias} did not get what came "
+        "since. Read that there, and delete the topic there, if it is not needed in the tree"
+    )
+
+
+async def lost_there(target: Client, cursors: Mapping[LaneKey, Cursor], logs: Mapping[PartitionKey, LogRange]) -> str:
+    """What a target has not any more of what was sent to it, "" for nothing, where its `logs` were so: lanes that are
+    held do not look, and who copies further has all that is left there.
+
+    :raises ClusterError: It does not answer.
+    """
+    sent = {key: cursor.target_offset for key, cursor in cursors.items() if key in logs and cursor.has_appended}
+    lost = next((key for key, end in sent.items() if logs[key].end < end), None)
+    lost = lost or await _cut_off(target, {key: (logs[key].leader_epoch, end) for key, end in sent.items()})
+    if lost is None:
+        return ""
+    return f"{target.cluster.alias} lost what was sent to it of {lost} (unclean leader election)"
+
+
+async def _cut_off(client: Client, places: Mapping[LaneKey, tuple[int, int]]) -> LaneKey | None:
+    """The first partition whose log was cut off before an offset since it had what came before in a leader epoch (-1
+    where that is not known).
+    """
+    asked: dict[PartitionKey, int] = {key: epoch for key, (epoch, _) in places.items() if epoch >= 0}
+    kept = await ends_of_epochs(client, asked) if asked else {}
+    return next((key for key, (_, end) in places.items() if 0 <= kept.get(key, end) < end), None)
 
 
 async def check_choice(link: Link, source: Client) -> None:

@@ -33,12 +33,17 @@ async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str
     return tuple(sorted({each.owner for each in found if (each.topic, each.partition) in held}))
 
 
-def undecided(client: Client, held: Collection[PartitionKey], owners: Collection[str]) -> GateNotMet:
-    """That transactions are open in partitions of a cluster, and whose."""
+def undecided(
+    client: Client, held: Collection[PartitionKey], owners: Collection[str], *, is_to_stay: bool = False
+) -> GateNotMet:
+    """That transactions are open in partitions of a cluster, and whose. If the topic of a follower `is_to_stay`, nobody
+    ends those that a lane has left open.
+    """
     alias = client.cluster.alias
+    ways = " If a lane has left it open, only --way rebuild ends it, with the topic." if is_to_stay else ""
     return GateNotMet(
         f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
-        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then give the command again.",
+        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then give the command again.{ways}",
     )
 
 

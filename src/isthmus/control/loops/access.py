@@ -11,24 +11,37 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_anywhere
+from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.rules import ACCESS_LOOP, AccessPlan, AccessView, RememberedRule, RuleChange, access_plan
+from isthmus.control.loops.rules import (
+    ACCESS_LOOP,
+    AccessPlan,
+    AccessView,
+    RememberedRule,
+    RuleChange,
+    access_plan,
+    held_back,
+)
 from isthmus.control.loops.scope import NameScope, group_scope, topic_scope
 from isthmus.errors import ClusterError
 from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.link import read_documents
 from isthmus.ledger.records import Deletion
 from isthmus.model.access import AccessPolicy, PermissionType, Rule
-from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
-from isthmus.model.problem import problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
+from isthmus.wire.codes import is_in_doubt
 
 _RULES_AT_ONCE: Final = 200
+_BEHIND: Final = Problem(
+    "a broker of the source does not know the rule: it is behind, or those are that do",
+    "It passes when all that answer know the same: isthmus cluster describe shows brokers that are cut off.",
+)
 _Alter = Callable[[Client, Collection[Rule]], Awaitable[Outcomes[Rule, None]]]
 
 
@@ -61,9 +74,14 @@ class AccessLoop:
             target=target,
             remembered=remembered,
             attempted=self._attempted,
-            own_principal=_principal(link.target),
+            link=link.name,
+            own_principal=link.target.principal,
         )
-        self._plan = await _confirmed(view, known, access_plan(known), resources)
+        plan = access_plan(known)
+        if plan.asks_others:
+            known = replace(known, held=await _held(view))
+            plan = access_plan(known)
+        self._plan = await _confirmed(view, known, plan, resources)
         return self._plan.changes
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
@@ -79,7 +97,10 @@ class AccessLoop:
         denying = [change.rule for change in failed]
         open_to_all = [c for c in allowed if c.after is not None and not any(d.overrides(c.rule) for d in denying)]
         left += [*failed, *await self._change(view, open_to_all)]
-        left += await self._change(view, [change for change in denied if change.after is None])
+        deletions = [change for change in (*left, *denied) if isinstance(change, RuleChange) and change.after is None]
+        due = [change for change in held_back(deletions) if change not in left]
+        left += [change for change in due if change.problem is not None]
+        left += await self._change(view, [change for change in due if change.problem is None])
         return left
 
     async def _tidy_up(self, view: LinkView) -> None:
@@ -112,21 +133,29 @@ class AccessLoop:
         await view.remember(*[document(rule, is_certain=False) for rule in changes])
         self._attempted.update(changes)
         outcomes = await alter(view.target, changes)
+        # What may have been done all the same stays as it is: about to happen.
+        known = [rule for rule in changes if rule not in outcomes.errors or not is_in_doubt(outcomes.errors[rule])]
         was_there = [rule for rule, change in changes.items() if change.before is not None]
         is_there = {
-            *(rule for rule in changes if rule in outcomes.errors and rule in was_there),
+            *(rule for rule in known if rule in outcomes.errors and rule in was_there),
             *(rule for rule in outcomes.values if rule not in was_there),
         }
         await view.remember(
-            *[document(rule, is_certain=True) for rule in changes if rule in is_there],
-            *[Deletion(_key(view.link, rule)) for rule in changes if rule not in is_there],
+            *[document(rule, is_certain=True) for rule in known if rule in is_there],
+            *[Deletion(_key(view.link, rule)) for rule in known if rule not in is_there],
         )
-        self._attempted.difference_update(changes)
+        self._attempted.difference_update(known)
         return outcomes.errors
 
 
 def _document(link: Link, memory: RememberedRule) -> AccessDocument:
-    return AccessDocument(link=link.name, rule=memory.rule, origin=memory.origin, is_certain=memory.is_certain)
+    return AccessDocument(
+        link=link.name,
+        rule=memory.rule,
+        origin=memory.origin,
+        is_certain=memory.is_certain,
+        is_unwanted=memory.is_unwanted,
+    )
 
 
 def _key(link: Link, rule: Rule) -> str:
@@ -135,36 +164,82 @@ def _key(link: Link, rule: Rule) -> str:
 
 def _remembered(view: LinkView) -> tuple[RememberedRule, ...]:
     return tuple(
-        RememberedRule(rule=document.rule, origin=document.origin, is_certain=document.is_certain)
+        RememberedRule(
+            rule=document.rule,
+            origin=document.origin,
+            is_certain=document.is_certain,
+            is_unwanted=document.is_unwanted,
+        )
         for document in view.documents.values()
         if isinstance(document, AccessDocument) and document.link == view.link.name
     )
 
 
-def _principal(target: Cluster) -> str | None:
-    """Ours at the target, where the login says it; certificates and tokens are named by the brokers."""
-    username = target.security.username
-    return None if username is None else f"User:{username}"
+async def _held(view: LinkView) -> Mapping[Rule, Collection[str]]:
+    """Which other links have made which rules for certain, and want them still, as the target's ledger has it."""
+    found: dict[Rule, list[str]] = {}
+    for document in (await read_documents(view.target, kind=AccessDocument.KIND)).values():
+        if not isinstance(document, AccessDocument) or document.link == view.link.name:
+            continue
+        if document.is_certain and not document.is_unwanted:
+            found.setdefault(document.rule, []).append(document.link)
+    return found
 
 
 async def _confirmed(
     view: LinkView, known: AccessView, plan: AccessPlan, resources: Collection[Resource]
 ) -> AccessPlan:
-    """The plan without deletions of what any broker of the source still knows: the one that was asked may be behind,
-    and for as long as it is rights would be taken away, or a DENY that keeps others out.
+    """The plan without deletions of what any broker of the source still knows, and without ALLOWs that any of them does
+    not know: the one that was asked may be behind, and for as long as it is rights would be taken away or given back,
+    or a DENY taken that keeps others out.
     """
-    if all(change.after is not None for change in plan.changes):
+    if not any(_is_doubtful(change) for change in plan.changes):
         return plan
-    kept = [change for change in plan.changes if change.after is not None]
-    try:
-        told = await asyncio.gather(*(rules_anywhere(view.source, resource) for resource in sorted(resources)))
-    except ClusterError as error:
+    told = {each: await _told(view.source, each) for each in sorted(resources)}
+    found = [answer for answers in told.values() for answer in answers]
+    error = next((each for each in found if isinstance(each, ClusterError)), None)
+    heard = {each: [one for one in told[each] if not isinstance(one, ClusterError)] for each in told}
+    anywhere = frozenset(known.source).union(*(one for answers in heard.values() for one in answers))
+    everywhere = [
+        rule for rule in known.source if heard[rule.resource] and all(rule in one for one in heard[rule.resource])
+    ]
+    given = _created(access_plan(replace(known, source=everywhere)))
+    kept = [
+        replace(change, problem=_BEHIND) if change.problem is None and _is_new(change, given) else change
+        for change in plan.changes
+        if change.after is not None
+    ]
+    settled = [memory for memory in plan.settled if not memory.is_unwanted]
+    if error is not None:
         postponed = [change for change in plan.changes if change.after is None]
         kept += [replace(change, problem=change.problem or problem_of(error)) for change in postponed]
     else:
-        anywhere = access_plan(replace(known, source=frozenset(known.source).union(*told)))
-        kept += [change for change in anywhere.changes if change.after is None]
-    return replace(plan, changes=tuple(kept))
+        whole = access_plan(replace(known, source=anywhere))
+        kept += [each for each in whole.changes if each.after is None]
+        settled += [memory for memory in whole.settled if memory.is_unwanted]
+    return replace(plan, changes=tuple(kept), settled=tuple(settled))
+
+
+def _is_doubtful(change: RuleChange) -> bool:
+    """Whether a broker that is behind may have brought it about: a deletion, or an ALLOW that is to be created."""
+    return change.after is None or (change.problem is None and change.rule.permission is PermissionType.ALLOW)
+
+
+async def _told(client: Client, resource: Resource) -> list[frozenset[Rule] | ClusterError]:
+    """What each broker knows, or why it did not tell."""
+    try:
+        return [*(await rules_by_broker(client, resource)).values()]
+    except ClusterError as error:
+        return [error]
+
+
+def _created(plan: AccessPlan) -> frozenset[Rule]:
+    return frozenset(change.rule for change in plan.changes if change.after is not None and change.problem is None)
+
+
+def _is_new(change: RuleChange, given: Collection[Rule]) -> bool:
+    """Whether it is an ALLOW that is not among those which are surely to be given."""
+    return change.rule.permission is PermissionType.ALLOW and change.rule not in given
 
 
 async def _described(client: Client, resources: Collection[Resource]) -> frozenset[Rule]:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from isthmus.cluster.producers import allocate_producer
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.producer import allocate_producer
 from isthmus.model.mirrormaker_records import KeyedRecord
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes, produce

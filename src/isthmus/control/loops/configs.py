@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,13 +14,15 @@ from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import CONFIGS_LOOP, PropertyChange, property_changes
+from isthmus.control.topics.creation import FILLING
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.preflight import is_compacted
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import TopicDescription
 from isthmus.wire import codes
@@ -30,11 +32,16 @@ from isthmus.wire.offsets import PartitionKey
 _TOPICS_AT_ONCE: Final = 200
 _MAY_BE_ONE_VALUE: Final = frozenset({codes.INVALID_REQUEST, codes.INVALID_CONFIG, codes.POLICY_VIOLATION})
 """Refusals of a whole topic for which one of its values may be the reason."""
+_POLICY: Final = "cleanup.policy"
 _RETENTION: Final = frozenset({"retention.ms", "retention.bytes"})
 _LATER: Final = Problem(
     "the target is compacted as the source is when the records from before are copied: a compacted topic takes none "
     "without a key",
     "Nothing needs to be done: it is set as soon as they are there.",
+)
+_ONLY_HERE: Final = Problem(
+    "only the target deletes old records: the source, which is compacted, has a retention without a meaning",
+    "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
 )
 Values = Mapping[str, str | None]
 
@@ -66,7 +73,8 @@ class ConfigsLoop:
                 changes.append(_unseen(topic, error))
             elif theirs is not None and ours is not None:
                 found = property_changes(theirs, ours, view.link.configs)
-                changes.extend(_together([await self._in_time(view, topic, theirs, change) for change in found]))
+                timely = [await self._in_time(view, topic, theirs, change) for change in found]
+                changes.extend(_kept(timely, theirs, ours, view.link.configs))
         # What nobody waits for any more is not looked for again and again.
         later = {change.topic for change in changes if change.problem is _LATER}
         self._held = {key: ends for key, ends in self._held.items() if key[0] in later}
@@ -79,14 +87,16 @@ class ConfigsLoop:
         compacted topic takes no record without a key.
         """
         key = topic.topic, source.topic_id
-        begins = change.setting == "cleanup.policy" and is_compacted(source) and "compact" not in (change.before or "")
+        begins = change.setting == _POLICY and is_compacted(source) and "compact" not in (change.before or "")
         if not begins or change.problem is not None:
             return change
         ends = self._held.pop(key, {})
         lanes: dict[PartitionKey, LaneKey] = {(each.source_topic, each.partition): each.key for each in topic.lanes}
-        unknown = [place for place, lane in lanes.items() if lane not in ends]
-        found = await log_ranges(view.source, unknown) if unknown else Outcomes()
-        ends.update((lanes[place], log.end) for place, log in found.values.items())
+        found = await log_ranges(view.source, lanes) if lanes else Outcomes()
+        # What a source has lost since does not come.
+        ends.update(
+            (lanes[place], min(ends.get(lanes[place], log.end), log.end)) for place, log in found.values.items()
+        )
         if len(ends) >= len(lanes):
             if _has_reached(view, ends):
                 return change
@@ -112,16 +122,43 @@ class ConfigsLoop:
         return left
 
 
-def _together(changes: Sequence[PropertyChange]) -> Sequence[PropertyChange]:
-    """The changes of a topic, but for those of its retention that come with a policy that waits: until then the target
-    has the delete policy, and would lose what the source keeps.
+def _kept(
+    changes: Sequence[PropertyChange], source: TopicDescription, target: TopicDescription, settings: ConfigSettings
+) -> Sequence[PropertyChange]:
+    """The changes of a topic, so that the target deletes nothing that its source keeps: with a policy that waits its
+    retention waits as well, and until then there is none; and where only the target deletes, the source's retention
+    means nothing.
     """
-    if all(change.problem is not _LATER for change in changes):
+    waits = any(change.problem is _LATER for change in changes)
+    policy = next((change.after for change in changes if change.setting == _POLICY and change.problem is None), None)
+    deletes = "delete" in (target.cleanup_policy if policy is None else policy).split(",")
+    if not waits and (not deletes or "delete" in source.cleanup_policy.split(",")):
         return changes
-    return [
-        replace(change, problem=_LATER, is_by_design=True) if change.problem is None and _keeps_less(change) else change
+    why = _LATER if waits else _ONLY_HERE
+    kept = [
+        replace(change, problem=why, is_by_design=True) if change.problem is None and _keeps_less(change) else change
         for change in changes
     ]
+    return [*_unlimited(kept, source, target, settings)] if waits else kept
+
+
+def _unlimited(
+    changes: Sequence[PropertyChange], source: TopicDescription, target: TopicDescription, settings: ConfigSettings
+) -> Iterator[PropertyChange]:
+    """The changes, with those by which a target has no retention until its policy is set."""
+    topic = SourceTopic(source.name)
+    free = {name for name in _RETENTION if not settings.is_excluded(name) and not settings.keeps(topic, name)}
+    due = {name for name in free if target.own_configs.get(name) != FILLING[name]}
+    yield from (change for change in changes if change.setting not in due)
+    for name in sorted(due):
+        yield PropertyChange(
+            loop=CONFIGS_LOOP,
+            subject=f"topic {target.name}",
+            setting=name,
+            before=target.value(name),
+            after=FILLING[name],
+            topic=TargetTopic(target.name),
+        )
 
 
 def _keeps_less(change: PropertyChange) -> bool:

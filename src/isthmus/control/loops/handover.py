@@ -13,14 +13,14 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.links.switching import lacking, write_choice
+from isthmus.control.links.switching import lacking, lost_there, write_choice
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
-from isthmus.model.switching import LaneBegin, Onward, TargetChoice, stopped_at
+from isthmus.model.switching import Onward, Stopped, TargetChoice, stopped_at
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -35,7 +35,7 @@ class HandoverLoop:
     name = "handover"
 
     def __init__(self) -> None:
-        self._begins: tuple[LaneBegin, ...] = ()
+        self._stopped = Stopped()
         self._logs: dict[str, Mapping[PartitionKey, LogRange]] = {}
         self._passed: set[str] = set()
         self._onward: tuple[Onward, ...] = ()
@@ -63,10 +63,10 @@ class HandoverLoop:
             self._forget()
         cursors = lane_cursors(view.link.name, view.documents)
         lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
-        begins, reason = stopped_at(lanes, view.reports, cursors, going.serial)
-        if begins != self._begins:
+        stopped, reason = stopped_at(lanes, view.reports, cursors, going.serial)
+        if stopped != self._stopped:
             self._forget()
-            self._begins = begins
+            self._stopped = stopped
         reason = reason or await self._lacking(view)
         if reason and view.reports and time.monotonic() - self._since < _PATIENCE_S:
             return ()
@@ -83,7 +83,7 @@ class HandoverLoop:
         ]
 
     def _forget(self) -> None:
-        self._begins = ()
+        self._stopped = Stopped()
         self._logs.clear()
         self._passed.clear()
 
@@ -97,18 +97,19 @@ class HandoverLoop:
             for hop in going.onward:
                 if hop.link in self._passed:
                     continue
-                client, source = pool.client(hop.target), hop.source.alias
-                if reason := await lacking(client, hop.link, source, self._logs[source]):
+                client, source = pool.client(hop.target), pool.client(hop.source)
+                if reason := await lacking(source, client, hop.link, self._logs[hop.source.alias]):
                     return reason
                 await self._note(client)
                 self._passed.add(hop.link)
-        return ""
+        cursors = lane_cursors(view.link.name, view.documents)
+        return await lost_there(view.target, cursors, self._logs[view.target.cluster.alias])
 
     async def _note(self, client: Client) -> None:
         """Note where the logs of a cluster end, once all has come there that is to be waited for."""
         alias = client.cluster.alias
         if alias not in self._logs:
-            found = await log_ranges(client, [(each.topic, each.partition) for each in self._begins])
+            found = await log_ranges(client, [(each.topic, each.partition) for each in self._stopped.begins])
             for error in found.errors.values():
                 raise error
             self._logs[alias] = found.values
@@ -123,7 +124,7 @@ class HandoverLoop:
 
         def over(choice: TargetChoice | None) -> TargetChoice | None:
             # Of a wish that was taken back meanwhile, or is another one, nothing is known.
-            return choice.over(self._begins) if choice is not None and choice.serial == self._serial else None
+            return choice.over(*self._stopped) if choice is not None and choice.serial == self._serial else None
 
         await write_choice(view.source, view.link.name, over)
         return ()

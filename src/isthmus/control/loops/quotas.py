@@ -21,6 +21,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.quotas import MadeQuota, QuotaKey, QuotaStep, quota_steps
+from isthmus.wire.codes import is_in_doubt
 
 QUOTAS_LOOP: Final = "quotas"
 _AT_ONCE: Final = 200
@@ -28,13 +29,21 @@ _OTHERS: Final = Problem(
     "somebody else has set it at the target: it stays",
     "Take it back there (kafka-configs --alter --delete-config) to have it follow the source.",
 )
+_OWN: Final = Problem(
+    "it would slow the link itself down, which logs in as this user at the target: not set",
+    "If it is to be slowed down, set the quota there yourself.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange(Change):
-    """A quota that is to be another at the target, or to be taken back."""
+    """A quota that is to be another at the target, or to be taken back.
+
+    With `is_by_design` its problem is no failure.
+    """
 
     step: QuotaStep
+    is_by_design: bool = False
 
 
 class QuotasLoop:
@@ -44,6 +53,7 @@ class QuotasLoop:
 
     def __init__(self) -> None:
         self._forgotten: tuple[QuotaKey, ...] = ()
+        self._absent: frozenset[QuotaKey] = frozenset()
 
     def interval_s(self, link: Link) -> float | None:
         """How often quotas are looked at, in seconds: as often as access rules."""
@@ -56,7 +66,8 @@ class QuotasLoop:
         :raises ClusterError: A cluster cannot be asked.
         """
         source, target = await asyncio.gather(user_quotas(view.source), user_quotas(view.target))
-        found = quota_steps(view.link.access, source, target, _made(view))
+        own = view.link.target.principal
+        found = quota_steps(view.link.access, source, target, _made(view), own=own)
         self._forgotten = found.forgotten
         changes = [_change(step) for step in found.steps if step.after is not None]
         if len(changes) == len(found.steps):
@@ -67,7 +78,7 @@ class QuotasLoop:
         except ClusterError as error:
             left = [_change(step) for step in found.steps if step.after is None]
             return [*changes, *(replace(each, problem=problem_of(error)) for each in left)]
-        gone = quota_steps(view.link.access, anywhere, target, _made(view)).steps
+        gone = quota_steps(view.link.access, anywhere, target, _made(view), own=own).steps
         return [*changes, *(_change(step) for step in gone if step.after is None)]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
@@ -75,11 +86,14 @@ class QuotasLoop:
 
         :raises ClusterError: The target does not answer.
         """
-        forgotten, self._forgotten = self._forgotten, ()
-        if forgotten:
+        absent, self._absent = self._absent, frozenset(self._forgotten)
+        # A broker that has not heard of a quota yet says that there is none: what is to be forgotten is missed twice.
+        if forgotten := [key for key in self._forgotten if key in absent]:
             await view.remember(*[Deletion(_document(view, key, MadeQuota(value=None)).key) for key in forgotten])
         due = [each for each in changes if isinstance(each, QuotaChange) and each.problem is None]
-        left: list[Change] = []
+        left: list[Change] = [
+            each for each in changes if isinstance(each, QuotaChange) and each.problem and not each.is_by_design
+        ]
         for begin in range(0, len(due), _AT_ONCE):
             left += await self._alter(view, {each.step.key: each for each in due[begin : begin + _AT_ONCE]})
         return left
@@ -97,6 +111,9 @@ class QuotasLoop:
         outcomes = await alter_quotas(view.target, {key: step.after for key, step in steps.items()})
         settled: list[QuotaDocument | Deletion] = []
         for key, step in steps.items():
+            if key in outcomes.errors and is_in_doubt(outcomes.errors[key]):
+                # It may have been done all the same: it stays about to happen.
+                continue
             # What was refused is as it was, and so is what is known of it.
             after = known.get(key) if key in outcomes.errors else MadeQuota(value=step.after)
             document = _document(view, key, after or MadeQuota(value=None))
@@ -124,7 +141,8 @@ def _change(step: QuotaStep) -> QuotaChange:
         setting=step.key.limit,
         before=_written(step.before),
         after=_written(step.after),
-        problem=_OTHERS if step.is_others else None,
+        problem=_OWN if step.is_own else _OTHERS if step.is_others else None,
+        is_by_design=step.is_own or step.is_others,
         step=step,
     )
 

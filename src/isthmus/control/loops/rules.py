@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from isthmus.control.loops.scope import NameScope, Place
-from isthmus.model.access import EVERYBODY, AccessPolicy, AccessSettings, PermissionType, Rule
+from isthmus.model.access import EVERYBODY, AccessPolicy, AccessSettings, PermissionType, Rule, RulePattern
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.rights import Resource
@@ -30,11 +30,14 @@ class RuleChange(Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedRule:
-    """A rule that Isthmus created, or was about to create or to delete if it is not `is_certain`."""
+    """A rule that Isthmus created, or was about to create or to delete if it is not `is_certain`. It `is_unwanted` if
+    the link's source has it no more, and it stays for another link.
+    """
 
     rule: Rule
     origin: str
     is_certain: bool
+    is_unwanted: bool = False
 
     @property
     def place(self) -> Place:
@@ -46,7 +49,9 @@ class RememberedRule:
 class AccessView:
     """What is known of the rules on both sides. `own_principal` is ours at the target, `None` if we cannot know it.
 
-    `attempted` are the rules that this very process was about to create or to delete: it knows them as its own.
+    `attempted` are the rules that this very process was about to create or to delete: it knows them as its own. `held`
+    are those that other links made for certain and still want, by the names of these links, where a plan has asked for
+    them.
     """
 
     settings: AccessSettings
@@ -55,16 +60,21 @@ class AccessView:
     target: Collection[Rule]
     remembered: Collection[RememberedRule] = ()
     attempted: Collection[Rule] = ()
+    link: str = ""
+    held: Mapping[Rule, Collection[str]] = field(default_factory=dict)
     own_principal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPlan:
-    """What is to be done: changes at the target, and what memory is to know for certain, or to forget."""
+    """What is to be done: changes at the target, and what memory is to know for certain, or to forget. If it
+    `asks_others`, it depends on what other links have made.
+    """
 
     changes: tuple[RuleChange, ...] = ()
     settled: tuple[RememberedRule, ...] = ()
     forgotten: tuple[Rule, ...] = ()
+    asks_others: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -85,50 +95,92 @@ def access_plan(view: AccessView) -> AccessPlan:
     there = set(view.target)
     changes = [_creation(rule, carried.wanted[rule]) for rule in sorted(carried.wanted.keys() - there, key=_order)]
     changes += carried.told
-    settled, forgotten = [], []
+    # What another link made is made for both, and stays as long as one of them has it.
+    found = carried.wanted.keys() & there - {memory.rule for memory in view.remembered}
+    settled = [
+        RememberedRule(rule=rule, origin=carried.wanted[rule], is_certain=True)
+        for rule in sorted(found & view.held.keys(), key=_order)
+    ]
+    forgotten = []
+    deletions: list[RuleChange] = []
+    # What another link lets in stays until that one takes it away.
+    left = [rule for rule in view.held if rule in there and rule not in carried.wanted]
     for memory in sorted(view.remembered, key=lambda memory: _order(memory.rule)):
         is_ours = memory.is_certain or memory.rule in view.attempted
         if memory.rule in carried.wanted:
-            if memory.rule in there and is_ours and not memory.is_certain:
-                settled.append(replace(memory, is_certain=True))
-        elif _is_founded(memory, carried.sources) or not _is_concerned(memory, view):
+            if memory.rule in there and is_ours and (memory.is_unwanted or not memory.is_certain):
+                settled.append(replace(memory, is_certain=True, is_unwanted=False))
+        elif _is_founded(memory, carried.sources):
             continue
+        elif not _is_concerned(memory, view):
+            left += [memory.rule] if memory.rule in there else []
         elif memory.rule not in there:
             forgotten.append(memory.rule)
+        elif is_ours and (others := view.held.get(memory.rule)):
+            # Whoever is the last to want it no more deletes it; one that is not run may want it for long.
+            settled += [] if memory.is_unwanted else [replace(memory, is_certain=True, is_unwanted=True)]
+            changes.append(replace(_deletion(memory, is_ours=True), problem=_held_by(min(others)), is_by_design=True))
         else:
-            changes.append(_deletion(memory, is_ours=is_ours))
-    return AccessPlan(changes=tuple(changes), settled=tuple(settled), forgotten=tuple(forgotten))
+            deletions.append(_deletion(memory, is_ours=is_ours))
+    changes += held_back(deletions, left)
+    return AccessPlan(
+        changes=tuple(changes),
+        settled=tuple(settled),
+        forgotten=tuple(forgotten),
+        asks_others=bool(found or deletions),
+    )
+
+
+def held_back(deletions: Collection[RuleChange], left: Collection[Rule] = ()) -> list[RuleChange]:
+    """Deletions, without those of a DENY of which an ALLOW stays that it overrides: whom it keeps out that one would
+    let in. `left` are rules that stay, as the link is not concerned with what they are about any more.
+    """
+    allowed = [rule for rule in left if rule.permission is PermissionType.ALLOW]
+    stuck = [c.rule for c in deletions if c.problem is not None and c.rule.permission is PermissionType.ALLOW]
+
+    def judged(change: RuleChange) -> RuleChange:
+        if change.problem is not None or change.rule.permission is PermissionType.ALLOW:
+            return change
+        problem, by_design = (next((a for a in rules if change.rule.overrides(a)), None) for rules in (stuck, allowed))
+        staying = problem or by_design
+        if staying is None:
+            return change
+        return replace(change, problem=_held_back(staying), is_by_design=problem is None)
+
+    return [judged(change) for change in deletions]
 
 
 def _carried(view: AccessView) -> _Carried:
     carried = _Carried()
     there = set(view.target)
     rules = [
-        (original, rule)
+        rule
         for original in sorted(view.source, key=_order)
         if (rule := _by_policy(view.settings, original)) is not None
     ]
+    placed = {rule: dict(_placed(rule, view.scopes)) for rule in rules}
+    allowing = [rule for rule in rules if rule.permission is PermissionType.ALLOW and _is_ahead(rule, placed[rule])]
+    for denial in (rule for rule in rules if rule.permission is PermissionType.DENY):
+        overridden = [placed[rule] for rule in allowing if denial.overrides(rule)]
+        if overridden and not _is_ahead(denial, placed[denial]):
+            placed[denial].update(_ahead(denial, overridden, view.scopes[denial.resource]))
     dangerous: list[Rule] = []
-    for _, rule in rules:
+    for rule in rules:
         if _shuts_us_out(rule, view.own_principal):
-            missing = [placed for placed, _ in _placed(rule, view.scopes) if placed not in there]
+            missing = [each for each in placed[rule] if each not in there]
             dangerous += [rule] if missing else []
-            carried.told += [_not_made(placed, _SHUT_OUT) for placed in missing]
-    for _, rule in rules:
+            carried.told += [_not_made(each, _SHUT_OUT) for each in missing]
+    for rule in rules:
         if _shuts_us_out(rule, view.own_principal):
             # Where it has been made already it stays as long as the source has it, whoever made it.
             carried.sources.append(rule)
             continue
         overriding = _overriding(rule, dangerous)
         if overriding is not None:
-            carried.told += [
-                _not_made(placed, _overridden(overriding))
-                for placed, _ in _placed(rule, view.scopes)
-                if placed not in there
-            ]
+            carried.told += [_not_made(each, _overridden(overriding)) for each in placed[rule] if each not in there]
             continue
         carried.sources.append(rule)
-        carried.wanted.update(_placed(rule, view.scopes))
+        carried.wanted.update(placed[rule])
         scope = view.scopes.get(rule.resource)
         if scope is not None and scope.is_scattered(rule):
             carried.told.append(_not_made(rule, _SCATTERED, is_by_design=True))
@@ -167,6 +219,22 @@ def _placed(rule: Rule, scopes: Mapping[Resource, NameScope]) -> Iterator[tuple[
         yield replace(rule, name=place.name, pattern=place.pattern), place.origin
 
 
+def _is_ahead(rule: Rule, placed: Iterable[Rule]) -> bool:
+    """Whether it is at the target before what it is about: it is one rule there, and not one for each name there is."""
+    return any(each.pattern is RulePattern.PREFIXED or rule.prefix is None for each in placed)
+
+
+def _ahead(denial: Rule, overridden: Iterable[Mapping[Rule, str]], scope: NameScope) -> Iterator[tuple[Rule, str]]:
+    """A DENY on what ALLOWs are about that are there ahead: they let in to whatever comes, at once."""
+    for placed in overridden:
+        for allowed, origin in placed.items():
+            if denial.prefix is not None and origin.startswith(denial.prefix):
+                yield replace(denial, name=allowed.name, pattern=allowed.pattern), origin
+    name = None if denial.prefix is not None else scope.target_of(denial.name)
+    if name is not None:
+        yield replace(denial, name=name), denial.name
+
+
 def _shuts_us_out(rule: Rule, own: str | None) -> bool:
     return rule.permission is PermissionType.DENY and rule.principal in (EVERYBODY, own)
 
@@ -174,7 +242,8 @@ def _shuts_us_out(rule: Rule, own: str | None) -> bool:
 def _overriding(rule: Rule, dangerous: Collection[Rule]) -> Rule | None:
     if rule.permission is PermissionType.DENY:
         return None
-    return next((deny for deny in dangerous if deny.overrides(rule)), None)
+    # One about us takes nothing from anybody else.
+    return next((d for d in dangerous if d.overrides(rule) and d.principal in (EVERYBODY, rule.principal)), None)
 
 
 def _is_founded(memory: RememberedRule, sources: Collection[Rule]) -> bool:
@@ -191,6 +260,8 @@ def _is_founded(memory: RememberedRule, sources: Collection[Rule]) -> bool:
 def _is_about(rule: Rule, place: Place) -> bool:
     if rule.prefix is not None and rule.prefix == place.origin:
         return True
+    if rule.prefix is not None and rule.permission is PermissionType.DENY:
+        return place.origin.startswith(rule.prefix)
     return place.pattern.value == "LITERAL" and rule.covers(place.origin)
 
 
@@ -213,6 +284,17 @@ _UNCERTAIN: Final = Problem(
     "the run that was about to do so ended before it knew",
     "Delete it yourself if nobody else needs it.",
 )
+
+
+def _held_by(link: str) -> Problem:
+    return Problem(f"link {link} has made it as well: it stays", "Nothing needs to be done: it goes with that link's.")
+
+
+def _held_back(allowing: Rule) -> Problem:
+    return Problem(
+        f"it stays as long as ALLOW {allowing.grant} on {allowing.subject} does, which would let in whom it keeps out",
+        "Delete that one yourself if nobody else needs it; this one follows then.",
+    )
 
 
 def _overridden(deny: Rule) -> Problem:

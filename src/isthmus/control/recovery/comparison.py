@@ -16,6 +16,7 @@ from isthmus.model.needs import Side
 from isthmus.model.recovery import DivergedPartition
 from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED
 
 _TOLD_BY_HEADER = CODEC_MASK | LOG_APPEND_TIME
 
@@ -34,11 +35,17 @@ async def compared(
     :raises ClusterError: One of the logs cannot be read.
     """
     here, there = logs
-    begin, end = max(here.start, there.start), min(here.stable_end, there.end)
+    begin, end, decided = max(here.start, there.start), min(here.stable_end, there.end), there.end
+    if there.stable_end < there.end and there.stable_end <= here.stable_end:
+        # A lane that is whole copies what is open. It may have been decided at the source since.
+        end, decided = min(here.end, there.end), there.stable_end
     shared = end
     if begin < end:
         spans = (OffsetRange(topics[0], partition, begin, end), OffsetRange(topics[1], partition, begin, end))
-        async with aclosing(_stretches(source, spans[0])) as first, aclosing(_stretches(target, spans[1])) as second:
+        async with (
+            aclosing(_stretches(source, spans[0], decided)) as first,
+            aclosing(_stretches(target, spans[1], decided)) as second,
+        ):
             shared = await _searched({Side.SOURCE: first, Side.TARGET: second}, begin, end, is_compacted=is_compacted)
     return DivergedPartition(
         partition=partition,
@@ -62,18 +69,29 @@ async def _searched(
         return int(found.value)
 
 
-async def _stretches(client: Client, span: OffsetRange) -> AsyncGenerator[LogStretch, None]:
-    alias = client.cluster.alias
-    async with aclosing(LogReader(client).read(span)) as answers:
-        async for stored in answers:
-            for batch, is_aborted in stored:
-                if not (batch.is_control or is_aborted):
-                    yield LogStretch(
-                        offset_begin=batch.base_offset,
-                        offset_end=batch.offset_end,
-                        token=_token(batch),
-                        records=partial(_seen, batch, alias, span),
-                    )
+async def _stretches(client: Client, span: OffsetRange, decided: int) -> AsyncGenerator[LogStretch, None]:
+    """What is committed before the offset up to which all is `decided`, and all records from there on."""
+    decided = min(max(decided, span.offset_begin), span.offset_end)
+    for part, isolation in (
+        (span._replace(offset_end=decided), READ_COMMITTED),
+        (span._replace(offset_begin=decided), READ_UNCOMMITTED),
+    ):
+        async with aclosing(LogReader(client, isolation=isolation).read(part)) as answers:
+            async for stored in answers:
+                for batch, is_aborted in stored:
+                    # A batch that lies in both parts was told with the first.
+                    is_told = span.offset_begin < part.offset_begin and batch.base_offset < part.offset_begin
+                    if not (batch.is_control or is_aborted or is_told):
+                        yield _stretch(client, batch, span)
+
+
+def _stretch(client: Client, batch: Batch, span: OffsetRange) -> LogStretch:
+    return LogStretch(
+        offset_begin=batch.base_offset,
+        offset_end=batch.offset_end,
+        token=_token(batch),
+        records=partial(_seen, batch, client.cluster.alias, span),
+    )
 
 
 def _token(batch: Batch) -> tuple[int, int, int, int, bytes]:

@@ -29,8 +29,11 @@ from isthmus.control.takeover.examination import digest
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, encode
 from isthmus.model.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of
+from isthmus.model.transactions import is_lone
+from isthmus.wire.aborted import ABORT, AbortedView, control_type
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import READ_UNCOMMITTED
 from isthmus.wire.records import Headers, encoded
 
 TOPIC_ID: Final = "isthmus.topic-id"
@@ -121,9 +124,13 @@ class Quarantine:
             span = OffsetRange(self.topic, found.partition, *found.tail)
             async with aclosing(committed_batches(self.target, span)) as batches:
                 async for batch in batches:
-                    if batch.producer_id not in self.own_producers:
+                    if not self._is_own(batch):
                         return True
         return False
+
+    def _is_own(self, batch: Batch) -> bool:
+        """Whether the link wrote it: under an id of its own, or in a transaction of a producer of the source."""
+        return batch.producer_id in self.own_producers or is_lone(batch.producer_id)
 
     async def take(self, found: DivergedPartition) -> int:
         """Set aside all that only the target has of a partition, and read it back; how many records that are.
@@ -165,7 +172,7 @@ class Quarantine:
         at_source: frozenset[bytes] | None = None
         async with aclosing(committed_records(self.target, range_)) as batches:
             async for batch, records in batches:
-                is_own = not is_head and batch.producer_id in self.own_producers
+                is_own = not is_head and self._is_own(batch)
                 if is_own and at_source is None:
                     at_source = await self._digests_at_source(found)
                 taken = []
@@ -284,11 +291,44 @@ async def committed_records(client: Client, span: OffsetRange) -> AsyncGenerator
 
 
 async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator[Batch, None]:
-    """The batches that hold the committed records of a range."""
+    """The batches that hold the committed records of a range. What is in transactions that are open is not committed;
+    what others have committed behind the first record of one is.
+
+    :raises ClusterError: It cannot be read.
+    """
     if span.is_empty:
         return
-    async with aclosing(LogReader(client).read(span)) as answers:
+    found = await log_ranges(client, [span.key])
+    for error in found.errors.values():
+        raise error
+    stable = min(max(found.values[span.key].stable_end, span.offset_begin), span.offset_end)
+    async with aclosing(LogReader(client).read(span._replace(offset_end=stable))) as answers:
         async for stored in answers:
             for batch, is_aborted in stored:
                 if not (batch.is_control or is_aborted):
                     yield batch
+    rest = span._replace(offset_begin=stable)
+    view = AbortedView(await _uncommitted(client, rest))
+    async with aclosing(LogReader(client, isolation=READ_UNCOMMITTED).read(rest)) as answers:
+        async for stored in answers:
+            for batch, _ in stored:
+                if not view.advance(batch) and not batch.is_control:
+                    yield batch
+
+
+async def _uncommitted(client: Client, span: OffsetRange) -> list[tuple[int, int]]:
+    """The transactions of a range that are aborted in it or do not end: producer and first offset there. Brokers tell
+    that of what lies before the last stable offset only.
+    """
+    begun: dict[int, int] = {}
+    aborted: list[tuple[int, int]] = []
+    async with aclosing(LogReader(client, isolation=READ_UNCOMMITTED).read(span)) as answers:
+        async for stored in answers:
+            for batch, _ in stored:
+                if batch.is_control:
+                    first = begun.pop(batch.producer_id, None)
+                    if first is not None and control_type(batch) == ABORT:
+                        aborted.append((batch.producer_id, first))
+                elif batch.is_transactional:
+                    begun.setdefault(batch.producer_id, batch.base_offset)
+    return [*aborted, *begun.items()]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.cluster.aborting import transactions_holding
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.ending import end_leases
 from isthmus.control.links.hearing import Beats
@@ -19,6 +20,7 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.topic import TopicDescription
+from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
 
 OnStep = Callable[[str], None]
@@ -27,7 +29,9 @@ LOOK_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietTopic:
-    """A topic of a link at its target. `quiet_s` is for how long nobody may have written to it."""
+    """A topic of a link at its target. `quiet_s` is for how long nobody may have written to it. If it `is_to_go`, what
+    lanes have left open ends with it.
+    """
 
     link: Link
     target: Client
@@ -35,6 +39,7 @@ class QuietTopic:
     quiet_s: float
     timeout_s: float
     on_step: OnStep
+    is_to_go: bool = True
 
     async def await_it(self, there: TopicDescription) -> Mapping[int, LogRange]:
         """The target's logs, once no lane holds them and nobody has written to them for a while.
@@ -52,7 +57,7 @@ class QuietTopic:
             held = is_writing(known, lambda topic: topic == self.topic)
             if logs != before or held:
                 quiet_from = time.monotonic()
-            is_open = [partition for partition, log in logs.items() if log.stable_end < log.end]
+            is_open = [] if held else await self._open(logs)
             if not is_open and not held and looked_at - quiet_from >= self.quiet_s:
                 return logs
             if held and beats.is_gone(known):
@@ -64,6 +69,20 @@ class QuietTopic:
             before = logs
             await asyncio.sleep(LOOK_S)
 
+    async def _open(self, logs: Mapping[int, LogRange]) -> list[int]:
+        """The partitions in which anything is open but what lanes have left so, as far as their leaders tell."""
+        behind = {(str(self.topic), partition): log for partition, log in logs.items() if log.stable_end < log.end}
+        if not behind:
+            return []
+        found = await transactions_holding(self.target, behind)
+        others = {each.partition for each in found if not (self.is_to_go and each.state is TransactionState.MIRRORED)}
+        firsts: dict[int, int] = {}
+        for each in found:
+            firsts[each.partition] = min(each.first_offset, firsts.get(each.partition, each.first_offset))
+        # One that does not begin where the log is stable to was not told, or has ended meanwhile.
+        told = {partition for (_, partition), log in behind.items() if firsts.get(partition) == log.stable_end}
+        return sorted(partition for _, partition in behind if partition in others or partition not in told)
+
     async def _not_quiet(
         self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange], *, held: bool, is_open: list[int]
     ) -> GateNotMet:
@@ -74,7 +93,7 @@ class QuietTopic:
             )
         if is_open:
             keys = [(self.topic, partition) for partition in is_open]
-            return undecided(self.target, keys, await owners_in(self.target, keys))
+            return undecided(self.target, keys, await owners_in(self.target, keys), is_to_stay=not self.is_to_go)
         return await self._written(logs, before)
 
     async def _written(self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange]) -> GateNotMet:
@@ -82,11 +101,17 @@ class QuietTopic:
         return await written(self.target, moved)
 
     async def require_unmoved(self, before: Mapping[int, LogRange]) -> None:
-        """See that the logs still end where they did.
+        """See that the logs still end where they did, and that these are all there are.
 
-        :raises GateNotMet: Somebody has written.
+        :raises GateNotMet: Somebody has written, or added partitions.
         :raises ClusterError: The target does not answer.
         """
+        shown = (await self.target.metadata([self.topic])).topics[self.topic]
+        if len(shown.partitions) > len(before):
+            raise GateNotMet(
+                f"{self.topic} has {len(shown.partitions)} partitions by now, of which {len(before)} were looked at",
+                hint="Who adds partitions there means to write to it. If not, give the command again.",
+            )
         found = await self._of(before)
         if any(log.end != before[partition].end for partition, log in found.items()):
             raise await self._written(found, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.cluster.changes import (
     BROKER_DEFAULT,
@@ -18,9 +18,11 @@ from isthmus.cluster.changes import (
 )
 from isthmus.cluster.configs import alter_topic_configs
 from isthmus.control.recovery.sides import BothTopics, described, logs_of
-from isthmus.control.topics.creation import FILLING_COMPACTED
+from isthmus.control.topics.creation import FILLING, FILLING_COMPACTED, is_policy_kept
+from isthmus.control.topics.preflight import is_compacted
 from isthmus.errors import ClusterError, GateNotMet
-from isthmus.model.topic import TopicDescription
+from isthmus.model.configsettings import ConfigSettings
+from isthmus.model.topic import Settings, TopicDescription
 from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -29,14 +31,26 @@ _LOOK_S: Final = 0.1
 _TERM_S: Final = 60.0
 
 
-def configs_of(both: BothTopics, there: TopicDescription) -> tuple[tuple[str, str], ...]:
-    """What the topic was configured with, made so that it can be filled from where the source's log begins."""
+class Rebuilding(NamedTuple):
+    """What a topic is created with again, and what it gets once it is filled (see `TopicIds`)."""
+
+    configs: tuple[tuple[str, str], ...]
+    settles: Settings = ()
+
+
+def rebuilding_of(both: BothTopics, there: TopicDescription, settings: ConfigSettings, before: Settings) -> Rebuilding:
+    """What the topic was configured with, made so that it can be filled from where the source's log begins, and with
+    records without keys if the source is compacted now. `before` is what it was yet to get itself.
+    """
     configs = there.own_configs
-    begins = any(log.start > 0 for log in both.source_logs.values())
-    if begins and "delete" not in there.cleanup_policy.split(","):
-        # The link gives it back its policy once the offsets before the first record are filled and deleted.
-        configs.update(FILLING_COMPACTED)
-    return tuple(sorted(configs.items()))
+    former = before or tuple((name, configs.get(name)) for name in FILLING)
+    if is_compacted(both.source) and not is_policy_kept(both.source, settings):
+        filling = FILLING if any(log.end > 0 for log in both.source_logs.values()) else {}
+    else:
+        begins = any(log.start > 0 for log in both.source_logs.values())
+        filling = FILLING_COMPACTED if begins and "delete" not in there.cleanup_policy.split(",") else {}
+    configs.update(filling)
+    return Rebuilding(tuple(sorted(configs.items())), former if filling else ())
 
 
 async def delete(target: Client, topic: str, topic_id: uuid.UUID) -> None:

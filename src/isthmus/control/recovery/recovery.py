@@ -203,7 +203,8 @@ class TopicRecoverer:
         )
         # What an operator has paused stays his.
         await claim.write(document, *([] if pause.key in known.documents else [pause]))
-        logs = await self._quiet.await_it(there)
+        # What stays would show the records of an open transaction a second time: the source's are copied anew then.
+        logs = await replace(self._quiet, is_to_go=way is RecoveryWay.REBUILD).await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
         if both.target is None or both.target.topic_id != there.topic_id:
@@ -226,12 +227,16 @@ class TopicRecoverer:
         held = await self._held(found.both)
         await positions.require_nobody(self.target, {each.group for each in held})
         await self._quiet.require_unmoved(found.both.target_logs)
+        held_back = found.known.topics.get(self.topic)
+        before = () if held_back is None else held_back.settles
+        rebuilt = rebuilding.rebuilding_of(found.both, found.there, self.link.configs, before)
         document = replace(
             found.document,
             stage=RecoveryStage.REBUILDING,
             source_topic_id=found.both.source.topic_id,
             replication_factor=found.there.replication_factor,
-            configs=rebuilding.configs_of(found.both, found.there),
+            configs=rebuilt.configs,
+            settles=rebuilt.settles,
             partitions=found.partitions,
             positions=held,
             quarantined=taken,

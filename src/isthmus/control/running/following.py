@@ -23,6 +23,9 @@ _OWN: Final = (
     "access",
     "limits",
     "transactions",
+    "mode",
+    "mode_said",
+    "sync",
     "on_data_gap",
     "on_divergence",
     "on_source_deleted",
@@ -115,7 +118,7 @@ def change_of(running: Link, written: Link) -> LinkChange:
     # Passwords and certificates are read again by themselves.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
     # What `mm2` means for topics is told by itself.
-    untold = {"topics.mirror_maker"}
+    untold = {"topics.mirror_maker", "mode_said"}
     if min(running.topics.start, written.topics.start) >= 0:
         # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
         untold.add("topics.start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
@@ -17,6 +18,8 @@ from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import UNHEARD, ControllerState, LaneEvidence, lane_state
 from isthmus.spark.progress import Count, LanePlace
 
+_MS_PER_S: Final = 1000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesView:
@@ -24,7 +27,8 @@ class LanesView:
 
     `reports` are their newest and `ages_s` how long ago those were made, `looked_s` how long ago topics were looked at,
     `counts` what the run copied, `places` where they were last known to be, `paused` what an operator has paused,
-    `link` what says how topics are called, `waiting_s` for how long lanes have waited for open transactions.
+    `link` what says how topics are called, `waiting_s` for how long lanes have waited for open transactions. `at_ms` is
+    the moment by the wall clock.
     """
 
     controller: ControllerState
@@ -36,6 +40,7 @@ class LanesView:
     looked_s: Mapping[TargetTopic, float] = field(default_factory=dict)
     link: Link | None = None
     waiting_s: Mapping[LaneKey, float] = field(default_factory=dict)
+    at_ms: int = 0
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
@@ -47,7 +52,7 @@ def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
     partitions = (_partition(topic, decision, view) for decision in topic.partitions)
     found = replace(topic_of(topic.topic, topic.source_topic, partitions, view.link), parted=topic.parted)
     if topic.state is LaneState.SOURCE_DELETED:
-        return replace(found, state=lane_state(_evidence(topic.topic, topic.state, view)))
+        return replace(found, state=lane_state(_evidence(topic.topic, topic.state, view)), problem=topic.kept)
     if not topic.reasons:
         return found
     state = lane_state(_evidence(topic.topic, topic.state, view))
@@ -72,7 +77,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         problem = UNHEARD
     source = decision.source
     # A lane that looks for its place does not know them yet: then it is where it was, or else where the plan found it.
-    position, source_end = (-1, -1) if report is None else (report.position, report.source_end)
+    position, source_end = (-1, -1) if report is None else (report.position, report.decided_end)
     if key in view.places and not state.is_terminal:
         position = view.places[key].position if position < 0 else position
         source_end = view.places[key].source_end if source_end < 0 else source_end
@@ -96,15 +101,20 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,
-        source_age_s=age_s,
+        source_age_s=max(age_s, _silence_s(report, view)),
         target_age_s=age_s,
     )
 
 
+def _silence_s(report: LaneReport | None, view: LanesView) -> float:
+    """For how long a lane that tells of itself has heard nothing of its source."""
+    return 0.0 if report is None or report.heard_ms < 0 else (view.at_ms - report.heard_ms) / _MS_PER_S
+
+
 def _waiting(report: LaneReport | None, source: LogRange | None) -> int:
     """How many offsets at the source's end wait for open transactions, as the lane says, or else as it was planned."""
-    if report is not None and 0 <= report.source_end <= report.source_log_end:
-        return report.source_log_end - report.source_end
+    if report is not None and 0 <= report.decided_end <= report.source_log_end:
+        return report.source_log_end - report.decided_end
     return -1 if source is None else source.end - source.stable_end
 
 

@@ -10,9 +10,11 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.lanes.waiting import TransactionWatch
+from isthmus.control.lanes.waiting import TransactionNames, TransactionWatch
+from isthmus.control.links.memory import names_of_transactions
 from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.workers import Workers
+from isthmus.ledger.documents import TransactionNamesDocument
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
@@ -33,6 +35,7 @@ class LeasedLanes:
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle = IdleLanes(link.source, link.target)
         self.watch = TransactionWatch(link.source)
+        self._names = TransactionNames(link.source)
         self._audit = Audit(link.context.target)
         self._audited_at = time.monotonic()
 
@@ -99,7 +102,8 @@ class LeasedLanes:
         for key, log in self._idle.logs.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             end = max(report.source_end, log.stable_end)
-            reports[key] = replace(report, source_end=end, source_log_end=max(log.end, end))
+            stable_end = -1 if report.stable_end < 0 else log.stable_end
+            reports[key] = replace(report, source_end=end, source_log_end=max(log.end, end), stable_end=stable_end)
         return reports
 
     def _heard(self) -> Mapping[LaneKey, LaneReport]:
@@ -114,9 +118,17 @@ class LeasedLanes:
         return frozenset(self._idle.logs)
 
     async def look_at_transactions(self) -> None:
-        """Look now and then for whose open transactions lanes wait."""
+        """Look now and then for whose open transactions lanes wait, and for the names of those that they copy.
+
+        :raises ClusterError: The ledger cannot be written.
+        :raises Fenced: Another controller has taken the link over.
+        """
+        reports = self.reports()
         sources = {lane.target_topic: lane.source_topic for lane in self._wanted()}
-        await self.watch.look_when_due(self.reports(), sources)
+        await self.watch.look_when_due(reports, sources)
+        known = names_of_transactions(self._link.name, self._link.ledger.documents)
+        if names := await self._names.look_when_due(reports.values(), known):
+            await self._link.ledger.write(TransactionNamesDocument(link=self._link.name, names=names))
 
     async def measure_idle(self, *, ignores_open: bool = False) -> bool:
         """Look where the source ends in lanes that do not run now; whether the target has all of it, see `IdleLanes`.

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from isthmus.control.links.forgetting import keys_of
+from isthmus.control.links.forgetting import letting_go
 from isthmus.control.topics.firstlook import first_look_document
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics, wanted_topics
@@ -40,9 +40,9 @@ class LinkRecord:
         await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
 
     async def forgotten(self, topics: Iterable[TargetTopic]) -> None:
-        """These topics are to be as if they had never been mirrored."""
-        keys = [key for topic in topics for key in keys_of(self.ledger.documents, topic)]
-        for batch in in_batches([Deletion(key) for key in keys]):
+        """These topics, of which the source has none, are to be as if they had never been mirrored."""
+        documents = self.ledger.documents
+        for batch in in_batches([change for topic in topics for change in letting_go(documents, topic)]):
             await self.ledger.write(*batch)
 
     async def looked(self, look: FirstLook) -> None:

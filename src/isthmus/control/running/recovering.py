@@ -16,8 +16,10 @@ from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
-from isthmus.model.progress import LinkProgress
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.recovery import RecoveryStage, TopicRecovery
+from isthmus.model.remedies import SOURCE_RECREATED
+from isthmus.model.sourcedeletion import Departures
 from isthmus.wire.client import Client
 
 AGAIN_S: Final = 30.0
@@ -31,7 +33,8 @@ _log = logging.getLogger(__name__)
 
 class SelfRecovery:
     """Does what `isthmus link recover` does for topics that are DIVERGED, of links that have `on_divergence: recover`,
-    and goes on with recoveries that were interrupted.
+    and goes on with recoveries that were interrupted. So it does for a topic that was created anew at the source,
+    unless many were at once: then the source was perhaps set up anew.
 
     What else stops a topic is left to operators: somebody who writes to the target would be the one to lose by it. So
     is a topic to which anybody but the link has written, whatever its state.
@@ -147,9 +150,21 @@ def _chosen(links: Iterable[Link]) -> Iterator[Link]:
 
 def diverged_topics(progress: LinkProgress) -> Iterator[TargetTopic]:
     """The topics of a link of which a partition has ended because its source lost records, and none because somebody
-    wrote there.
+    wrote there; and those whose source is another topic now, unless that is so of many.
     """
+    recreated = [topic.topic for topic in progress.topics if is_made_anew(topic)]
+    # A source that was set up anew gets its topics one after the other.
+    lost = sum(topic.state is LaneState.SOURCE_DELETED for topic in progress.topics)
+    there = len(progress.topics) - lost - len(recreated)
+    if Departures(there=there, gone=len(recreated), recent=0).is_usual:
+        yield from recreated
     for topic in progress.topics:
         states = {partition.state for partition in topic.partitions}
         if LaneState.DIVERGED in states and LaneState.FOREIGN_WRITE not in states:
             yield topic.topic
+
+
+def is_made_anew(topic: TopicProgress) -> bool:
+    """Whether a topic has ended because its source was created anew, and not its target."""
+    found = topic.problem
+    return topic.state is LaneState.TOPIC_RECREATED and found is not None and found.message == SOURCE_RECREATED

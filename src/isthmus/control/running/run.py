@@ -190,6 +190,7 @@ class LinkRun:
                     has_claimed=self.has_claimed,
                     respect=partial(self._respect, source, target),
                     progress=self._progress,
+                    settings=settings.ledger,
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None
@@ -301,6 +302,7 @@ class LinkRun:
             looked_s={} if session is None else session.looked_s,
             waiting_s={} if session is None else session.watch.ages_s(time.monotonic()),
             link=self.link,
+            at_ms=int(time.time() * 1000),
         )
         topics = () if plan is None else topics_of(plan, view)
         known = LinkEvidence(

@@ -19,6 +19,7 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
 from isthmus.control.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.control.running.arriving import Approach
+from isthmus.control.running.deletions import SourceDeletions
 from isthmus.control.running.leasing import LeasedLanes
 from isthmus.control.running.opened import OpenLink
 from isthmus.control.running.record import LinkRecord
@@ -44,6 +45,7 @@ from isthmus.ledger.documents import (
     kind_of,
 )
 from isthmus.ledger.loops import verify_loop
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
@@ -85,7 +87,7 @@ class Session:
     Each keeps its own state; here they are put together.
 
     `has_claimed` is set once the topics it wants were chosen, or could not be. Which topics links of others write it
-    finds out with `respect`. `progress` counts what it copies.
+    finds out with `respect`. `progress` counts what it copies, `settings` are those of the ledger's topic.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -99,6 +101,7 @@ class Session:
         has_claimed: asyncio.Event,
         respect: Respect,
         progress: RunProgress,
+        settings: LedgerSettings,
     ) -> None:
         source, target, ledger, timings = link.source, link.target, link.ledger, link.timings
         self._open = link
@@ -120,10 +123,12 @@ class Session:
             note=self._record.looked,
             forget=self._record.forgotten,
             has_claimed=has_claimed,
+            positions=self._positions,
             refused_s=timings.refused_s,
         )
         self._lanes = LeasedLanes(link, lambda: self._topics.lanes, progress)
         self._groups = GroupCarrier(written, source, target, ledger, timings)
+        self._deletions = SourceDeletions(link, lambda: self._settings.link, lambda: self.plan, self._forget, settings)
         self._loops = LoopRunners(
             [LoopRunner(make(), written, self._view, ledger, lambda: link.paused, timings.outage_s) for make in LOOPS]
         )
@@ -135,6 +140,9 @@ class Session:
         self._parting = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
+
+    def _positions(self) -> dict[LaneKey, int]:
+        return {key: report.position for key, report in self._lanes.reports().items()}
 
     # What it does
 
@@ -179,13 +187,14 @@ class Session:
             # Not waited for: what happens to them never ends the copying.
             groups = asyncio.create_task(self._groups.run())
             loops = asyncio.create_task(self._loops.run())
+            deletions = asyncio.create_task(self._deletions.run())
             parting = asyncio.create_task(self._parted())
             try:
                 done, _ = await asyncio.wait((watch, parting), return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     await task
             finally:
-                await _ended(parting, groups, loops, watch)
+                await _ended(parting, deletions, groups, loops, watch)
             # It may have been renewed once more before it was ended.
             self._settings.part()
             self._follow_now(self._settings.link)
@@ -257,6 +266,13 @@ class Session:
         # Nothing is told any more of what the link has let go of, as if it still were in the way.
         self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
+    async def _forget(self, topics: Collection[TargetTopic]) -> None:
+        """Have nobody know these topics any more, of which the source has none."""
+        await self._record.forgotten(topics)
+        for topic in topics:
+            self._topics.forgotten(topic)
+        self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
+
     async def _write_reports(self) -> None:
         """Tell what is refused or has ended and why, and what was never copied."""
         topics = () if self.plan is None else self.plan.topics
@@ -288,7 +304,7 @@ class Session:
     @property
     def plan(self) -> LinkPlan | None:
         """What is carried out, `None` until the clusters were first looked at."""
-        return self._topics.plan
+        return self._topics.plan_with(self._deletions.problems)
 
     @property
     def problem(self) -> Problem | None:

@@ -29,6 +29,12 @@ _EXCLUDE: Final = (
     "The topic stays paused. If those are not wanted, delete the target topic: then isthmus resume LINK --topic TOPIC "
     "has all of it copied anew. Or name it to topics.exclude."
 )
+_OTHER_TIMES: Final = Problem(
+    "the target topic has message.timestamp.type=LogAppendTime: records have other timestamps there, so nothing shows "
+    "which of them are copies",
+    "Set message.timestamp.type=CreateTime, delete the target topic and have it copied anew: isthmus resume LINK "
+    "--topic TOPIC. Or name the topic to topics.exclude.",
+)
 _NOT_THERE: Final = -1
 OnRead = Callable[[int], None]
 
@@ -36,7 +42,7 @@ OnRead = Callable[[int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothLogs:
     """A partition at both sides, with its logs as they stand still at the target. `committed` is the next offset by
-    MirrorMaker 2's positions, -1 for none.
+    MirrorMaker 2's positions, -1 for none. A target that stamps records itself `has_other_times`.
     """
 
     source_topic: SourceTopic
@@ -47,17 +53,28 @@ class BothLogs:
     committed: int = _NOT_THERE
     is_source_compacted: bool = False
     is_target_compacted: bool = False
+    has_other_times: bool = False
 
 
 class Examiner:
-    """Examines partitions. With `is_whole` all that the target holds is compared, else its end."""
+    """Examines partitions. With `is_whole` all that the target holds is compared, else its end.
+
+    Where the flow `begins_late`, what lies before its first record was not to be copied.
+    """
 
     def __init__(
-        self, source: Client, target: Client, *, is_whole: bool, allows_foreign: bool, on_read: OnRead
+        self,
+        source: Client,
+        target: Client,
+        *,
+        is_whole: bool,
+        allows_foreign: bool,
+        begins_late: bool = False,
+        on_read: OnRead,
     ) -> None:
         self._source, self._target = source, target
         self._readers = LogReader(source), LogReader(target)
-        self._is_whole, self._allows_foreign = is_whole, allows_foreign
+        self._is_whole, self._allows_foreign, self._begins_late = is_whole, allows_foreign, begins_late
         self._on_read = on_read
 
     async def examine(self, pair: BothLogs) -> PartitionTakeover:
@@ -69,7 +86,11 @@ class Examiner:
         if target.end == 0 and committed >= 0:
             return _refused(pair, contradiction(f"{pair.target_topic}-{pair.partition} never held a record", committed))
         if committed < 0 and target.start == target.end:
+            if target.end > 0 and source.start < source.end:
+                return _refused(pair, _unknown(pair))
             return PartitionTakeover(partition=pair.partition, outcome=Outcome.NEW, committed=committed)
+        if pair.has_other_times:
+            return _refused(pair, _OTHER_TIMES)
         if committed > source.end:
             return _refused(pair, _shorter(pair))
         if committed > source.stable_end:
@@ -95,7 +116,14 @@ class Examiner:
         if found.missing:
             return Problem(
                 f"the target lacks {counted(found.missing, 'record')} that MirrorMaker 2 says it has copied, the first "
-                f"from source offset {found.first_missing}: it filtered or changed them, or the target lost them",
+                f"from source offset {found.first_missing}: it filtered or changed them, the target lost them, or the "
+                "source topic was created anew since",
+                _EXCLUDE,
+            )
+        if self._begins_late and _holds_nothing(pair, found):
+            return Problem(
+                f"MirrorMaker 2 says it has copied up to source offset {pair.committed}, and the target has no record "
+                "of the source: that topic was created anew since, or MirrorMaker 2 changed the records",
                 _EXCLUDE,
             )
         if found.foreign and pair.source.stable_end < pair.source.end:
@@ -104,7 +132,8 @@ class Examiner:
             at = ", ".join(map(str, found.foreign_at))
             return Problem(
                 f"{counted(found.foreign, 'record')} at the end of the target come from no record of the source, the "
-                f"first at target offset {at}: somebody else writes there, or MirrorMaker 2 changed them",
+                f"first at target offset {at}: somebody else writes there, MirrorMaker 2 changed them, or the source "
+                "has lost them",
                 "If others write there, --allow-foreign passes these over. Else the copy cannot be gone on with: "
                 + _EXCLUDE,
             )
@@ -124,7 +153,7 @@ class Examiner:
 
     async def _all(self, pair: BothLogs) -> tuple[int, int]:
         """From where to compare where all that the source has is."""
-        if self._is_whole or pair.source.start == 0:
+        if self._is_whole or pair.source.start == 0 or pair.is_target_compacted:
             return pair.source.start, pair.target.start
         # What lies before the first copy of the first record that is left was deleted at the source.
         here, there = (pair.source_topic, pair.partition), (pair.target_topic, pair.partition)
@@ -157,7 +186,7 @@ class Examiner:
             Circumstances(
                 claimed=max(pair.committed, 0),
                 source_begin=source_begin,
-                target_lost_beginning=target.start > 0 and target_begin <= target.start,
+                target_lost_beginning=(target.start > 0 or self._begins_late) and target_begin <= target.start,
                 source_lost_beginning=source.start > 0 and source_begin == source.start,
                 is_source_compacted=pair.is_source_compacted,
                 is_target_compacted=pair.is_target_compacted,
@@ -170,9 +199,15 @@ class Examiner:
             aclosing(_records(self._readers[1], at_target, self._target.cluster.alias)) as here,
         ):
 
+            def key_of(one: Record) -> bytes:
+                return digest_of(one.key) if pair.is_target_compacted and one.key is not None else b""
+
+            def compared(one: Record, is_aborted: bool) -> SourceRecord:
+                return SourceRecord(one.offset, digest(one), is_aborted, key_of(one), one.value is None)
+
             async def feed() -> None:
                 async for records, is_aborted in there:
-                    alignment.feed(SourceRecord(one.offset, digest(one), is_aborted) for one in records)
+                    alignment.feed(compared(one, is_aborted) for one in records)
                     return
                 alignment.source_ended()
 
@@ -180,7 +215,7 @@ class Examiner:
                 for one in () if is_aborted else records:
                     while alignment.is_hungry:
                         await feed()
-                    alignment.take(one.offset, digest(one))
+                    alignment.take(one.offset, digest(one), key_of(one))
                 self._on_read(len(records))
             while alignment.lacks_claimed:
                 await feed()
@@ -223,6 +258,21 @@ def digest(record: Record) -> bytes:
     return hashed.digest()
 
 
+def digest_of(key: bytes) -> bytes:
+    """A key in few bytes."""
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _holds_nothing(pair: BothLogs, found: Aligned) -> bool:
+    """Whether a target that has deleted nothing holds only other records, though the source has some of those that
+    were copied: where a flow began late it is not known which that are, but the last one is among them.
+    """
+    is_cleaned = pair.is_source_compacted or pair.is_target_compacted
+    has_copies = bool(found.ranges or found.aborted)
+    is_kept = pair.target.start == 0 and pair.committed > pair.source.start
+    return bool(found.foreign) and is_kept and not (is_cleaned or has_copies)
+
+
 def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> PartitionTakeover:
     return PartitionTakeover(
         partition=pair.partition,
@@ -249,6 +299,14 @@ def _shorter(pair: BothLogs) -> Problem:
         f"the source ends at {pair.source.end}, before MirrorMaker 2's position {pair.committed}: it lost records, or "
         "the topic was deleted and created again",
         _EXCLUDE,
+    )
+
+
+def _unknown(pair: BothLogs) -> Problem:
+    return Problem(
+        f"the target held {pair.target_topic}-{pair.partition} up to offset {pair.target.end} and has deleted all of "
+        "it, and MirrorMaker 2 has no position of it any more: nobody knows what it had copied",
+        "isthmus resume LINK --topic TOPIC copies all that the source has. Or name the topic to topics.exclude.",
     )
 
 

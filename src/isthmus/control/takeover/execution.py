@@ -17,10 +17,11 @@ from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.takeover.examination import BothLogs, Examiner, contradiction
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
-from isthmus.control.takeover.positions import PositionsTopic
+from isthmus.control.takeover.positions import KeptPositions, PositionsTopic
 from isthmus.control.takeover.standstill import Standstill, ranges_of
+from isthmus.control.takeover.unread import Unread
 from isthmus.control.topics.observation import observe
-from isthmus.control.topics.preflight import TopicPair, is_compacted
+from isthmus.control.topics.preflight import TopicPair, is_compacted, stamps_append_time
 from isthmus.control.topics.recording import begun
 from isthmus.errors import PlanRefused
 from isthmus.lane.mapped.transit import SEGMENT_RANGES
@@ -41,8 +42,8 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.naming import TargetTopic
-from isthmus.model.offsets import Cursor
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.predecessor import Predecessor
 from isthmus.model.problem import Problem
 from isthmus.model.topic import TopicIds
@@ -131,33 +132,57 @@ class _Takeover:
         )
         at_target = await standstill.shown(self._target, lambda what: self._on_progress(what, self._compared))
         self._on_progress(f"reading {positions.name}", self._compared)
-        committed = await positions.committed(at_target)
+        left = await positions.read(at_target)
+        unread = await Unread.look(observed, self._link, left.committed, self._source, self._target)
         at_source = await ranges_of(self._source, _source_partitions(pairs))
-        topics = await self._topics(pairs, committed, at_source, at_target, known)
+        topics = (
+            *await self._topics(pairs, left, at_source, at_target, known),
+            *(_unread(name, source, problem, known) for name, (source, problem) in sorted(unread.problems.items())),
+        )
+        if any(log.start < log.end for log in at_source.values()):
+            self._require_something(topics, left)
         await standstill.require_unmoved(self._target, at_target)
-        refused = {name for name, problem in (*observed.names.refused.items(), *observed.problems.items()) if problem}
-        selected = {pair.source_name for pair in pairs.values()} | {observed.names.sources[name] for name in refused}
+        selected = {*observed.names.sources.values(), *(source for source, _ in unread.problems.values())}
         found = LinkTakeover(
             link=self._link.name,
             offsets_topic=self._predecessor.offsets_topic,
             topics=topics,
-            unselected=tuple(sorted({topic for topic, _ in committed} - selected)),
+            unselected=tuple(sorted({topic for topic, _ in left.committed} - selected - unread.gone)),
+            gone=tuple(sorted(unread.gone)),
             is_written=not self._settings.is_dry_run,
         )
         if not self._settings.is_dry_run:
             await self._write(found, known)
         return found
 
+    def _require_something(self, topics: tuple[TopicTakeover, ...], left: KeptPositions) -> None:
+        """That nothing of the flow is found does not show that it has copied nothing of what there is: it may be looked
+        for in the wrong place.
+
+        :raises PlanRefused: There are no positions, and no copies.
+        """
+        if left.committed or any(topic.outcome is not Outcome.NEW for topic in topics):
+            return
+        alias = self._predecessor.source_alias
+        others = f", only of {', '.join(sorted(left.others))}" if left.others else ""
+        raise PlanRefused(
+            f"{self._predecessor.offsets_topic} has no position of a source that is called {alias}{others}, and no "
+            f"topic that link {self._link.name} writes to holds a record: there is nothing to take over",
+            hint="Compare the alias, the topic of positions (--offsets-topic) and topics.naming with what MirrorMaker "
+            "2 uses. If it has copied nothing yet, isthmus run begins without --take-over.",
+        )
+
     # What is there
 
     async def _topics(
         self,
         pairs: Mapping[TargetTopic, TopicPair],
-        committed: Mapping[PartitionKey, int],
+        left: KeptPositions,
         at_source: LogRanges,
         at_target: LogRanges,
         known: LinkMemory,
     ) -> tuple[TopicTakeover, ...]:
+        committed = left.committed
         begun_before = map_segments(self._link.name, known.documents)
         remembered = await self._remembered(pairs, known)
         examiner = Examiner(
@@ -165,6 +190,7 @@ class _Takeover:
             self._target,
             is_whole=self._settings.is_whole,
             allows_foreign=self._settings.allows_foreign,
+            begins_late=self._link.topics.start != EARLIEST,
             on_read=self._count,
         )
         room = asyncio.Semaphore(_AT_ONCE)
@@ -178,7 +204,10 @@ class _Takeover:
         for name, pair in sorted(pairs.items()):
             topic = _unexamined(name, pair)
             before = _before(topic, known, begun_before)
-            if before is not None:
+            ahead = _ahead(topic, left.furthest, begun_before) if before is Outcome.DONE_BEFORE else None
+            if ahead is not None:
+                topics.append(replace(topic, problem=ahead))
+            elif before is not None:
                 topics.append(replace(topic, before=before, problem=_BEGUN if before is Outcome.BEGUN else None))
             elif name in remembered:
                 topics.append(replace(topic, problem=_REMEMBERED))
@@ -219,7 +248,8 @@ class _Takeover:
             # First without a fence: a run that came meanwhile goes on. Then for good: who is fenced writes no more.
             await self._require_nobody_came(known)
             await writer.take_over()
-            await self._require_nobody_came(known)
+            async with writer.looking(replication_factor=self._ledger.replication_factor):
+                await self._require_nobody_came(known)
             for topic in changes:
                 # What says that a topic was begun comes last.
                 for batch in in_batches(topic):
@@ -289,13 +319,16 @@ def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Itera
 
 
 def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
-    target_id = NO_TOPIC_ID if pair.target is None else pair.target.topic_id
+    target = pair.target
+    target_id = NO_TOPIC_ID if target is None else target.topic_id
+    # What MirrorMaker 2 has not created came later: it has a beginning, whatever `topics.start` says.
+    first = pair.source.partition_count if target is None else min(pair.source.partition_count, target.partition_count)
     ids = TopicIds(
         source_topic=pair.source_name,
         source=pair.source.topic_id,
         target=target_id,
         is_mapped=True,
-        first_partitions=pair.source.partition_count,
+        first_partitions=first,
     )
     return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
 
@@ -313,8 +346,44 @@ def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, 
     document = known.topics.get(topic.topic)
     if document is None or document.target_topic_id != topic.ids.target:
         return None
-    own = [segment for key, found in segments.items() if key.topic == topic.topic for segment in found]
+    return _begun_as(topic.topic, segments)
+
+
+def _ahead(
+    topic: TopicTakeover, committed: Mapping[PartitionKey, int], segments: Mapping[LaneKey, list[MapDocument]]
+) -> Problem | None:
+    """Whether MirrorMaker 2 has copied on since the link took the topic over: it would all be copied again."""
+    for (name, number), offset in sorted(committed.items()):
+        if name != topic.source_topic:
+            continue
+        # A partition without a map held nothing yet, and had no position, when the topic was taken over.
+        own = segments.get(LaneKey(topic.topic, number), ())
+        copied_end = max((each.cursor.source_offset for each in own), default=0)
+        if copied_end < offset:
+            return Problem(
+                f"MirrorMaker 2 has gone on since it was taken over: its position in partition {number} is {offset}, "
+                f"and the link has copied up to source offset {copied_end}",
+                "Give the link another name in the configuration, and call this again: then all that is at the target "
+                "is looked at anew.",
+            )
+    return None
+
+
+def _begun_as(name: TargetTopic, segments: Mapping[LaneKey, list[MapDocument]]) -> Outcome:
+    own = [segment for key, found in segments.items() if key.topic == name for segment in found]
     return Outcome.DONE_BEFORE if any(segment.cursor.continues_another for segment in own) else Outcome.BEGUN
+
+
+def _unread(name: TargetTopic, source: SourceTopic, problem: Problem, known: LinkMemory) -> TopicTakeover:
+    """A topic that could not be looked at. What was begun before is not paused for it."""
+    is_begun = name in known.topics
+    return TopicTakeover(
+        topic=name,
+        source_topic=source,
+        ids=TopicIds(source_topic=source, source=NO_TOPIC_ID, target=NO_TOPIC_ID, is_mapped=True),
+        before=_begun_as(name, map_segments(known.link, known.documents)) if is_begun else None,
+        problem=problem,
+    )
 
 
 def _said_before(name: TargetTopic, known: LinkMemory) -> Iterator[LedgerChange]:
@@ -351,6 +420,7 @@ def _pairs(
             committed=committed.get((pair.source_name, number), -1),
             is_source_compacted=compacted[0],
             is_target_compacted=compacted[1],
+            has_other_times=stamps_append_time(target),
         )
         for number in range(min(pair.source.partition_count, target.partition_count))
     ]

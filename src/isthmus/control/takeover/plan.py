@@ -60,6 +60,7 @@ class PartitionTakeover:
             "aborted": 0 if found is None else found.aborted,
             "foreign": 0 if found is None else found.foreign,
             "missing": 0 if found is None else found.missing,
+            "repeated_to": None if found is None or found.repeated_to < 0 else found.repeated_to,
             "gap": None if self.gap is None else [self.gap.offset_begin, self.gap.offset_end],
             "problem": None if self.problem is None else self.problem.message,
             "todo": None if self.problem is None else self.problem.hint,
@@ -101,7 +102,8 @@ class TopicTakeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTakeover:
-    """One link. `unselected` are source topics of which MirrorMaker 2 has positions and which the link does not select.
+    """One link. `unselected` are source topics of which MirrorMaker 2 has positions and which the link does not select,
+    `gone` those that it would select and of which every broker of the source says that there are none.
 
     `is_written` says that the ledger has it.
     """
@@ -110,6 +112,7 @@ class LinkTakeover:
     offsets_topic: str
     topics: tuple[TopicTakeover, ...] = ()
     unselected: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     is_written: bool = False
 
     @property
@@ -128,6 +131,7 @@ class LinkTakeover:
             "offsets_topic": self.offsets_topic,
             "is_written": self.is_written,
             "unselected": list(self.unselected),
+            "gone": list(self.gone),
             "beyond": self.count("beyond"),
             "doubled": self.count("doubled"),
             "topics": plain(self.topics),

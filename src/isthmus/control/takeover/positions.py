@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import PlanRefused
@@ -16,8 +17,20 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPositions:
+    """What such a topic holds: the next offset of each partition of the source, and what other sources are called of
+    which there are positions as well. Where several connectors have one for the same partition, as one that was renamed
+    leaves behind, `committed` is the lowest and `furthest` the highest.
+    """
+
+    committed: Mapping[PartitionKey, int]
+    furthest: Mapping[PartitionKey, int]
+    others: frozenset[str] = frozenset()
+
+
 class PositionsTopic:
-    """Reads what a flow of MirrorMaker 2 wrote there, and nothing that others did."""
+    """Reads what connectors of MirrorMaker 2 wrote there, and nothing that others did."""
 
     def __init__(self, target: Client, predecessor: Predecessor) -> None:
         self._target, self._predecessor = target, predecessor
@@ -47,20 +60,28 @@ class PositionsTopic:
         )
         return [(self.name, partition.partition) for partition in described.partitions]
 
-    async def committed(self, logs: Mapping[PartitionKey, LogRange]) -> dict[PartitionKey, int]:
-        """The next offset of each partition of the source, as the logs show it up to their stable ends.
+    async def read(self, logs: Mapping[PartitionKey, LogRange]) -> KeptPositions:
+        """The positions that the logs show up to their stable ends. For a first take-over the lowest counts: what lies
+        beyond is found by content.
 
         :raises ClusterError: They cannot be read.
         """
-        found: dict[PartitionKey, int] = {}
+        found: dict[tuple[str, PartitionKey], int | None] = {}
+        others = set[str]()
         for key in self._own(logs):
             async with aclosing(self._progress(OffsetRange(*key, logs[key].start, logs[key].stable_end))) as positions:
                 async for progress in positions:
-                    if progress.next_offset is None:
-                        found.pop(progress.key, None)
+                    if progress.source_alias == self._predecessor.source_alias:
+                        # All records of one connector and partition are in one partition of the topic, in order.
+                        found[progress.connector, progress.key] = progress.next_offset
                     else:
-                        found[progress.key] = progress.next_offset
-        return found
+                        others.add(progress.source_alias)
+        committed, furthest = dict[PartitionKey, int](), dict[PartitionKey, int]()
+        for (_, key), offset in found.items():
+            if offset is not None:
+                committed[key] = min(offset, committed.get(key, offset))
+                furthest[key] = max(offset, furthest.get(key, offset))
+        return KeptPositions(committed, furthest, frozenset(others))
 
     async def of_others(
         self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
@@ -73,7 +94,7 @@ class PositionsTopic:
         for key in self._own(after):
             added = OffsetRange(*key, before[key].stable_end, after[key].stable_end)
             async with aclosing(self._progress(added)) as positions:
-                if await anext(positions, None) is None:
+                if not [each async for each in positions if each.source_alias == self._predecessor.source_alias]:
                     found.append(key)
         return found
 
@@ -87,6 +108,6 @@ class PositionsTopic:
             async for stored in answers:
                 for batch, is_aborted in stored:
                     for record in () if is_aborted or batch.is_control else records_of(batch):
-                        progress = progress_of(record.key, record.value, self._predecessor.source_alias)
+                        progress = progress_of(record.key, record.value)
                         if progress is not None:
                             yield progress

@@ -13,8 +13,8 @@ from isthmus.model.topic import TopicDescription
 
 
 def topic_changes(topics: Iterable[TopicPlan], pairs: Mapping[TargetTopic, TopicPair]) -> tuple[Change, ...]:
-    """What is created, enlarged and settled, and what cannot be copied. Records that are copied are no change: how many
-    there are is said by the plan of their topic.
+    """What is created, enlarged, settled and deleted, and what cannot be copied. Records that are copied are no change:
+    how many there are is said by the plan of their topic.
     """
     found = ((topic, pairs[topic.topic].target if topic.topic in pairs else None) for topic in topics)
     return tuple(change for topic, target in found for change in _changes(topic, target))
@@ -26,6 +26,8 @@ def _changes(topic: TopicPlan, target: TopicDescription | None) -> Iterator[Chan
     if not topic.reasons:
         for partition in topic.refused:
             yield _change(topic, f"partition {partition.partition}", problem=partition.refusal, loop=DATA_TASK)
+    if topic.action is Action.DELETE:
+        yield _change(topic, "topic", before=topic.topic)
     if topic.creation is not None:
         yield _change(topic, "partitions", after=str(topic.creation.partition_count))
         for name, value in topic.creation.configs.items():

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.control.topics.preflight import LONG_MAX, PartitionDecision, batch_bytes_max, is_compacted
+from isthmus.control.topics.preflight import LONG_MAX, PartitionDecision, TopicPair, batch_bytes_max, is_compacted
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.topic import Configs, TopicDescription
+from isthmus.model.topic import Configs, Settings, TopicDescription
 from isthmus.model.wording import counted
 
 _UNLIMITED: Final = "-1"
+_POLICY: Final = "cleanup.policy"
 _PREFIX_NOTED: Final = 100_000_000
 _PREFIX_OFFSETS_PER_S: Final = 9_000_000
 FILLING: Final = {"cleanup.policy": "delete", "retention.ms": _UNLIMITED, "retention.bytes": _UNLIMITED}
@@ -88,7 +89,7 @@ def creation(
     `defaults` is the configuration the target would give a topic: it also tells which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
     with a policy that lets the prefix be deleted, and a compacted one that `has_records` with one that takes them even
-    if they have no keys; `settled_policy` is what it gets afterwards. What the `settings` of the link exclude, or have
+    if they have no keys; `final_policy` is what it gets afterwards. What the `settings` of the link exclude, or have
     the target keep, is left to the target's brokers, unless the records need it there.
     Without a `replication_factor` of the link it is the source's, as far as there are brokers.
     """
@@ -98,7 +99,7 @@ def creation(
     left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
     configs = dict(_copied(source, defaults, replication_factor, left_out))
     configs.update(_demanded(source, defaults, settings))
-    is_ours = is_compacted(source) and not _is_policy_kept(source, settings)
+    is_ours = is_compacted(source) and not is_policy_kept(source, settings)
     if is_ours and (has_prefix or has_records):
         configs.update(FILLING)
     elif has_prefix and "delete" not in source.cleanup_policy.split(","):
@@ -123,50 +124,65 @@ def own_settings(source: TopicDescription, settings: ConfigSettings) -> dict[str
     return {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
 
 
-def settled_policy(
-    source: TopicDescription,
-    target: TopicDescription,
-    source_ranges: Mapping[int, LogRange],
-    target_ranges: Mapping[int, LogRange],
-    settings: ConfigSettings | None = None,
-    *,
-    filled_ends: Mapping[int, int] | None = None,
+def final_policy(
+    source: TopicDescription, there: Mapping[str, str], settings: ConfigSettings | None = None, before: Settings = ()
 ) -> dict[str, str | None]:
-    """What to set once a target that was created for filling is past the prefix, and past `filled_ends`, offsets by
-    partition from which on all records were written under the source's policy (by default where it ends); else nothing.
+    """What a target gets when it is filled, if `there`, its own configuration, is that of filling; nothing for all
+    others. `None` stands for the broker's default.
 
-    `None` stands for the broker's default, which also counts for what the `settings` of the link leave to the target.
+    `before` is the same as the link remembers it: then it was the link that began to fill it. What the `settings` leave
+    to the target is as it was then.
     """
-    settings = settings or ConfigSettings()
-    if not is_filling(source, target, settings):
+    settings, known = settings or ConfigSettings(), dict(before)
+    if not _is_begun(source, there, settings, is_ours=bool(known)):
         return {}
-    ends = filled_ends or {}
-    for partition in range(source.partition_count):
-        log, there = source_ranges.get(partition), target_ranges.get(partition)
-        if log is None or there is None or not _is_past_prefix(log, there):
-            return {}
-        if there.end < ends.get(partition, log.end):
-            return {}
-    own = own_settings(source, settings)
-    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": source.cleanup_policy}
-    return {name: value for name, value in wanted.items() if value != target.own_configs[name]}
+    own, topic = own_settings(source, settings), SourceTopic(source.name)
+
+    def is_left(name: str) -> bool:
+        return settings.is_excluded(name) or settings.keeps(topic, name)
+
+    wanted = {name: known.get(name) if is_left(name) else own.get(name) for name in FILLING}
+    if not (is_left(_POLICY) and _POLICY in known):
+        wanted[_POLICY] = source.cleanup_policy
+    return {name: value for name, value in wanted.items() if value != there[name]}
 
 
-def is_filling(source: TopicDescription, target: TopicDescription, settings: ConfigSettings) -> bool:
+def is_filled(pair: TopicPair, copied_ends: Mapping[int, int] | None = None) -> bool:
+    """Whether a target that was created for filling is past its prefix, and past `pair.filled_ends` (by default past
+    the source's ends). Of mapped partitions `copied_ends` tell how far they are, by offsets of the source.
+    """
+    for partition in range(pair.source.partition_count):
+        log, there = pair.source_ranges.get(partition), pair.target_ranges.get(partition)
+        if log is None or there is None or (copied_ends is None and not _is_past_prefix(log, there)):
+            return False
+        end = pair.filled_ends.get(partition, log.end) if is_compacted(pair.source) else 0
+        # What the source has deleted does not come any more.
+        if max(there.end if copied_ends is None else copied_ends.get(partition, -1), log.start) < end:
+            return False
+    return True
+
+
+def _is_begun(source: TopicDescription, there: Mapping[str, str], settings: ConfigSettings, *, is_ours: bool) -> bool:
     """Whether a target still has the configuration it was created with for filling."""
-    own = target.own_configs
+    if not is_for_filling(there):
+        return False
+    if is_ours:
+        return True
+    if there[_POLICY] == FILLING[_POLICY]:
+        return is_compacted(source) and not is_policy_kept(source, settings)
+    return "delete" not in source.cleanup_policy.split(",")
+
+
+def is_for_filling(own: Mapping[str, str]) -> bool:
+    """Whether these settings of a topic's own are those that targets are created with for filling."""
     if any(own.get(name) != FILLING[name] for name in ("retention.ms", "retention.bytes")):
         return False
-    policy = own.get("cleanup.policy")
-    if policy == FILLING["cleanup.policy"]:
-        return is_compacted(source) and not _is_policy_kept(source, settings)
-    return policy == FILLING_COMPACTED["cleanup.policy"] and "delete" not in source.cleanup_policy.split(",")
+    return own.get(_POLICY) in (FILLING[_POLICY], FILLING_COMPACTED[_POLICY])
 
 
-def _is_policy_kept(source: TopicDescription, settings: ConfigSettings) -> bool:
+def is_policy_kept(source: TopicDescription, settings: ConfigSettings) -> bool:
     """Whether the policy is the target's own business."""
-    name = "cleanup.policy"
-    return settings.is_excluded(name) or settings.keeps(SourceTopic(source.name), name)
+    return settings.is_excluded(_POLICY) or settings.keeps(SourceTopic(source.name), _POLICY)
 
 
 def _is_past_prefix(source: LogRange, target: LogRange) -> bool:

@@ -105,7 +105,7 @@ async def foresee(
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
     paused, known = pauses(link.name, documents), recorded_topics(link.name, documents)
     recorded = at_start(observed, known)
-    former = {name: ids for name, ids in known.items() if name not in recorded}
+    former = {name: ids for name, ids in known.items() if name not in recorded and not ids.is_forgotten}
     look = first_look_of(link.name, documents)
     look = look and look.with_waiting(begun_before(observed, former))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
@@ -241,7 +241,7 @@ class _Scout:
             if attempt:
                 await asyncio.sleep(USUAL_DOUBT.pause_s)
             seen.update(await self._look(waiting, deadline, _too_late(look_s)))
-            waiting = [lane for lane in waiting if _is_doubtful(seen[lane.key].outlook)]
+            waiting = [lane for lane in waiting if _is_doubtful(seen[lane.key])]
             if not waiting:
                 break
         return seen
@@ -296,21 +296,26 @@ class _Scout:
         return TailLook(lane, sight, check, self._been.get(lane.key))
 
     def _sight(self, lane: Lane, target: LogRange, source: LogRange) -> Sight:
+        been = self._left.get(lane.key) or self._been.get(lane.key)
         return Sight(
             key=lane.key,
             target=self._target.cluster,
             position=target.end,
-            source=Bounds(source.start, source.stable_end),
+            source=Bounds(source.start, source.stable_end, source.end),
             target_start=target.start,
             begin=lane.begin_offset,
             is_compacted=lane.is_compacted,
-            is_known=is_left_at(self._left.get(lane.key) or self._been.get(lane.key), target.end),
+            is_known=is_left_at(been, target.end),
+            believed_end=-1 if been is None else been.position,
         )
 
 
-def _is_doubtful(outlook: Outlook) -> bool:
+def _is_doubtful(seen: Seen) -> bool:
     """Whether a lane may have moved the target's log, or its source lagged, between the looks at both ends."""
-    return outlook.state in (LaneState.DIVERGED, LaneState.DATA_GAP) or outlook.gap is not None
+    state, source, target = seen.outlook.state, seen.source, seen.target
+    is_beyond = source is not None and target is not None and target.end > source.end
+    may_lag = state is LaneState.FOREIGN_WRITE and is_beyond
+    return may_lag or state in (LaneState.DIVERGED, LaneState.DATA_GAP) or seen.outlook.gap is not None
 
 
 def _target(lane: Lane) -> PartitionKey:

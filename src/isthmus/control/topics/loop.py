@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from isthmus.cluster.aborting import abort_mirrored
 from isthmus.cluster.topics import known_absent
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import Applied, apply
@@ -26,7 +27,7 @@ from isthmus.control.topics.upstream import tell_unseen, unseen_sources
 from isthmus.control.topics.validation import validated
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.firstlook import FirstLook
-from isthmus.model.lane import Lane, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
@@ -34,12 +35,13 @@ from isthmus.model.offsets import LATEST
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.selection import TopicPattern
 from isthmus.model.timings import USUAL
-from isthmus.model.topic import Rebuilt, TopicIds
+from isthmus.model.topic import Rebuilt, Settings, TopicIds
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
 
 _UNFINISHED_RETRY_S: Final = 5.0
+_FORGOTTEN: Final = frozenset({LaneState.SOURCE_DELETED, LaneState.TOPIC_RECREATED})
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
@@ -50,6 +52,8 @@ Note = Callable[[FirstLook], Awaitable[None]]
 
 Forget = Callable[[Collection[TargetTopic]], Awaitable[None]]
 """Has the ledger forget topics that the source has no more."""
+Positions = Callable[[], Mapping[LaneKey, int]]
+"""The next source offsets to copy of lanes that run, -1 while unknown."""
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +113,7 @@ class TopicLoop:
         note: Note | None = None,
         forget: Forget | None = None,
         has_claimed: asyncio.Event,
+        positions: Positions = dict,
         refused_s: float = USUAL.refused_s,
     ) -> None:
         self._link = link
@@ -121,6 +126,8 @@ class TopicLoop:
         self._first_look, self._note, self._forget = first_look, note, forget
         self._former: dict[TargetTopic, TopicIds] = {}
         self._has_claimed = has_claimed
+        self._positions = positions
+        self._begun_with: dict[TargetTopic, Settings] = {}
         self._refused_s = refused_s
         self._parted: dict[TargetTopic, TopicIds] = {}
         self._filled_ends: dict[TargetTopic, tuple[uuid.UUID, dict[int, int]]] = {}
@@ -151,9 +158,14 @@ class TopicLoop:
         self._unmatched = ()
 
     def forgotten(self, name: TargetTopic) -> None:
-        """Somebody had the link forget a topic that its source has no more. Others are kept in mind."""
-        if name in self._topics and self._topics[name].state is LaneState.SOURCE_DELETED:
-            for known in (self._topics, self._shapes, self._recorded, self._looked_at, self._suspected):
+        """Somebody had the link forget a topic that its source has no more, or of which it has another one by now: that
+        begins anew unless the target's is in its way. Others are kept in mind.
+        """
+        if name in self._topics and self._topics[name].state in _FORGOTTEN:
+            ids = self._recorded.pop(name, None)
+            if ids is not None and not ids.is_mapped:
+                self._recorded[name] = replace(ids, is_forgotten=True)
+            for known in (self._topics, self._shapes, self._looked_at, self._suspected):
                 known.pop(name, None)
             sources = {topic: own for topic, own in self._names.sources.items() if topic != name}
             self._names = NamedTopics(sources=sources, refused=self._names.refused)
@@ -178,6 +190,7 @@ class TopicLoop:
             recorded = self._recorded.get(name)
             if recorded is not None and recorded.target == ids.former:
                 self._former[name] = self._recorded.pop(name)
+                self._begun_with[name] = ids.settles
                 self._shapes.pop(name, None)
 
     @property
@@ -186,6 +199,13 @@ class TopicLoop:
         if self._plan is None:
             return None
         return replace(self._plan, topics=tuple(self._topics[name] for name in sorted(self._topics)))
+
+    def plan_with(self, kept: Mapping[TargetTopic, Problem]) -> LinkPlan | None:
+        """The plan, with why these topics are not deleted at the target."""
+        plan = self.plan
+        if plan is None or not kept:
+            return plan
+        return replace(plan, topics=tuple(replace(each, kept=kept.get(each.topic)) for each in plan.topics))
 
     @property
     def looked_s(self) -> dict[TargetTopic, float]:
@@ -241,17 +261,24 @@ class TopicLoop:
         names = sorted({*kept, *self._topics})
         asked = [name for name in names if name not in refused]
         at_target = (await self._target.metadata(asked)).topics if asked else {}
+        # What was forgotten while the target was asked is not looked for any more.
         return {
             name: _Shape(_Side.of(found.at_source(name)), _Side.of(at_target.get(name)), name in refused)
             for name in names
+            if name in self._names.sources or name in self._topics
         }
+
+    @property
+    def _known(self) -> frozenset[TargetTopic]:
+        """What was mirrored before, and was not to be forgotten."""
+        return frozenset(name for name, ids in self._recorded.items() if not ids.is_forgotten)
 
     def _mirrored(self) -> dict[TargetTopic, SourceTopic]:
         """What was mirrored, and is selected: whoever looks at the source alone does not see that a topic went."""
         return {
             name: ids.source_topic
             for name, ids in self._recorded.items()
-            if self._link.topics.target_of(ids.source_topic) == name
+            if not ids.is_forgotten and self._link.topics.target_of(ids.source_topic) == name
         }
 
     async def _let_go(self, topics: Iterable[TopicPlan], before: Mapping[TargetTopic, TopicPlan]) -> None:
@@ -268,6 +295,9 @@ class TopicLoop:
         asked = [topic for topic in gone if topic.source_topic not in self._link.topics.literals]
         absent = await known_absent(self._source, [topic.source_topic for topic in asked])
         if names := [topic.topic for topic in asked if topic.source_topic in absent]:
+            # Their lanes have ended, and nobody goes on with what they have left open.
+            for each in await abort_mirrored(self._target, names):
+                _log.warning("link %s: aborted the transaction of %s in %s", self._link.name, each.owner, each.topic)
             await self._forget(names)
             for name in names:
                 self.forgotten(name)
@@ -314,6 +344,8 @@ class TopicLoop:
         applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
+            created = {name: topics[name] for name in applied.changed if topics[name].creation is not None}
+            self._begun_with.update((name, tuple(topic.final.items())) for name, topic in created.items())
             again = await self._planned(applied.changed)
             topics.update((topic.topic, topic) for topic in again.topics)
             # What we did ourselves is no change to look into.
@@ -324,11 +356,12 @@ class TopicLoop:
         for name in due:
             self._looked_at[name] = time.monotonic()
         await self._write_down(topics.values())
-        # What was let go of meanwhile does not come back.
+        # What was let go of, or forgotten, meanwhile does not come back.
         topics = {
             name: each
             for name, each in topics.items()
-            if name in self._names.refused or self._link.topics.target_of(each.source_topic) == name
+            if name in self._names.sources
+            and (name in self._names.refused or self._link.topics.target_of(each.source_topic) == name)
         }
         before = dict(self._topics)
         self._topics.update(topics)
@@ -340,12 +373,14 @@ class TopicLoop:
 
     async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
         observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
-        observed = self._with_filled_ends(observed)
+        observed = self._with_filling(observed)
         first = observed.pairs.keys() - self._begun
         counts = at_start(observed, self._recorded)
         for name in first & self._recorded.keys():
             if name not in counts:
-                self._former[name] = self._recorded.pop(name)
+                ids = self._recorded.pop(name)
+                if not ids.is_forgotten:
+                    self._former[name] = ids
         self._begun |= first
         if self._first_look is not None:
             self._first_look = self._first_look.with_waiting(begun_before(observed, self._former))
@@ -362,12 +397,19 @@ class TopicLoop:
         self._has_claimed.set()
         return plan
 
-    def _with_filled_ends(self, observed: ObservedLink) -> ObservedLink:
+    def _with_filling(self, observed: ObservedLink) -> ObservedLink:
         """What was observed, with where compacted sources ended when they were first seen so: what comes later is
-        written under that policy, and a source that is written all the time would never be caught up with.
+        written under that policy, and a source that is written all the time would never be caught up with. What a
+        source has lost since does not come.
         """
-        pairs = dict(observed.pairs)
+        pairs, positions = dict(observed.pairs), self._positions()
         for name, pair in observed.pairs.items():
+            pair = replace(
+                pair,
+                settles=self._begun_with.get(name, ()),
+                positions={key.partition: position for key, position in positions.items() if key.topic == name},
+            )
+            pairs[name] = pair
             known = self._filled_ends.get(name)
             if not is_compacted(pair.source):
                 self._filled_ends.pop(name, None)
@@ -375,7 +417,7 @@ class TopicLoop:
             if known is None or known[0] != pair.source.topic_id:
                 known = self._filled_ends[name] = (pair.source.topic_id, {})
             for partition, log in pair.source_ranges.items():
-                known[1].setdefault(partition, log.end)
+                known[1][partition] = min(known[1].get(partition, log.end), log.end)
             pairs[name] = replace(pair, filled_ends=dict(known[1]))
         return replace(observed, pairs=pairs)
 
@@ -389,13 +431,14 @@ class TopicLoop:
                 is_mapped=topic.lanes[0].is_mapped,
                 left=topic.left,
                 first_partitions=topic.first_partitions,
+                settles=tuple(sorted(topic.final.items())),
             )
             for topic in topics
             if topic.lanes
         }
         if self._begin is not None:
             # First: a topic that is remembered without it was begun by a release that did not write it down.
-            await self._begin(topics, self._recorded.keys())
+            await self._begin(topics, self._known)
         new = {name: ids for name, ids in began.items() if self._recorded.get(name) != ids}
         if new:
             await self._remember(new)
@@ -408,7 +451,8 @@ class TopicLoop:
         topics, look = self._link.topics, self._first_look
         if topics.start != LATEST or self._note is None:
             return
-        waiting = (self._names.sources[name] for name in there if name not in self._recorded)
+        known = self._known
+        waiting = (self._names.sources[name] for name in there if name not in known)
         found = FirstLook.of(topics, (each for each in waiting if look is None or not look.is_later(each, topics)))
         if found != look:
             await self._note(found)

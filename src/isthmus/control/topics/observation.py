@@ -29,6 +29,7 @@ from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import Configs, TopicDescription
+from isthmus.model.visibility import VisibilityInForce, visibility
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -50,7 +51,8 @@ class ObservedLink:
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
     becomes of aborted records; if there is a risk in it, `transactional` are the topics written in transactions of
-    late. `local_starts` are where logs of tiered topics of the source begin on its brokers' own disks, by partition.
+    late. `visibility` is how transactions become visible.
+    `local_starts` are where logs of tiered topics of the source begin on its brokers' own disks, by partition.
     `unmatched` are the patterns that match nothing, if all topics were looked for.
     """
 
@@ -66,6 +68,7 @@ class ObservedLink:
     absent: frozenset[TargetTopic] = frozenset()
     expiration_ms: int | None = None
     aborted: Treatment | None = None
+    visibility: VisibilityInForce | None = None
     transactional: frozenset[TargetTopic] = frozenset()
     local_starts: Mapping[TargetTopic, Mapping[int, int]] = field(default_factory=dict)
     unmatched: tuple[Problem, ...] = ()
@@ -103,6 +106,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         absent=view.absent,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
+        visibility=_visible(link, target_cluster, taken),
         local_starts=await _local_starts(source, pairs),
         transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
         unmatched=await _unmatched(link, source, found.metadata) if names is None else (),
@@ -172,12 +176,21 @@ async def treated(link: Link, target: Client) -> Treatment:
 
 
 def _treated(link: Link, target: ClusterDescription, taken: Safeguards) -> Treatment:
-    abilities = Abilities(
+    return treatment(link.transactions.aborted, _abilities(target, taken), link.target.alias)
+
+
+def _abilities(target: ClusterDescription, taken: Safeguards) -> Abilities:
+    return Abilities(
         writes_markers=Operation.ALTER in target.operations,
         verifies=taken.verifies_transactions,
         tells=taken.tells_producers,
     )
-    return treatment(link.transactions.aborted, abilities, link.target.alias)
+
+
+def _visible(link: Link, target: ClusterDescription, taken: Safeguards) -> VisibilityInForce:
+    wanted, abilities = link.transactions, _abilities(target, taken)
+    is_decided = link.topics.offsets is OffsetPolicy.MAPPED or bool(link.level)
+    return visibility(wanted.visibility, wanted.aborted, abilities, link.target.alias, is_decided=is_decided)
 
 
 async def _transactional(source: Client, found: FoundTopics, names: Collection[TargetTopic]) -> frozenset[TargetTopic]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.control.links.filtering import Filters, SaidFiltersJson
@@ -19,7 +19,8 @@ from isthmus.model.pauses import Pause, PauseJson
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson, exit_code_of, problem_dict
 from isthmus.model.topic import LeftInTier, Parted, PartedJson
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.transactions import AbortedPolicy, Visibility
+from isthmus.model.visibility import VisibilityInForce
 
 
 class Action(enum.StrEnum):
@@ -31,6 +32,12 @@ class Action(enum.StrEnum):
     REFUSE = "refuse"
     KEEP = "keep"
     """The source has the topic no more: the target's stays as it is."""
+    DELETE = "delete"
+    """The source has the topic no more: the target's is deleted once that is proven."""
+
+
+STAYING: Final = (Action.KEEP, Action.DELETE)
+"""What is done about topics that the source has deleted: nothing is copied."""
 
 
 class PartitionProblemJson(ProblemJson):
@@ -78,10 +85,11 @@ class TopicPlan:
     what its lanes report; partitions may be refused each for itself. The action is REFUSE where
     nothing of the topic can be copied, for whichever of the two. `lanes` are those that can run as things are; after a
     creation plan again. A target that `is_filling` still has the configuration it was created with
-    for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
-    for the broker's default. `local_starts` are where partitions of a tiered topic begin on the
-    disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the tier. `parted` says
-    who had it go on with mapped offsets since both sides had parted; `first_partitions` is as in `TopicIds`.
+    for filling: `final` are the values that it gets when this is over, as a created one will too, and `settles` the
+    same once it is over, `None` standing for the broker's default. `local_starts` are where partitions of a tiered
+    topic begin on the disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the
+    tier. `parted` says who had it go on with mapped offsets since both sides had parted; `first_partitions` is as in
+    `TopicIds`. `kept` is why a target is not deleted that was to be, as the source has deleted its own.
     """
 
     topic: TargetTopic
@@ -94,12 +102,13 @@ class TopicPlan:
     state: LaneState = LaneState.STARTING
     creation: NewTopic | None = None
     settles: Mapping[str, str | None] = field(default_factory=dict)
-    is_filling: bool = False
+    final: Mapping[str, str | None] = field(default_factory=dict)
     local_starts: Mapping[int, int] = field(default_factory=dict)
     left: tuple[LeftInTier, ...] = ()
     is_mapped: bool = False
     parted: Parted | None = None
     first_partitions: int = -1
+    kept: Problem | None = None
     lanes: tuple[Lane, ...] = ()
 
     @property
@@ -109,9 +118,13 @@ class TopicPlan:
         return TopicMode.MAPPED if self.is_mapped else TopicMode.IDENTITY
 
     @property
+    def is_filling(self) -> bool:
+        return bool(self.final) and self.creation is None
+
+    @property
     def is_copied(self) -> bool:
         """Whether something of it can be copied, now or when it is created."""
-        return self.action not in (Action.REFUSE, Action.KEEP)
+        return self.action not in (Action.REFUSE, *STAYING)
 
     @property
     def refused(self) -> tuple[PartitionDecision, ...]:
@@ -210,6 +223,8 @@ class LinkPlanJson(TypedDict):
     pauses: list[PauseJson]
     aborted: Annotated[str, AbortedPolicy] | None
     aborted_reason: str | None
+    visibility: Annotated[str, Visibility] | None
+    visibility_reason: str | None
     topics: list[TopicPlanJson]
     unmatched: list[ProblemJson]
     recommendations: list[ProblemJson]
@@ -221,7 +236,8 @@ class LinkPlanJson(TypedDict):
 class LinkPlan:
     """One link. With a `problem` nothing of it can be done, for the reason given.
 
-    `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
+    `aborted` is what becomes of records of aborted transactions, and `visibility` how transactions become visible,
+    `None` where that was not found out.
     `recommendations` are about the link as it is; `advice` is what would make it safer or faster, which is for doctor.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
@@ -240,6 +256,7 @@ class LinkPlan:
     advice: tuple[Problem, ...] = ()
     no_longer_mirrored: tuple[TargetTopic, ...] = ()
     aborted: Treatment | None = None
+    visibility: VisibilityInForce | None = None
     unmatched: tuple[Problem, ...] = ()
     changes: tuple[Change, ...] = ()
     filters: Filters = field(default_factory=Filters)
@@ -288,6 +305,8 @@ class LinkPlan:
             "pauses": plain(self.pauses),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
+            "visibility": None if self.visibility is None else str(self.visibility.visibility),
+            "visibility_reason": None if self.visibility is None else self.visibility.reason,
             "topics": plain(self.topics),
             "unmatched": plain(self.unmatched),
             "recommendations": plain((*self.recommendations, *self.advice)),

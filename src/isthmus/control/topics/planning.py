@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from isthmus.control.links.claims import Claim, Claims
 from isthmus.control.links.identity import mirrored_into_itself
-from isthmus.control.topics.creation import creation, is_filling, prefix_notes, settled_policy
+from isthmus.control.topics.creation import creation, final_policy, is_filled, prefix_notes
 from isthmus.control.topics.firstlook import first_partitions
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.offsets import choose
@@ -28,18 +28,17 @@ from isthmus.control.topics.preflight import (
 )
 from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, starts_at, tier_notes, with_beginnings
 from isthmus.control.topics.upstream import unseen_sources
-from isthmus.model.cluster import Cluster
 from isthmus.model.firstlook import FirstLook
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
+from isthmus.model.remedies import BEGIN_ANEW, SOURCE_RECREATED, keep_or_delete, recreated
 from isthmus.model.schemagate import UNGATED
-from isthmus.model.switching import begin_of
-from isthmus.model.topic import TopicDescription, TopicIds
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.switching import before_begin, begin_of
+from isthmus.model.topic import Settings, TopicDescription, TopicIds
+from isthmus.model.transactions import AbortedPolicy, Visibility
 from isthmus.model.wording import counted, first_few
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -111,6 +110,7 @@ def plan_link(
         recommendations=(*_pauses(observed, topics), *unseen_sources(link, topics, claims)),
         advice=tuple(_advice(observed, topics)),
         aborted=observed.aborted,
+        visibility=observed.visibility,
         unmatched=observed.unmatched,
         problem=None if refusal is None else problem_of(refusal),
     )
@@ -132,12 +132,13 @@ def _topic(
     source_topic = observed.names.sources[name]
     if name in observed.names.refused:
         return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
-    if name in observed.absent and recorded is not None:
+    if name in observed.absent and recorded is not None and not recorded.is_forgotten:
         return _kept(observed.link, name, source_topic)
     problem = observed.problems.get(name)
     if problem is not None:
         return _refused(name, source_topic, problem, observed.states.get(name, LaneState.SOURCE_UNAVAILABLE))
     link, local_starts = observed.link, observed.local_starts.get(name, {})
+    recorded = _counting(recorded, observed.pairs[name])
     pair, left = with_beginnings(link.topics, observed.pairs[name], recorded, local_starts)
 
     def same(pair: TopicPair = pair) -> TopicDecision:
@@ -160,7 +161,7 @@ def _topic(
         return _refused(name, source_topic, problem, LaneState.REFUSED, pair)
     if choice.refusal is not None:
         return _refused(name, source_topic, choice.refusal, choice.state, pair)
-    problem = _other_topic(pair, recorded, link.target)
+    problem = _other_topic(pair, recorded, link)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
     first = first_partitions(link.topics, pair, recorded, look)
@@ -175,7 +176,8 @@ def _topic(
     if choice.reason is not None:
         decision = replace(decision, notes=(choice.reason, *decision.notes))
     parted = None if recorded is None else recorded.parted
-    return replace(_decided(observed, pair, decision, first), left=left, parted=parted)
+    before = pair.settles if recorded is None else recorded.settles
+    return replace(_decided(observed, pair, decision, first, before), left=left, parted=parted)
 
 
 def _refused(
@@ -192,21 +194,37 @@ def _refused(
 
 
 def _kept(link: Link, name: TargetTopic, source_topic: SourceTopic) -> TopicPlan:
-    """A topic that was mirrored, and that the source has no more."""
+    """A topic that was mirrored, and that the source has no more. One that is included by its name is kept."""
+    is_deleted = link.on_source_deleted == "delete" and source_topic not in link.topics.literals
+    becomes = "is deleted there once that is proven" if is_deleted else "stays there as it is"
     note = Problem(
-        f"{link.source.alias} has {source_topic} no more: it was deleted there, and {name} stays at "
-        f"{link.target.alias} as it is",
+        f"{link.source.alias} has {source_topic} no more: it was deleted there, and {name} of {link.target.alias} "
+        f"{becomes}",
         f"isthmus forget {link.name} {name} has the link forget it (on_source_deleted: forget does it by itself). If "
         "it comes back under its name, that is another topic: isthmus link recover sets aside what the target has.",
     )
-    state = LaneState.SOURCE_DELETED
-    return TopicPlan(topic=name, source_topic=source_topic, action=Action.KEEP, notes=(note,), state=state)
+    return TopicPlan(
+        topic=name,
+        source_topic=source_topic,
+        action=Action.DELETE if is_deleted else Action.KEEP,
+        notes=(note,),
+        state=LaneState.SOURCE_DELETED,
+    )
 
 
-def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) -> Problem | None:
+def _counting(recorded: TopicIds | None, pair: TopicPair) -> TopicIds | None:
+    """What counts of the recorded ids of a topic: see `TopicIds.is_forgotten`."""
+    if recorded is None or not recorded.is_forgotten:
+        return recorded
+    is_in_the_way = _is_target(pair.target, recorded) and _differ(recorded.source, pair.source.topic_id)
+    return recorded if is_in_the_way else None
+
+
+def _other_topic(pair: TopicPair, recorded: TopicIds | None, link: Link) -> Problem | None:
     """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
     if recorded is None:
         return None
+    target = link.target
     if recorded.source_topic != pair.source_name:
         renamed = f"Give it another name (topics.naming). {keep_or_delete(pair.name, target, only_at_target(pair))}"
         return Problem(
@@ -214,8 +232,8 @@ def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) ->
             _COPY_ANEW if recorded.is_mapped else renamed,
         )
     if _differ(recorded.source, pair.source.topic_id):
-        hint = _COPY_ANEW if recorded.is_mapped else recreated(pair.name, target, only_at_target(pair))
-        return Problem("the source topic was deleted and created again", hint)
+        hint = _COPY_ANEW if recorded.is_mapped else recreated(pair.name, target, only_at_target(pair), link.name)
+        return Problem(SOURCE_RECREATED, hint)
     if pair.target is None:
         return Problem("the target topic was deleted", BEGIN_ANEW)
     if _differ(recorded.target, pair.target.topic_id):
@@ -227,9 +245,15 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
     return NO_TOPIC_ID not in (recorded, found) and recorded != found
 
 
-def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int) -> TopicPlan:
+def _decided(
+    observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int, before: Settings
+) -> TopicPlan:
     source, target = pair.source, pair.target
-    created, notes, settles = None, (*decision.notes, *_more_notes(observed, pair, decision)), {}
+    final = {}
+    if target is not None and (before or not decision.is_mapped):
+        # What others write to as well may have that configuration for a reason of its own.
+        final = final_policy(source, target.own_configs, observed.link.configs, before)
+    created, notes = None, (*decision.notes, *_more_notes(observed, pair, decision, is_filling=bool(final)))
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
     if target is None:
         action = Action.CREATE
@@ -239,20 +263,12 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, f
             defaults=observed.defaults.get(pair.name, {}),
             brokers=observed.target_brokers,
             has_prefix=any(p.prefix for p in decision.partitions),
-            has_records=not decision.is_mapped and _has_records(pair),
+            has_records=any(each.lag_records or each.waiting_records for each in decision.partitions),
             settings=observed.link.configs,
             replication_factor=observed.link.topics.replication_factor,
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
-    elif not decision.is_mapped:
-        settles = settled_policy(
-            source,
-            target,
-            pair.source_ranges,
-            pair.target_ranges,
-            observed.link.configs,
-            filled_ends=pair.filled_ends,
-        )
+        final = final_policy(source, created.configs, observed.link.configs)
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
         topic=pair.name,
@@ -264,28 +280,29 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, f
         notes=notes,
         state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
         creation=None if refused else created,
-        settles={} if refused else settles,
+        final={} if refused else final,
+        settles=final if target is not None and not refused and is_filled(pair, _copied_ends(pair, decision)) else {},
         local_starts=observed.local_starts.get(pair.name, {}),
-        is_filling=not refused
-        and not decision.is_mapped
-        and target is not None
-        and is_filling(source, target, observed.link.configs),
         is_mapped=decision.is_mapped,
         first_partitions=first_partitions if decision.is_mapped else -1,
-        lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed), first_partitions)),
+        lanes=() if refused else tuple(_lanes(observed, pair, decision, first_partitions)),
     )
 
 
-def _has_records(pair: TopicPair) -> bool:
-    """Whether the source's log holds records, as far as is known."""
-    logs = [pair.source_ranges.get(partition) for partition in range(pair.source.partition_count)]
-    return any(log is None or log.end > log.start for log in logs)
+def _copied_ends(pair: TopicPair, decision: TopicDecision) -> dict[int, int] | None:
+    """How far mapped partitions are, by offsets of the source; `None` where the target's own offsets tell it."""
+    if not decision.is_mapped:
+        return None
+    ends = {each.partition: -1 if each.copied_end is None else each.copied_end for each in decision.partitions}
+    return {partition: max(end, pair.positions.get(partition, -1)) for partition, end in ends.items()}
 
 
-def _more_notes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> Iterator[Problem]:
+def _more_notes(
+    observed: ObservedLink, pair: TopicPair, decision: TopicDecision, *, is_filling: bool
+) -> Iterator[Problem]:
     """What its target keeps otherwise, what is filled of a topic, and what is read from a remote tier or left there."""
     yield from prefix_notes(decision.partitions)
-    if _keeps_old_values(observed, pair, decision):
+    if not is_filling and _keeps_old_values(pair):
         yield Problem(
             "the source is compacted and the target is not: the target keeps old values, and "
             "drops all of them by its retention",
@@ -302,12 +319,9 @@ def _more_notes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision
         yield from tier_notes(decision.partitions, local_starts)
 
 
-def _keeps_old_values(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> bool:
-    """Whether only the source is compacted, and the target is not about to be when it is filled."""
-    source, target = pair.source, pair.target
-    if target is None or not is_compacted(source) or is_compacted(target):
-        return False
-    return decision.is_mapped or not is_filling(source, target, observed.link.configs)
+def _keeps_old_values(pair: TopicPair) -> bool:
+    """Whether only the source is compacted."""
+    return pair.target is not None and is_compacted(pair.source) and not is_compacted(pair.target)
 
 
 def _aborted(observed: ObservedLink) -> AbortedPolicy:
@@ -317,11 +331,18 @@ def _aborted(observed: ObservedLink) -> AbortedPolicy:
     return AbortedPolicy.OMIT if is_left_out else link.transactions.aborted
 
 
-def _lanes(
-    link: Link, pair: TopicPair, decision: TopicDecision, aborted: AbortedPolicy, first_partitions: int
-) -> Iterator[Lane]:
+def _is_whole(observed: ObservedLink, decision: TopicDecision) -> bool:
+    """Whether lanes copy transactions before it is known how they end. A log cleaner may take the end of one that is
+    open at the target, which would then stay open for good.
+    """
+    in_force = observed.visibility
+    is_wanted = in_force is not None and in_force.visibility is Visibility.WHOLE
+    return is_wanted and not (decision.is_mapped or decision.is_compacted)
+
+
+def _lanes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int) -> Iterator[Lane]:
     """A lane for each partition both sides have and nothing speaks against."""
-    target = pair.target
+    link, target, aborted = observed.link, pair.target, _aborted(observed)
     starts = starts_at(link.topics, pair.source, first_partitions)
     if target is None:
         return
@@ -337,6 +358,7 @@ def _lanes(
                 is_compacted=decision.is_compacted,
                 holes_max=link.compaction_holes_max,
                 aborted=aborted,
+                is_whole=_is_whole(observed, decision),
                 continues_after_gap=link.on_data_gap == "continue" or _gets_what_it_lacks(link),
                 is_mapped=decision.is_mapped,
                 start=starts[p.partition],
@@ -358,10 +380,13 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
     if role is None:
         return {"begin_offset": decision.begin}
     place = pair.source_name, pair.source.topic_id, decision.partition
+    left_out, epoch = before_begin(role.begins, role.epochs, *place)
     return {
         "level": role.level,
         "flags": role.flags,
         "begin_offset": begin_of(role.begins, *place),
+        "begin_left_out": left_out,
+        "begin_epoch": epoch,
         "hold": 0 if role.going is None else role.going.serial,
         # A leaf that gets what it lacks gets nothing else.
         "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
@@ -373,6 +398,8 @@ def _advice(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[P
     """What would make the link safer or faster, but is the operator's to decide: `isthmus doctor` says it."""
     copied = [topic.topic for topic in topics if topic.is_copied]
     yield from _longer_memory(observed, copied)
+    if observed.visibility is not None and observed.visibility.problem is not None:
+        yield observed.visibility.problem
     # Nothing of aborted transactions comes where offsets are mapped.
     yield from _safer_ends(observed, [topic.topic for topic in topics if topic.mode is TopicMode.IDENTITY])
 

@@ -19,7 +19,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete
-from isthmus.model.topic import TopicDescription
+from isthmus.model.topic import Settings, TopicDescription
 from isthmus.model.wording import counted
 
 LONG_MAX: Final = 2**63 - 1
@@ -48,7 +48,8 @@ class TopicPair:
     up; of those that keep their offsets where they began or will, if not where the source begins, and `undecided` are
     those of which that has yet to be told. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
     find of partitions, where that was looked at. From `filled_ends` on the source's records were written under the
-    policy that it has now.
+    policy that it has now; `positions` are how far lanes say that they are. `settles` is what a target gets when it is
+    filled that was begun, and has not run yet.
     """
 
     name: TargetTopic
@@ -62,6 +63,8 @@ class TopicPair:
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
     filled_ends: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[int, int] = field(default_factory=dict)
+    settles: Settings = ()
 
     @property
     def source_name(self) -> SourceTopic:

@@ -27,12 +27,13 @@ def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
         is_mapped=ids.is_mapped,
         left=ids.left,
         first_partitions=ids.first_partitions,
+        settles=ids.settles,
     )
 
 
 def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document]) -> Iterator[TopicDocument]:
     """Of topics that are about to be begun, so that others leave them: what `documents` do not say yet."""
-    recorded = recorded_topics(link, documents)
+    recorded = _begun_topics(link, documents)
     for topic in topics:
         nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
         document = replace(begun(link, topic.topic, recorded.get(topic.topic, nobody)), state=LaneState.STARTING)
@@ -49,15 +50,17 @@ def changed_topics(
     link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document], reports: Mapping[LaneKey, LaneReport]
 ) -> Iterator[TopicDocument]:
     """Of topics that are refused, or partitions that have ended, and why: what `documents` do not say yet."""
-    recorded = recorded_topics(link, documents)
+    every, recorded = recorded_topics(link, documents), _begun_topics(link, documents)
     for topic in topics:
         nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        document = begun(link, topic.topic, recorded.get(topic.topic, nobody))
+        # What was to be forgotten is known again where it stands in the way.
+        known_ids = every if topic.state is LaneState.TOPIC_RECREATED else recorded
+        document = begun(link, topic.topic, known_ids.get(topic.topic, nobody))
         known = documents.get(document.key)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])
         elif topic.state is LaneState.SOURCE_DELETED:
-            document = replace(document, state=topic.state)
+            document = replace(document, state=topic.state, problem=topic.kept)
         elif topic.topic not in recorded and isinstance(known, TopicDocument) and known.is_wanted:
             # It has no lanes yet.
             document = replace(document, state=LaneState.STARTING, is_mapped=topic.is_mapped)
@@ -65,3 +68,7 @@ def changed_topics(
         document = replace(document, ended=ended_partitions(topic, before, reports))
         if document != known and (known is not None or topic.reasons):
             yield document
+
+
+def _begun_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
+    return {name: ids for name, ids in recorded_topics(link, documents).items() if not ids.is_forgotten}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from isthmus.control.links.claims import Claims
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import STAYING, Action, LinkPlan, TopicPlan
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
@@ -63,7 +63,7 @@ class Settling:
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: A cluster as a whole did not answer, or the ledger cannot be written.
         """
-        begun = [topic for topic in plan.topics if not topic.reasons and topic.action is not Action.KEEP]
+        begun = [topic for topic in plan.topics if not topic.reasons and topic.action not in STAYING]
         new = {topic.topic: topic for topic in begun if not self.claims.is_held(self.link, topic.topic)}
         if self.neighbours is None or not new:
             return plan

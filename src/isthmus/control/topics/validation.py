@@ -102,7 +102,14 @@ def _told(topic: TopicPlan, found: _Validated) -> TopicPlan:
         error = found.refused[name]
         state = LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.TARGET_UNAVAILABLE
         return replace(
-            topic, action=Action.REFUSE, reasons=(problem_of(error),), state=state, creation=None, settles={}, lanes=()
+            topic,
+            action=Action.REFUSE,
+            reasons=(problem_of(error),),
+            state=state,
+            creation=None,
+            final={},
+            settles={},
+            lanes=(),
         )
     if name not in found.taken:
         return topic

@@ -1,8 +1,8 @@
 """The detour of a lane that keeps its offsets: whatever cannot pass as the bytes it is, in offset order.
 
-Control records, aborted transactions, holes, deleted prefixes, and batches that have to be taken apart. Each is brought
-to the target so that every record keeps its offset and both isolation levels see what they see at the source. Nothing
-here is tried again blindly: after a failure the log is asked first.
+Control records, transactions that are copied as such, holes, deleted prefixes, and batches that have to be taken apart.
+Each is brought to the target so that every record keeps its offset and both isolation levels see what they see at the
+source. Nothing here is tried again blindly: after a failure the log is asked first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.identity.omission import Omission
+from isthmus.lane.parcels import gathered
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.regrouping import Regrouping, damaged, regroup
@@ -25,6 +26,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Prefix, Refused
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
+from isthmus.model.remedies import keep_or_delete_unknown
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
@@ -44,6 +46,8 @@ class Careful(Regrouping, Protocol):
 
     def may_send(self) -> bool: ...
     def may_go_on(self, run: LaneRun) -> bool: ...
+    def go_by_records(self, run: LaneRun) -> None: ...
+    def timed(self, batch: Batch, now_ms: float) -> None: ...
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
 
 
@@ -77,7 +81,7 @@ class Detour:
             await self._prefix(run, run.prefix.end)
         elif run.gap_end > position:
             # Deleted at the source and passed as configured: no limit holds here.
-            await self._markers.fill(run, run.gap_end)
+            await self._gap(run)
         elif run.pending:
             return await self._head(run, run.pending[0])
         else:
@@ -96,6 +100,8 @@ class Detour:
             await self._hole(run, batch.offset_end)
         elif batch.base_offset == position and piece.is_plain:
             return False
+        elif piece.is_undecided:
+            await self._undecided(run, piece)
         elif piece.is_aborted and await self._omission.applies(run):
             await self._omission.take(run)
         elif batch.base_offset == position and piece.is_aborted and passes(batch, run.lane.batch_bytes_max):
@@ -109,6 +115,24 @@ class Detour:
         self._aborts.forget(run)
 
     # Holes and control records
+
+    async def _gap(self, run: LaneRun) -> None:
+        """Where transactions are open at the target the source has nothing of their beginning any more, and may have
+        deleted their ends: they are aborted.
+        """
+        room = run.gap_end - run.writer.position
+        left_open = self._aborts.all_left_alone(run)
+        if run.is_whole and len(left_open) > room:
+            run.fail(
+                LaneState.FAILED,
+                f"{counted(len(left_open), 'transaction')} open at the target when the source deleted what follows, "
+                f"up to offset {run.gap_end}: that leaves no room for the control records that would end them",
+                keep_or_delete_unknown(run.target[0], self._routes.client.cluster, run.target[1]),
+            )
+            raise Refused
+        for transaction in left_open[:room]:
+            await self._markers.end(run, transaction.producer_id, transaction)
+        await self._markers.fill(run, run.gap_end)
 
     async def _hole(self, run: LaneRun, hole_end: int) -> None:
         lane, size = run.lane, hole_end - run.writer.position
@@ -126,12 +150,19 @@ class Detour:
     async def _marker(self, run: LaneRun, batch: Batch) -> None:
         kind = control_type(batch)
         commit = kind == COMMIT
-        if kind == ABORT and await self._omission.applies(run):
+        transaction: Transaction | LoneTransaction | None
+        if run.is_whole:
+            transaction = await self._aborts.undecided(run, batch.producer_id)
+        elif commit:
+            # Of a lane that was whole before. Of a compacted topic it may be aborted data whose end was cleaned away.
+            transaction = None if run.lane.is_compacted else self._aborts.left_alone(run, batch.producer_id)
+        elif kind == ABORT and await self._omission.applies(run):
             await self._omission.take(run)
             return
-        transaction = None if commit else await self._aborted_transaction(run, batch)
+        else:
+            transaction = await self._aborted_transaction(run, batch)
         if transaction is not None and transaction.is_open:
-            await self._markers.end(run, batch.producer_id, transaction)
+            await self._markers.end(run, batch.producer_id, transaction, commit=commit)
         else:
             await self._markers.write(run, batch.offset_end - run.writer.position, commit=commit)
 
@@ -151,21 +182,71 @@ class Detour:
         if not transaction.is_open and await self._omission.applies(run):
             # Another lane has heard meanwhile that brokers verify transactions.
             return
+        await self._append_in(run, transaction, batch, 1)
+
+    # Transactions of which nobody knows how they end
+
+    async def _undecided(self, run: LaneRun, piece: Piece) -> None:
+        batch = piece.batch
+        if not run.is_whole:
+            # It was read before the lane went by records.
+            raise Refused
+        if batch.base_offset != run.writer.position or not passes(batch, run.lane.batch_bytes_max):
+            regroup(run, piece, self._engine)
+            return
+        transaction = await self._aborts.undecided(run, batch.producer_id)
+        if not transaction.is_open and not await self._may_begin(run, transaction):
+            self._engine.go_by_records(run)
+            raise Refused
+        try:
+            joined, pieces = gathered(run)
+        except ValueError:
+            # Told when its parts are looked at one by one.
+            regroup(run, piece, self._engine)
+            return
+        if not await self._append_in(run, transaction, joined, pieces):
+            self._engine.go_by_records(run)
+            raise Refused
+
+    async def _may_begin(self, run: LaneRun, transaction: Transaction | LoneTransaction) -> bool:
+        """Whether a transaction may be begun that only we can end."""
+        return (
+            isinstance(transaction, LoneTransaction)
+            and await self._markers.ask_whether_allowed(run)
+            and await self._aborts.may_be_alone(run)
+        )
+
+    async def _append_in(
+        self, run: LaneRun, transaction: Transaction | LoneTransaction, batch: Batch, pieces: int
+    ) -> bool:
+        """Append the first pieces as one batch of a transaction; False if a broker wants it to have a coordinator.
+
+        :raises ClusterError: The request failed; the log has to be looked at.
+        :raises Refused: The lane is in another state now.
+        """
         await self._aborts.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, batch, append, transaction.transactional_id)
-        if code in UNVERIFIED and isinstance(transaction, LoneTransaction) and not transaction.is_open:
+        if (
+            code in UNVERIFIED
+            and isinstance(transaction, LoneTransaction)
+            and (run.is_whole or not transaction.is_open)
+        ):
             run.writer.refused()
             self._aborts.verified()
-            return
+            return False
+        if code == codes.NOT_ENOUGH_REPLICAS and isinstance(transaction, LoneTransaction) and not transaction.is_open:
+            await self._aborts.find_coordinator(run, transaction)
         if code != codes.NONE:
             self._engine.faults.judged(run, run.writer.answered(code, -1), code, message, batch)
             raise Refused
         transaction.is_open = True
         transaction.sequence = (transaction.sequence + batch.record_count) & SEQUENCE_MASK
         run.writer.advanced_unsequenced(batch.record_count)
-        self._engine.advanced(run, 1, run.pending[0].batch.record_count)
+        self._engine.timed(batch, time.time() * 1000)
+        self._engine.advanced(run, pieces, batch.record_count)
+        return True
 
     # The prefix that the source has deleted
 

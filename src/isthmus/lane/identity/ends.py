@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from isthmus.cluster.aborting import transactions_holding
+from isthmus.errors import ClusterError
+from isthmus.lane.identity.aborts import OWN_PREFIX
 from isthmus.lane.identity.judgement import beyond, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.identity.tail import Tails, sight_of
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.transactions import marker_epoch
+from isthmus.model.log import LogRange
+from isthmus.model.transactions import TransactionState, marker_epoch
 
 
 class Ends:
@@ -41,6 +45,7 @@ class Ends:
         place = run.writer.looked(seen, settled=settled)
         if place is Placement.READY:
             self._looked_at.pop(run, None)
+            run.alone, run.others_open = seen.alone, seen.others_open
             self._believe(run, before, was_abandoned=was_abandoned)
             return None
         if place is Placement.SETTLE:
@@ -55,6 +60,10 @@ class Ends:
         """What has to be done before the end of the target's log is believed, where `before` was expected."""
         position, left, been = run.writer.position, run.left, run.left or run.milestone
         run.tail_epoch = -1
+        if before < 0:
+            run.believed_end = -1 if been is None else been.position
+        elif run.tail_check is TailCheck.DONE:
+            run.believed_end = before
         if position == before:
             leader = self._source.leader(*run.source)
             if leader is None or leader.epoch != run.source_epoch:
@@ -70,8 +79,38 @@ class Ends:
         run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
-        """The lanes whose log ends with our work. The state of the others tells whether that is for good or for now."""
-        return await self._tails.check(runs)
+        """The lanes whose log ends with our work, and grows by our work alone. The state of the others tells whether
+        that is for good or for now.
+        """
+        believed = await self._tails.check(runs)
+        waiting = await self._await_others([run for run in believed if run.others_open])
+        return [run for run in believed if run not in waiting]
+
+    async def _await_others(self, runs: Sequence[LaneRun]) -> set[LaneRun]:
+        """Those of these lanes in which a coordinator is still to end a transaction that is not ours, as of a cluster
+        that was a leader before: the end takes an offset, wherever the log ends by then.
+        """
+        client = self._target.client
+        logs = {run.target: LogRange(0, 0, run.writer.position) for run in runs}
+        try:
+            found = await transactions_holding(client, logs) if logs else ()
+        except ClusterError:
+            # Without the right to see them a lane goes on, and notices.
+            return set()
+        others = {
+            (each.topic, each.partition): each
+            for each in found
+            if each.state is TransactionState.OPEN and not (each.transactional_id or "").startswith(OWN_PREFIX)
+        }
+        waiting = {run for run in runs if run.target in others}
+        for run in waiting:
+            run.fail(
+                LaneState.BLOCKED,
+                f"the transaction of {others[run.target].owner} is open at the target: nothing is written before it "
+                "has ended, as its end takes an offset",
+                "Its coordinator ends it when it times out, at the latest; kafka-transactions abort does so at once.",
+            )
+        return waiting
 
     def decided(self, run: LaneRun) -> float | None:
         """The seconds after which to look again at a lane that is believed; `None` if it is placed or has ended."""
@@ -82,7 +121,11 @@ class Ends:
             run.doubt_tail()
             self._doubts[run] = self._doubts.get(run, 0) + 1
             if self._doubts[run] < self._doubt.looks:
-                run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
+                message = f"the source ends at {run.source_end}, before {position}"
+                if run.beyond is None:
+                    run.fail(LaneState.SOURCE_UNAVAILABLE, message)
+                else:
+                    run.fail(LaneState.STARTING, f"{message}, and somebody else may have written: looked at again")
                 return self._doubt.pause_s
             state, problem = beyond(sight, run.beyond)
             run.fail(state, problem.message, problem.hint)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from isthmus.lane.rebatch import Record, encode, records_of
-from isthmus.wire.batch import Batch
+from isthmus.wire.batch import SEQUENCE_MASK, Batch
 
 RECORDS_PER_BATCH: Final = 100_000
 """More per batch is slower: the broker's validator keeps a list of the records of one batch."""
@@ -33,3 +33,8 @@ def is_filler(batch: Batch) -> bool:
         return False
     records = records_of(batch)
     return bool(records) and records[0].key == FILLER_KEY
+
+
+def is_in_place(batch: Batch) -> bool:
+    """Whether fillers stand where they were written for, as their sequence tells: behind nothing but fillers."""
+    return batch.base_sequence == batch.base_offset & SEQUENCE_MASK

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from isthmus.cluster.tail import UNTOLD, NoBatch
 from isthmus.errors import ClusterError
 from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT
-from isthmus.lane.identity.filler import is_filler
+from isthmus.lane.identity.filler import is_filler, is_in_place
 from isthmus.lane.outlook import Outlook, state_of
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import TailCheck
@@ -23,7 +23,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
-from isthmus.model.transactions import is_lone
+from isthmus.model.transactions import is_lone, is_marker, lone_producer_id
+from isthmus.wire.aborted import control_type
 from isthmus.wire.batch import Batch
 
 
@@ -33,7 +34,9 @@ class Sight:
 
     `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known. The lane began at
     `begin`, if that is not where the source begins: what the target holds before are fillers. `is_known` says that the
-    target ends where its owner left it: if the source has something else there, the source has changed.
+    target ends where its owner left it: if the source has something else there, the source has changed. Up to
+    `believed_end` the target was once known to hold what the source has, -1 if that was never known. While it
+    `is_filling` only fillers were written.
     """
 
     key: LaneKey
@@ -44,11 +47,15 @@ class Sight:
     begin: int = 0
     is_compacted: bool = False
     is_known: bool = False
+    believed_end: int = -1
+    is_filling: bool = False
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the target holds more than the source has to be copied."""
-        return self.position > self.source.stable_end
+        """Whether the target holds more than the source has. What is in open transactions there a lane that is whole
+        has copied.
+        """
+        return self.position > max(self.source.stable_end, self.source.log_end)
 
     def extent(self, offset_begin: int, offset_end: int) -> HeldOffsets:
         """What of these offsets the target may still have."""
@@ -61,13 +68,17 @@ class Weight(enum.Enum):
     BELIEVED = enum.auto()
     """It needs no comparison: it is known, or the source has nothing to compare it with."""
     FILLERS = enum.auto()
-    """The log begins with fillers of ours."""
+    """The log holds nothing but fillers of ours."""
+    MIXED = enum.auto()
+    """The log holds fillers of ours, and something that somebody else wrote."""
     DOUBTED = enum.auto()
     """It has to be compared with the source's."""
     FOREIGN = enum.auto()
     """It lies beyond the source, and somebody else wrote it."""
     UNCLEAR = enum.auto()
-    """It lies beyond the source, and is the link's own or somebody else's: a coordinator ends what it belongs to."""
+    """It lies beyond the source, and is a copy or somebody else's: a coordinator ends what it belongs to, or it was
+    never compared, and the source may only lag.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +118,25 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
     if isinstance(tail, NoBatch):
         return Weight.BELIEVED
     if sight.is_beyond:
-        return weigh_beyond(ours, tail)
+        return Weight.BELIEVED if sight.is_known else weigh_beyond(sight, ours, tail)
     if sight.position <= max(sight.begin, sight.source.start) and is_filler(tail):
-        return Weight.FILLERS
+        return Weight.FILLERS if is_in_place(tail) else Weight.MIXED
     if sight.position <= sight.source.start:
-        return Weight.BELIEVED
+        return Weight.MIXED if sight.is_filling else Weight.BELIEVED
     is_known = check is TailCheck.PRODUCER and tail.producer_id in ours
     return Weight.BELIEVED if is_known else Weight.DOUBTED
 
 
-def weigh_beyond(ours: Collection[int], tail: Batch) -> Weight:
-    """Whose work it is that the target ends beyond its source: the link's own shows that the source lost records."""
-    if tail.producer_id in ours or is_lone(tail.producer_id):
+def weigh_beyond(sight: Sight, ours: Collection[int], batch: Batch) -> Weight:
+    """Whose work it is that the target ends beyond its source: the link's own shows that the source lost records.
+
+    Others cannot have made copies of what comes behind all that was ever known to be right. Before that they can: the
+    link wrote in another direction, or under another producer id that its ledger has lost.
+    """
+    if batch.producer_id in ours or is_lone(batch.producer_id):
         return Weight.BELIEVED
-    return Weight.UNCLEAR if tail.is_control or tail.is_transactional else Weight.FOREIGN
+    is_later = 0 <= sight.believed_end < batch.offset_end
+    return Weight.FOREIGN if is_later and not (batch.is_control or batch.is_transactional) else Weight.UNCLEAR
 
 
 def compare(
@@ -142,7 +158,8 @@ def compare(
     except ValueError as error:
         return undecodable(error)
     if not is_ours:
-        return _changed(sight) if sight.is_known else _foreign(sight, tail, ours)
+        is_ended_here = copied is not None and _is_end(copied, offset) and tail.is_control
+        return _changed(sight) if sight.is_known else _foreign(sight, tail, ours, is_ended_here=is_ended_here)
     epoch = -1 if copied is None or copied.base_offset > offset else copied.leader_epoch
     if tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id):
         # A coordinator wrote it, and may write it once more until it is heard that it need not.
@@ -162,8 +179,24 @@ def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: boo
     """
     if is_aborted and tail.is_control:
         return True
+    if _is_end(tail, offset) and source is not None and _is_end(source, offset):
+        # What is open here is aborted by whoever lets go of it, and may have been committed there since, or the other
+        # way round; or what ended there next was another one.
+        is_told = is_lone(tail.producer_id) and not is_marker(tail.producer_id)
+        is_same = not is_told or tail.producer_id == lone_producer_id(source.producer_id)
+        return is_same and control_type(tail) == control_type(source)
     wanted = None if source is None else _record_at(source, offset)
     return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
+
+
+def _is_end(batch: Batch, offset: int) -> bool:
+    """Whether it has a control record there."""
+    return batch.is_control and batch.base_offset == offset
+
+
+def may_be_let_go(tail: Batch) -> bool:
+    """Whether it is the end of a transaction that has no coordinator: by a lane, or by whoever let go of the copy."""
+    return tail.is_control and is_lone(tail.producer_id) and not is_marker(tail.producer_id)
 
 
 def is_hole(source: Batch | None, offset: int) -> bool:
@@ -199,6 +232,16 @@ def foreign(problem: Problem) -> Judgement:
     return Judgement(state=LaneState.FOREIGN_WRITE, problem=problem)
 
 
+def among_fillers(sight: Sight) -> Problem:
+    """Somebody else has written where fillers stand for what the source has deleted: they are not deleted then."""
+    held = [sight.extent(sight.target_start, sight.position)]
+    return Problem(
+        f"somebody else writes to the partition: before offset {sight.position} the target was to hold fillers alone, "
+        "which stand for what the source has deleted",
+        "Deny WRITE on the target topic to all but Isthmus. " + keep_or_delete(sight.key.topic, sight.target, held),
+    )
+
+
 def _changed(sight: Sight) -> Judgement:
     topic, partition = sight.key
     message = (
@@ -209,10 +252,16 @@ def _changed(sight: Sight) -> Judgement:
     return Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint))
 
 
-def _foreign(sight: Sight, tail: Batch, ours: Collection[int]) -> Judgement:
+def _foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended_here: bool = False) -> Judgement:
     topic, partition = sight.key
     ways = keep_or_delete_unknown(topic, sight.target, partition)
-    if tail.is_control:
+    if is_ended_here:
+        what = (
+            "the end of a transaction, but not as at the source: who let go of the copy (a failover) aborted what was "
+            "open there, and the source has committed it since, or has ended another one first"
+        )
+        hint = ways
+    elif tail.is_control:
         what = (
             "a control record where the source has a record: a coordinator wrote the end of an aborted transaction "
             "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"

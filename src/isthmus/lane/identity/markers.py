@@ -102,7 +102,7 @@ class Markers:
     ) -> None:
         """End a transaction, by one control record."""
         if isinstance(transaction, LoneTransaction):
-            await self._append(run, [transaction.producer_id], commit=commit)
+            await self._append(run, [transaction.producer_id], commit=commit, producer_epoch=transaction.epoch)
             transaction.is_open = False
             return
         self._check(run)
@@ -121,13 +121,20 @@ class Markers:
         self._aborts.forget(run)
         run.ending.clear()
 
-    async def _append(self, run: LaneRun, producer_ids: Sequence[int], *, commit: bool) -> None:
+    async def _append(
+        self, run: LaneRun, producer_ids: Sequence[int], *, commit: bool, producer_epoch: int | None = None
+    ) -> None:
         _, connection = await self._routes.reach(*run.target)
         count = len(producer_ids)
         self._check(run)
         with _in_doubt(run):
             code = await self._post(
-                connection, run.target, producer_ids, commit=commit, coordinator_epoch=run.marker_epoch
+                connection,
+                run.target,
+                producer_ids,
+                commit=commit,
+                coordinator_epoch=run.marker_epoch,
+                producer_epoch=producer_epoch,
             )
             if code == codes.TRANSACTION_COORDINATOR_FENCED:
                 # An owner before us had a clock that is ahead, and the leader does not tell its epoch.
@@ -150,6 +157,7 @@ class Markers:
         producer_ids: Sequence[int],
         *,
         coordinator_epoch: int,
+        producer_epoch: int | None = None,
         commit: bool = False,
     ) -> int:
         """Ask a leader for a control record of each producer; the error code it answers, of any of them."""
@@ -157,7 +165,7 @@ class Markers:
         markers = [
             marker_class(
                 producer_id=producer_id,
-                producer_epoch=self._engine.producer.epoch,
+                producer_epoch=self._engine.producer.epoch if producer_epoch is None else producer_epoch,
                 transaction_result=commit,
                 topics=[marker_class.WritableTxnMarkerTopic(name=key[0], partition_indexes=[key[1]])],
                 coordinator_epoch=coordinator_epoch,

@@ -12,9 +12,11 @@ from isthmus.lane.identity.judgement import (
     Judgement,
     Sight,
     Weight,
+    among_fillers,
     compare,
     foreign,
     lost,
+    may_be_let_go,
     unanswered,
     undecodable,
     weigh,
@@ -87,13 +89,25 @@ class Tails:
         for run in believed:
             leader = leaders[run]
             # What ends before the target does has not shown yet what it will have there.
-            if run.writer.position <= run.source_end and leader is not None:
+            if not sight_of(run, cluster).is_beyond and leader is not None:
                 run.believe_tail(leader.epoch)
         return believed
 
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
-        """Read the last batches at the target, and at the source those that have to be compared."""
+        """Read the last batches at the target, and at the source those that have to be compared.
+
+        Whoever lets go of a copy aborts all that is open there at once. So where such an end is the last record, what
+        stands before it is compared as well.
+        """
         every = {look.lane.key: look for look in looks}
+        judged, befores = await self._last(every)
+        while befores:
+            before, befores = await self._last(befores)
+            judged |= {key: each for key, each in before.items() if each.judgement.state is not None}
+        return judged | await self._begun_by_others(every, judged)
+
+    async def _last(self, every: Mapping[LaneKey, TailLook]) -> tuple[dict[LaneKey, Judged], dict[LaneKey, TailLook]]:
+        """What the last records of lanes tell, and which of them have to be looked at one record before."""
         judged = await self._lost(every.values())
         tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in every.items()})
         doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
@@ -107,14 +121,23 @@ class Tails:
                 judged[key] = outcome
             else:
                 doubted[key] = outcome
-        wants: dict[PartitionKey, Want] = {
-            (look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()
-        }
-        # All of them are stable: what ends behind its source is not compared.
+        wants: dict[PartitionKey, Want] = {_source(look): _at_source(look) for look, _ in doubted.values()}
         sources = await _batches(self._source, wants, READ_COMMITTED)
+        # What is in open transactions there only a lane that is whole has copied, or has been.
+        undecided = {
+            key: wants[key]
+            for key, look in ((_source(look), look) for look, _ in doubted.values())
+            if sources[key] is UNTOLD and (look.lane.is_whole or look.sight.position > look.sight.source.stable_end)
+        }
+        sources |= await _batches(self._source, undecided)
+        befores: dict[LaneKey, TailLook] = {}
         for key, (look, batch) in doubted.items():
-            judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
-        return judged | await self._begun_by_others(every, judged)
+            is_decided = _source(look) not in undecided
+            judged[key] = self._compared(look, batch, sources[_source(look)], is_decided=is_decided)
+            if judged[key].judgement.state is None and may_be_let_go(batch) and look.sight.position > 1:
+                sight = replace(look.sight, position=look.sight.position - 1)
+                befores[key] = TailLook(look.lane, sight, TailCheck.CONTENT)
+        return judged, befores
 
     async def _begun_by_others(
         self, looks: Mapping[LaneKey, TailLook], judged: Mapping[LaneKey, Judged]
@@ -129,17 +152,24 @@ class Tails:
             and each.judgement.state in (None, LaneState.DIVERGED)
             and each.judgement.beyond is None
         }
+        # What was known to be right is the source's, whoever wrote it.
+        begins = {key: max(sight.source.stable_end, sight.believed_end) for key, sight in own.items()}
         wants: dict[PartitionKey, Want] = {
-            (key.topic, key.partition): Want(looks[key].lane.target_topic_id, sight.source.stable_end, -1, -1)
-            for key, sight in own.items()
+            (key.topic, key.partition): Want(looks[key].lane.target_topic_id, begin, -1, -1)
+            for key, begin in begins.items()
+            if begin < own[key].position
         }
         found: dict[LaneKey, Judged] = {}
         for (topic, partition), first in (await _batches(self._target, wants)).items():
             key = LaneKey(TargetTopic(topic), partition)
             if isinstance(first, ClusterError):
                 found[key] = Judged(own[key], unanswered(first, LaneState.TARGET_UNAVAILABLE))
-            elif not isinstance(first.batch, NoBatch) and weigh_beyond(self._ours, first.batch) is Weight.FOREIGN:
-                found[key] = Judged(own[key], foreign(written_beyond(own[key], first.batch)))
+            elif not isinstance(first.batch, NoBatch):
+                weight, written = weigh_beyond(own[key], self._ours, first.batch), written_beyond(own[key], first.batch)
+                if weight is Weight.FOREIGN:
+                    found[key] = Judged(own[key], foreign(written))
+                elif weight is Weight.UNCLEAR and own[key].believed_end < 0 and not first.batch.is_transactional:
+                    found[key] = Judged(own[key], Judgement(beyond=written))
         return found
 
     async def _lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
@@ -172,14 +202,19 @@ class Tails:
                 return look._replace(sight=sight), found.batch
             if weight is Weight.FOREIGN:
                 return Judged(sight, foreign(written_beyond(sight, found.batch)))
+            if weight is Weight.MIXED:
+                return Judged(sight, foreign(among_fillers(sight)))
             if weight is Weight.UNCLEAR:
                 return Judged(sight, Judgement(beyond=written_beyond(sight, found.batch)))
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
-    def _compared(self, look: TailLook, batch: Batch, found: Found) -> Judged:
+    def _compared(self, look: TailLook, batch: Batch, found: Found, *, is_decided: bool) -> Judged:
         """What the end of the target's log amounts to, held against what the source says."""
         if isinstance(found, ClusterError):
             return Judged(look.sight, unanswered(found, LaneState.SOURCE_UNAVAILABLE))
+        if batch.is_control and not is_decided and isinstance(found.batch, Batch) and not found.batch.is_control:
+            # For what is aborted a control record may stand: whether it is so the source does not tell yet.
+            return Judged(look.sight, unanswered(UNTOLD, LaneState.SOURCE_UNAVAILABLE))
         return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch, is_aborted=found.is_aborted))
 
 
@@ -189,11 +224,13 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         key=run.lane.key,
         target=target,
         position=run.writer.position,
-        source=Bounds(run.source_start, run.source_end),
+        source=Bounds(run.source_start, run.source_end, run.source_log_end),
         target_start=run.target_start,
         begin=run.lane.begin_offset,
         is_compacted=run.lane.is_compacted,
         is_known=run.is_known,
+        believed_end=run.believed_end,
+        is_filling=run.prefix is not None,
     )
 
 
@@ -208,6 +245,10 @@ def _ended(look: TailLook, milestone: Milestone, end: Offset | ClusterError) -> 
         error = codes.error_for(end.error_code, what, on_topic("DESCRIBE", topic))
         return unanswered(error, LaneState.SOURCE_UNAVAILABLE)
     return lost(look.sight, milestone, end.offset)
+
+
+def _source(look: TailLook) -> PartitionKey:
+    return look.lane.source_topic, look.lane.partition
 
 
 def _at_target(look: TailLook) -> Want:

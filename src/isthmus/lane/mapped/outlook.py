@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isthmus.lane.outlook import Outlook
 from isthmus.lane.source import Bounds
 from isthmus.model.lane import Gap, Lane, LaneState
@@ -16,8 +14,7 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     if cursor is None:
         return Outlook()
     # What lies before its beginning another leaf got meanwhile.
-    if cursor.source_offset < lane.begin_offset:
-        cursor = replace(cursor, source_offset=lane.begin_offset, left_out=0)
+    cursor = lane.begun(cursor)
     if source.stable_end < cursor.copied_to:
         return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
     gap = missed(lane, cursor, source)
@@ -47,6 +44,18 @@ def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
 def kept_at_target(lane: Lane) -> str:
     """What to do about records that only the target has now."""
     return f"They stay at the target; `isthmus verify --topic {lane.target_topic}` names them. {way_out(lane)}"
+
+
+def untold(lane: Lane, begin: int, start: int) -> Problem:
+    """The target has deleted what would tell how far the lane was: from `begin` on, its log begins at `start` now."""
+    what, longer = f"the target deleted its offsets [{begin}, {start})", "retention"
+    if start <= begin:
+        what, longer = f"the target's log cleaner took offsets from {begin} on", "min.compaction.lag.ms"
+    return Problem(
+        f"{what} before it was written down which of them the link wrote, and nothing is remembered there of the "
+        "link's producer: what lay there would be copied again",
+        f"A longer {longer} or producer.id.expiration.ms at the target avoids this. {way_out(lane)}",
+    )
 
 
 def way_out(lane: Lane) -> str:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.aside import aside
 from isthmus.lane.mapped.flagging import flagged, selection_of
-from isthmus.lane.mapped.outlook import deleted, lost, missed, way_out
+from isthmus.lane.mapped.outlook import deleted, lost, missed, untold, way_out
 from isthmus.lane.mapped.recount import Arrived, Recount, Sourced, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.scanning import Searched, scan
@@ -32,7 +33,7 @@ from isthmus.lane.rebatch import records_of
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
-from isthmus.lane.writer import ProducerState
+from isthmus.lane.writer import LogLook, ProducerState
 from isthmus.model.copyflags import is_done_with
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
@@ -60,12 +61,13 @@ _log = logging.getLogger(__name__)
 
 class Known(NamedTuple):
     """What the ledger knows of a mapped lane: how far it was, and the ranges from `ordinal_begin` on, which are to be
-    written down once more.
+    written down once more. It `is_final` if nothing of the lane came behind that, by the word of who had it last.
     """
 
     cursor: Cursor
     ordinal_begin: int
     ranges: tuple[MappedRange, ...] = ()
+    is_final: bool = False
 
 
 class MapStore(Protocol):
@@ -75,7 +77,7 @@ class MapStore(Protocol):
         """What is known of these lanes by now, or why it is of no use; those that have not begun are missing."""
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
-        """Write down where lanes begin, before anything of them is appended."""
+        """Write down where lanes begin, or go on, before anything of them is appended."""
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
         """Write down how far lanes are that have moved."""
@@ -83,9 +85,15 @@ class MapStore(Protocol):
 
 @dataclass(slots=True)
 class _Search:
-    """What earlier looks at a lane have brought. `awaited_end` has to be replicated first, -1 while it is unknown."""
+    """What earlier looks at a lane have brought. `awaited_end` has to be replicated first, -1 while it is unknown. From
+    `unseen_from` on the target has deleted offsets of which nobody knows what they held, and the log was read up to
+    `scanned_to`, in that leader epoch; -1 without such.
+    """
 
     awaited_end: int = -1
+    unseen_from: int = -1
+    scanned_to: int = -1
+    scanned_epoch: int = -1
     ordinal_end: int = -1
     looked_at: float = 0.0
     doubts: int = 0
@@ -115,16 +123,18 @@ class Places:
         self._doubt = doubt
         self._search_s = search_s
         self._searches: dict[LaneRun, _Search] = {}
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._rooms: dict[tuple[int, int], asyncio.Semaphore] = {}
 
-    async def find(self, looks: Sequence[Look]) -> dict[LaneRun, float | None]:
+    async def find(
+        self, looks: Sequence[Look], may_write: Callable[[], bool] = lambda: True
+    ) -> dict[LaneRun, float | None]:
         """The seconds after which to look again for each lane, `None` for those that are placed or have ended. Where
         there is much to search, that is done bit by bit, so that no lane waits for another.
         """
         if not looks:
             return {}
         try:
-            await self._begin([look for look in looks if look.run.transit is None])
+            await self._begin([look for look in looks if look.run.transit is None], may_write)
         except ClusterError as error:
             for look in looks:
                 look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
@@ -155,8 +165,10 @@ class Places:
             if is_far and may_write() and _is_quiet(run) and run.transit.cursor == cursor:
                 run.transit.cursor = replace(cursor, looked_to=end.offset, looked_epoch=epoch)
 
-    async def _begin(self, looks: Sequence[Look]) -> None:
-        """Learn how far lanes are, or say where they begin."""
+    async def _begin(self, looks: Sequence[Look], may_write: Callable[[], bool]) -> None:
+        """Learn how far lanes are, or say where they begin. Where nothing came behind that by the word of who had them
+        last, it is said that this holds no more.
+        """
         if not looks:
             return
         if self._store is None:
@@ -164,17 +176,21 @@ class Places:
         known = await self._store.load([look.run.lane for look in looks])
         new = [look for look in looks if look.run.lane.key not in known]
         begun = await self._origins(new)
-        if begun:
-            await self._store.begin({run.lane: cursor for run, cursor in begun.items()})
+        said = {run.lane: cursor for run, cursor in begun.items()} | _gone_on(looks, known)
+        if not may_write():
+            # What was read may be older than the word of the next owner.
+            return
+        if said:
+            await self._store.begin(said)
         for run, _, _ in looks:
             if run in begun:
-                run.transit = Transit(begun[run])
+                run.transit = Transit(begun[run], is_final=True)
                 continue
             found = known.get(run.lane.key)
             if isinstance(found, Problem):
                 run.fail(LaneState.FAILED, found.message, found.hint)
             elif found is not None:
-                run.transit = Transit.known(*found)
+                run.transit = Transit.known(said.get(run.lane, found.cursor), *found[1:])
 
     async def _origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
         """Where lanes begin; those whose source does not tell now are left out."""
@@ -190,8 +206,9 @@ class Places:
         origins: dict[LaneRun, Cursor] = {}
         for run, target, source in looks:
             offset = {EARLIEST: source.start, LATEST: source.stable_end}.get(run.lane.start)
+            left_out, epoch = 0, -1
             if run.lane.begin_offset >= 0:
-                offset = run.lane.begin_offset
+                offset, left_out, epoch = run.lane.begin_offset, run.lane.begin_left_out, run.lane.begin_epoch
             if offset is None:
                 answer = told.get(run.source)
                 if answer is None or isinstance(answer, ClusterError) or answer.error_code:
@@ -200,7 +217,15 @@ class Places:
                 offset = answer.offset if answer.offset >= 0 else source.stable_end
             # A link that comes back to a topic has its producer still, and the leader may remember it: it counts on.
             first = 0 if target.producer is None else target.producer.last_sequence + 1
-            origins[run] = Cursor(offset, first, target.log_end, first_ordinal=first, selection=run.lane.selection)
+            origins[run] = Cursor(
+                offset,
+                first,
+                target.log_end,
+                source_epoch=epoch,
+                first_ordinal=first,
+                left_out=left_out,
+                selection=run.lane.selection,
+            )
         return origins
 
     async def _guarded(self, look: Look, until: float) -> float | None:
@@ -208,7 +233,7 @@ class Places:
         if run.transit is None:
             return RETRY_S
         try:
-            async with self._room:
+            async with self._room(run):
                 return await self._find(look, run.transit, until)
         except ClusterError as error:
             side = LaneState.SOURCE_UNAVAILABLE
@@ -218,6 +243,12 @@ class Places:
         except ValueError as error:
             run.fail(LaneState.BLOCKED, f"what lies behind the lane's place cannot be decoded: {error}")
         return self._doubt.pause_s
+
+    def _room(self, run: LaneRun) -> asyncio.Semaphore:
+        """So many are looked for at once of those that the same brokers lead: a silent one keeps no others waiting."""
+        leaders = self._source.leader(*run.source), self._target.leader(*run.target)
+        source, target = (-1 if leader is None else leader.node_id for leader in leaders)
+        return self._rooms.setdefault((source, target), asyncio.Semaphore(_AT_ONCE))
 
     async def _find(self, look: Look, transit: Transit, until: float) -> float | None:
         run, seen, limit = look
@@ -231,17 +262,21 @@ class Places:
         end, search.awaited_end = search.awaited_end, -1
         if not await self._is_there(run, transit, limit, end):
             return self._beyond(run, search, limit, transit.cursor)
-        found = await self._scan(look, transit, end, until)
+        found = await self._scan(look, transit, search, end, until)
         if found.is_lost and await self._rewinds(run, transit, end):
-            found = await self._scan(look, transit, end, until)
+            found = await self._scan(look, transit, search, end, until)
         if found.is_lost:
-            problem = _lost_at_target(run, transit.cursor)
-            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
-            self._searches.pop(run, None)
+            self._end(run, LaneState.DIVERGED, _lost_at_target(run, transit.cursor))
             return None
+        if _is_told(look, transit):
+            search.unseen_from = -1
+        else:
+            await self._note_unseen(look, search, found)
         # What arrived stays true, however much comes later: it is noted at once, and need not be read again.
         if not await self._counts(run, transit, found, limit, seen.leader_epoch):
             return self._beyond(run, search, limit, transit.cursor)
+        if found.is_cut:
+            search.unseen_from = search.scanned_to = -1
         if found.is_whole:
             return await self._settled(look, transit, search, end)
         search.doubts = 0
@@ -257,10 +292,15 @@ class Places:
         if run.writer.abandoned and (reached.ordinal_end != search.ordinal_end or not is_settled):
             search.ordinal_end, search.looked_at, search.doubts = reached.ordinal_end, now, 0
             return max(self._settle_s, held_until - now)
+        if search.unseen_from >= 0:
+            start = await _log_start(self._target, run.target)
+            self._end(run, LaneState.FAILED, untold(run.lane, search.unseen_from, start))
+            return None
         # The target may have deleted by now what arrived last.
         if not await self._counts(run, transit, reached, limit, seen.leader_epoch):
             return self._beyond(run, search, limit, transit.cursor)
         self._searches.pop(run, None)
+        transit.is_final = True
         await self._leap(run, transit)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
@@ -288,12 +328,20 @@ class Places:
         cursor = transit.cursor
         if min(limit.stable_end, transit.lost_from) < cursor.copied_to:
             return False
-        if transit.is_doubted or limit.stable_end < cursor.source_offset:
+        if transit.is_doubted or limit.stable_end < cursor.source_offset or self._is_unwatched(run, cursor):
             witness = await last_copied(self._source_log, self._target_log, self._producer_id, run, transit, end)
             if witness.is_lost:
                 return False
             transit.believe(witness.epoch)
         return True
+
+    def _is_unwatched(self, run: LaneRun, cursor: Cursor) -> bool:
+        """Whether the source may have lost what was copied without a word: no leader epoch is known that it could hold
+        against its log, and it has another leader than when that was last looked at.
+        """
+        leader = self._source.leader(*run.source)
+        has_moved = leader is None or leader.epoch != run.source_epoch
+        return cursor.has_appended and cursor.source_epoch < 0 and run.read_epoch < 0 and has_moved
 
     def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
         """The source has not what was copied: a new leader may not know better yet."""
@@ -302,10 +350,12 @@ class Places:
             why = f"the source ends at {limit.stable_end}, and has not all that was copied"
             run.fail(LaneState.SOURCE_UNAVAILABLE, why)
             return self._doubt.pause_s
-        self._searches.pop(run, None)
-        problem = lost(run.lane, cursor, limit)
-        run.fail(LaneState.DIVERGED, problem.message, problem.hint)
+        self._end(run, LaneState.DIVERGED, lost(run.lane, cursor, limit))
         return None
+
+    def _end(self, run: LaneRun, state: LaneState, problem: Problem) -> None:
+        self._searches.pop(run, None)
+        run.fail(state, problem.message, problem.hint)
 
     async def _leap(self, run: LaneRun, transit: Transit) -> None:
         """Go past what another leaf got since the lane was here last, and select by what the lane is told now. Both are
@@ -317,8 +367,7 @@ class Places:
         if before.selection not in (None, selection):
             # A late word of the owner before, of the same place, must not bring back the former selection.
             after = replace(after, rewound=before.rewound + 1)
-        if before.source_offset < run.lane.begin_offset:
-            after = replace(after, source_offset=run.lane.begin_offset, left_out=0)
+        after = run.lane.begun(after)
         if after == before:
             return
         transit.resume(after)
@@ -348,19 +397,38 @@ class Places:
 
     # The target's log
 
-    async def _scan(self, look: Look, transit: Transit, end: int, until: float) -> Searched:
+    async def _scan(self, look: Look, transit: Transit, search: _Search, end: int, until: float) -> Searched:
         """What of ours lies behind the lane's place, before `end`: the first stretch that was not searched before."""
         run, seen, _ = look
         cursor, state = transit.cursor, seen.producer
         if state is not None and 0 <= state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
             return Searched(cursor.ordinal, end, is_whole=True)
         begin = await self._searched_to(run, cursor, seen.leader_epoch)
+        if search.scanned_epoch == seen.leader_epoch:
+            begin = max(begin, search.scanned_to)
         found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, until=until)
         if found.is_short:
             if await _log_start(self._target, run.target) < end:
                 raise _unread(self._target, run.target, found.scanned_to, end)
+            if found.unseen_from < 0:
+                found.unseen_from = found.scanned_to
             found.scanned_to, found.is_whole = end, True
         return found
+
+    async def _note_unseen(self, look: Look, search: _Search, found: Searched) -> None:
+        """Note what the target has deleted before anybody looked what of the lane lay there. How far was looked is not
+        written down then, as that would say that nothing did.
+        """
+        if found.arrived or search.scanned_epoch != look.target.leader_epoch:
+            search.unseen_from = -1
+        if search.unseen_from < 0:
+            search.unseen_from = found.unseen_from
+        if search.unseen_from >= 0:
+            start = await _log_start(self._target, look.run.target)
+            if start < 0:
+                raise _cut_short(self._target, look.run.target, search.unseen_from)
+            search.scanned_to, search.scanned_epoch = found.scanned_to, look.target.leader_epoch
+            found.scanned_to = min(found.scanned_to, search.unseen_from)
 
     async def _searched_to(self, run: LaneRun, cursor: Cursor, leader_epoch: int) -> int:
         """Where nobody has looked for records of ours yet. A log that was cut off since may have taken some of ours
@@ -409,36 +477,44 @@ class Places:
         """The same by what the source gives, of which nothing may be deleted meanwhile."""
         deleted = max(limit.start - cursor.source_offset, 0)
         if deleted or run.lane.is_compacted:
-            held = found.held
-            source = await self._records(run, cursor, limit, found.ordinal_end - cursor.ordinal) if held else []
-            recount = compared_anew(cursor, held, source, deleted=deleted)
-            return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
+            return await self._compared(run, cursor, found, limit, deleted)
         read, epochs, reached = Transit(cursor), set[int](), cursor.source_offset
-        level, flags = selection_of(run.lane, cursor)
         span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
-                for batch, is_aborted in stored:
-                    piece = Piece(batch, False, is_aborted)
-                    if read.read_ordinal < found.ordinal_end:
-                        epochs.add(batch.leader_epoch)
-                    read.take(piece, bytes_max=run.lane.batch_bytes_max, level=level, flags=flags)
-                    reached = batch.offset_end
+                if not await aside(_taken, read, stored, run.lane, found.ordinal_end, reached, epochs):
+                    # A cleaner was here, whether or not the topic is compacted still: it may have taken copied ones.
+                    return await self._compared(run, cursor, found, limit, deleted)
+                reached = stored[-1].batch.offset_end
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
             if reached < limit.stable_end:
                 raise _unread(self._source, run.source, reached, limit.stable_end)
             return None
-        recount = counted_anew(read, _without_gaps(found, cursor.ordinal))
+        recount = await aside(counted_anew, read, _without_gaps(found, cursor.ordinal))
         # The source may have had another leader since, which lost what was copied and has others in its place.
         if epochs != {cursor.source_epoch} and not await self._has_all(run, cursor, found, limit):
             return None
         return recount
 
+    async def _compared(
+        self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds, deleted: int
+    ) -> Recount | None:
+        """The same of a source that may have lost some of what was copied, record by record."""
+        held = await aside(found.held)
+        count = found.ordinal_end - cursor.ordinal if held else 0
+        source, is_whole = await self._records(run, cursor, limit, count)
+        if not is_whole:
+            # The rest is compared once this is counted.
+            found.cut(cursor.ordinal + len(source))
+            held = [one for one in held if one.ordinal < found.ordinal_end]
+        recount = await aside(compared_anew, cursor, held, source, deleted=deleted)
+        return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
+
     async def _has_all(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> bool:
         """Whether the target holds what the source has now; a target may give times of its own."""
-        held = {one.ordinal: one.record for one in found.held}
+        held = {one.ordinal: one.record for one in await aside(found.held)}
         ordinal = cursor.ordinal
         async with aclosing(self._copyable(run, cursor, limit)) as answers:
             async for records in answers:
@@ -451,33 +527,59 @@ class Places:
                     break
         return not held
 
-    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Sourced]:
-        """The first `count` records of the source that are copied from the cursor on, or as many as there are, or as
-        memory may hold: what is not found of what was copied is rather copied twice than never.
+    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> tuple[list[Sourced], bool]:
+        """The first `count` records of the source that are copied from the cursor on, or as many as there are; and
+        whether that is all, as memory holds only so many.
         """
         found: list[Sourced] = []
         size = 0
+        if not count:
+            return found, True
         async with aclosing(self._copyable(run, cursor, limit)) as answers:
             async for records in answers:
                 found += records
                 size += sum(len(record.key or b"") + len(record.value or b"") for record, _ in records)
-                if len(found) >= count or size >= _SOURCE_BYTES:
+                if len(found) >= count:
                     break
-        return found[:count]
+                if size >= _SOURCE_BYTES:
+                    return found, False
+        return found[:count], True
 
     async def _copyable(self, run: LaneRun, cursor: Cursor, limit: Bounds) -> AsyncGenerator[list[Sourced], None]:
         """The records of the source that are copied from the cursor on, as they are copied, answer by answer."""
-        level, flags = selection_of(run.lane, cursor)
         span = OffsetRange(*run.source, max(cursor.source_offset, limit.start), limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
-                found: list[Sourced] = []
-                for batch, is_aborted in stored:
-                    if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, level):
-                        records = [one for one in records_of(batch) if one.offset >= span.offset_begin]
-                        records = records if flags is None else flagged(records, level, flags).records
-                        found += [Sourced(record, batch.leader_epoch) for record in records]
-                yield found
+                yield await aside(_copyable_of, stored, run.lane, cursor, span.offset_begin)
+
+
+def _taken(
+    read: Transit, stored: Iterable[StoredBatch], lane: Lane, ordinal_end: int, offset: int, epochs: set[int]
+) -> bool:
+    """Take what an answer of the source holds from an offset on, as it was selected then, and its leader epochs up to a
+    record; whether all offsets are there up to that one.
+    """
+    level, flags = selection_of(lane, read.cursor)
+    for batch, is_aborted in stored:
+        if read.read_ordinal < ordinal_end:
+            epochs.add(batch.leader_epoch)
+            if batch.base_offset > offset or not batch.is_dense:
+                return False
+        offset = batch.offset_end
+        read.take(Piece(batch, False, is_aborted), bytes_max=lane.batch_bytes_max, level=level, flags=flags)
+    return True
+
+
+def _copyable_of(stored: Iterable[StoredBatch], lane: Lane, cursor: Cursor, begin: int) -> list[Sourced]:
+    """The records of an answer of the source that are copied, from an offset on."""
+    level, flags = selection_of(lane, cursor)
+    found: list[Sourced] = []
+    for batch, is_aborted in stored:
+        if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, level):
+            records = [one for one in records_of(batch) if one.offset >= begin]
+            records = records if flags is None else flagged(records, level, flags).records
+            found += [Sourced(record, batch.leader_epoch) for record in records]
+    return found
 
 
 def _unread(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreachable:
@@ -526,6 +628,32 @@ def _without_gaps(found: Searched, ordinal: int) -> list[Arrived]:
     if found.ordinal_end > ordinal:
         whole.append(Arrived(ordinal, -1, found.ordinal_end - ordinal))
     return whole
+
+
+def _gone_on(looks: Iterable[Look], known: Mapping[LaneKey, Known | Problem]) -> dict[Lane, Cursor]:
+    """Where lanes go on that are where they were left."""
+    found = ((look, known.get(look.run.lane.key)) for look in looks)
+    return {
+        look.run.lane: _looked_up_to(each.cursor, look.target)
+        for look, each in found
+        if isinstance(each, Known) and each.is_final
+    }
+
+
+def _looked_up_to(cursor: Cursor, target: LogLook) -> Cursor:
+    """A place behind which nothing of the lane lies: that holds of all that the log has now, whatever it deletes."""
+    if target.leader_epoch < 0 or target.log_end <= cursor.target_offset:
+        return cursor
+    return replace(cursor, looked_to=target.log_end, looked_epoch=target.leader_epoch)
+
+
+def _is_told(look: Look, transit: Transit) -> bool:
+    """Whether it is known how far a lane is, whatever its target has deleted: its leader remembers, or nothing was sent
+    that may lie behind.
+    """
+    state = look.target.producer
+    is_remembered = state is not None and state.last_sequence >= 0
+    return is_remembered or (transit.is_final and not look.run.writer.is_untold)
 
 
 def _is_quiet(run: LaneRun) -> bool:

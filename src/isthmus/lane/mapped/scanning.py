@@ -22,8 +22,9 @@ OURS_BYTES: Final = 4 << 20
 @dataclass(slots=True)
 class Searched:
     """What a stretch of the target's log up to `scanned_to` holds of ours, from the cursor on. `is_whole` says that it
-    reaches to the end that was asked for, and `is_short` that the log gave nothing up to there. The lane's last record
-    `is_lost` where something else lies in its place.
+    reaches to the end that was asked for, and `is_short` that the log gave nothing up to there. From `unseen_from` on
+    the log did not have some offsets, and behind them nothing of ours was found (-1 without such). The lane's last
+    record `is_lost` where something else lies in its place. What `is_cut` was searched further than it says.
     """
 
     ordinal_end: int
@@ -31,12 +32,16 @@ class Searched:
     is_whole: bool = False
     is_short: bool = False
     is_lost: bool = False
+    is_cut: bool = False
+    unseen_from: int = -1
     arrived: list[Arrived] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
 
-    @property
     def held(self) -> list[Held]:
-        """The records themselves."""
+        """The records themselves, decoded: that takes seconds where there are many.
+
+        :raises ValueError: They cannot be decoded.
+        """
         return [
             Held(arrived.ordinal + record.offset - arrived.target_begin, record)
             for arrived, batch in zip(self.arrived, self.batches, strict=True)
@@ -44,12 +49,25 @@ class Searched:
             if record.offset >= arrived.target_begin
         ]
 
+    def cut(self, ordinal: int) -> None:
+        """Forget batches that do not end before this ordinal, but for the first one: they are found again."""
+        kept = max(sum(one.ordinal_end <= ordinal for one in self.arrived), 1)
+        if kept < len(self.arrived):
+            del self.arrived[kept:], self.batches[kept:]
+            last = self.arrived[-1]
+            self.ordinal_end, self.scanned_to = last.ordinal_end, last.target_begin + last.length
+            self.is_cut, self.is_whole = True, False
+
     def take(self, stored: Iterable[StoredBatch], producer_id: int, cursor: Cursor, end: int) -> int:
         """Note what is ours of an answer; returns its size in bytes."""
         size = 0
         for batch, _ in stored:
             arrived = ours(batch, producer_id, cursor)
+            if batch.base_offset > self.scanned_to and self.unseen_from < 0:
+                self.unseen_from = self.scanned_to
             if arrived is not None and arrived.ordinal_end > self.ordinal_end:
+                # The ordinals tell how many were before it.
+                self.unseen_from = -1
                 self.arrived.append(arrived.since(self.ordinal_end))
                 self.batches.append(batch)
                 self.ordinal_end = arrived.ordinal_end

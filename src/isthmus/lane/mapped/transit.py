@@ -46,10 +46,11 @@ class Transit:
 
     `cursor` is how far it is. `ranges` are those of the present segment, which begins with the record `ordinal_begin`.
     What was copied last `is_doubted` where the source says that it knows nothing of the leader epoch of the cursor;
-    from its offset `lost_from` on it may have lost all.
+    from its offset `lost_from` on it may have lost all. It `is_final` if nothing of the lane lay behind the cursor when
+    it was taken over, or was looked for last.
     """
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, *, is_final: bool = False) -> None:
         self.cursor = cursor
         self.ordinal_begin = cursor.ordinal
         self.ranges: list[MappedRange] = []
@@ -58,11 +59,12 @@ class Transit:
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
         self.is_doubted = False
         self.lost_from = NO_END
+        self.is_final = is_final
 
     @classmethod
-    def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange]) -> Self:
+    def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange], is_final: bool = False) -> Self:
         """Of a lane that was begun; `ranges` are those of a segment that goes on."""
-        transit = cls(cursor)
+        transit = cls(cursor, is_final=is_final)
         transit.ordinal_begin, transit.ranges = ordinal_begin, list(ranges)
         return transit
 

@@ -39,7 +39,7 @@ async def last_copied(
     if transit.ranges and transit.ranges[-1].target_end == cursor.target_offset:
         offset, is_exact = transit.ranges[-1].source_end - 1, True
     # Right before where a lane begins another leaf got what there is.
-    if not cursor.has_appended or offset < 0 or (not is_exact and run.lane.begin_offset == cursor.copied_to):
+    if not cursor.has_appended or offset < 0 or (not is_exact and run.lane.begin_copied_to == cursor.copied_to):
         return Witness(is_lost=False)
     held = await _held(target_log, producer_id, run, transit, end)
     if held is None:

@@ -120,6 +120,14 @@ def _slow_pages(router: APIRouter, looks: Looks) -> None:
             plans = await fabric.groups.plan(link=link)
         return page("groups_part.html", caller=caller, name=link, plans=plans, shown_max=_ROWS_MAX)
 
+    @router.get("/gateways")
+    async def gateways_page(caller: Viewer, part: bool = False) -> Response:
+        if not part:
+            return page("gateways.html", caller=caller)
+        async with looks.desk.fabric() as fabric:
+            found = await fabric.gateways()
+        return page("gateways_part.html", caller=caller, found=found)
+
     @router.get("/links/{link}/overruled")
     async def overruled_part(link: str, caller: Viewer) -> Response:
         async with looks.desk.fabric(link) as fabric:

@@ -76,7 +76,7 @@ def _row(topic: TopicProgress, rate: float | None) -> TopicRow:
     return TopicRow(
         topic=topic,
         lag_records=None if lag < 0 else lag,
-        lag_s=max((each.lag_s for each in topic.partitions if each.lag_s is not None), default=None),
+        lag_s=topic.lag_s,
         records_per_s=rate,
         attention=max(attention(topic.state), _NEEDS if topic.problem is not None else 0),
     )

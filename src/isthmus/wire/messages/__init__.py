@@ -5,8 +5,11 @@ They are the .json files of release 4.4 beside this; its codecs read them, and n
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Final
 
+from kafka.protocol import metadata
+from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_message import ApiMessage
 
 _HERE: Final[dict[str, Any]] = {"load_json": __name__}
@@ -19,6 +22,18 @@ class ApiVersionsRequest(ApiMessage, **_HERE):
 
 class ApiVersionsResponse(ApiMessage, **_HERE):
     """API 18 up to version 5 (KIP-1242)."""
+
+
+# Whoever uses kafka-python's own clients beside Isthmus needs its class there: ours reads another header (KIP-511).
+ResponseClassRegistry.register_response_class(weakref.proxy(metadata.ApiVersionsResponse))
+
+
+class ConsumerGroupHeartbeatRequest(ApiMessage, **_HERE):
+    """API 68 (KIP-848)."""
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, **_HERE):
+    """API 68 (KIP-848)."""
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, **_HERE):

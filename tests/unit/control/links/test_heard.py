@@ -49,6 +49,7 @@ class Partition:
 
     history: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     copied: int = 0
+    foreign: int = 0
     report: LaneReport | None = None
     is_leased: bool = False
 
@@ -106,9 +107,13 @@ class World:
     def copies(self, key: LaneKey, number: int) -> None:
         """The lane reads to the end of the source and copies some of it."""
         partition = self.partitions[key]
-        if self.is_alive and partition.is_leased and partition.report is not None:
+        if self.is_alive and partition.is_leased and partition.report is not None and not partition.foreign:
             partition.copied = min(partition.copied + number, partition.end)
             self.hears(partition, LaneState.ACTIVE)
+
+    def is_written_to(self, key: LaneKey, number: int) -> None:
+        """Somebody else writes to the target, and nobody notices that."""
+        self.partitions[key].foreign += number
 
     def is_blocked(self, key: LaneKey, number: int) -> None:
         """The target refuses what the lane reads, or nothing is heard of the source: what was heard of it stays."""
@@ -166,10 +171,12 @@ class World:
         self.followed.take_all(self.entries[self.seen :])
         self.seen = len(self.entries)
         there = {
-            (str(key.topic), key.partition): LogRange(0, one.copied, one.copied) for key, one in self.partitions.items()
+            (str(key.topic), key.partition): LogRange(0, one.copied + one.foreign, one.copied + one.foreign)
+            for key, one in self.partitions.items()
         }
+        ours = {(str(key.topic), key.partition): one.copied for key, one in self.partitions.items() if not one.foreign}
         for known in (LinkMemory.of("l", self.entries), self.followed.copy()):
-            for left in left_of(LINK, known, there, None, self.now_ms):
+            for left in left_of(LINK, known, there, None, self.now_ms, ours=ours):
                 partition = self.partitions[LaneKey(left.topic, left.partition)]
                 if left.missing_records >= 0:
                     assert left.source_age_s is not None
@@ -183,6 +190,7 @@ EVENTS: tuple[Callable[[World, LaneKey, int], None], ...] = (
     World.begins,
     World.pauses,
     World.is_blocked,
+    World.is_written_to,
     World.dies,
     World.notes,
 )

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.control.links import leaving
 from isthmus.control.links.gates import is_beyond, require_copies, require_within
-from isthmus.control.links.leaving import left_of, names_age_s, provenance, writing_lanes
+from isthmus.control.links.leaving import (
+    followed_topics,
+    left_of,
+    named,
+    names_age_s,
+    provenance,
+    seen_logs,
+    source_logs,
+    without_open,
+    writing_lanes,
+)
 from isthmus.control.links.memory import LinkMemory
-from isthmus.errors import GateNotMet
+from isthmus.errors import ClusterError, GateNotMet
+from isthmus.lane.rebatch import Record, encode
 from isthmus.ledger.documents import (
     Document,
     EndedPartition,
@@ -19,6 +35,7 @@ from isthmus.ledger.documents import (
     ProgressDocument,
     TaskDocument,
     TopicDocument,
+    TransactionNamesDocument,
     encoded,
 )
 from isthmus.ledger.lastknown import KnownNamesDocument
@@ -32,6 +49,10 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import Promotion, TornTransaction
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.transactions import OpenTransaction, TransactionState, lone_producer_id
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata, PartitionMetadata, TopicMetadata
+from isthmus.wire.offsets import PartitionKey
 
 NO_ID = uuid.UUID(int=0)
 LINK = Link(
@@ -111,11 +132,108 @@ def test_a_source_that_answers_tells_itself() -> None:
     """What it has now counts, whatever was written down of it; and that it answers is said."""
     known = memory(topic(1), KnownNamesDocument(link="orders", names=NAMES))
     logs, seen = {("x-1", 0): LogRange(0, 20, 20)}, {("a-1", 0): LogRange(0, 30, 90)}
-    (left, *_) = left_of(LINK, known, logs, None, at_ms=50_000, seen=seen)
+    (left, *_) = left_of(LINK, known, logs, None, at_ms=50_000, seen=seen, ours={("x-1", 0): 20})
     assert (left.source_end, left.missing_records, left.source_age_s) == (90, 70, 0.0)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,), answering="east")
     assert found.missing_in_words.endswith("east answers: promote or reverse in place of this loses nothing")
     assert found.as_dict()["source_answers"]
+
+
+def test_what_somebody_else_may_have_written_is_no_copy() -> None:
+    """Behind what a lane told last the target may hold records of others, which nobody has noticed: they count only if
+    the link itself wrote the last of them. Of a lane that never told anything nobody knows.
+    """
+    known, key, there = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, 20, 20)}
+    here = {("a-1", 0): LogRange(0, 20, 20)}
+    (left,) = left_of(LINK, known, there, None, at_ms=1)
+    assert (left.missing_records, left.copied_end) == (-1, -1)
+    tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=15, source_end=20, source_log_end=20))
+    for source in (None, here):
+        (left,) = left_of(LINK, known, there, source, at_ms=1)
+        assert (left.missing_records, left.copied_end) == (5, 15)
+        (left,) = left_of(LINK, known, there, source, at_ms=1, ours={("x-1", 0): 20})
+        assert (left.missing_records, left.copied_end) == (0, 20)
+    # A task that begins and does not know yet where it is takes nothing of that back.
+    tell(known, LaneReport(key=key, state=LaneState.STARTING))
+    (left,) = left_of(LINK, known, there, None, at_ms=1)
+    assert left.missing_records == 5
+
+
+@pytest.mark.parametrize(
+    ("shown", "gone", "has_topics", "is_whole"),
+    [
+        (True, frozenset(), True, True),
+        (False, frozenset(), False, False),
+        (False, frozenset({"a-1"}), True, True),
+    ],
+)
+def test_an_answer_without_what_was_followed_is_not_all_there_is(
+    shown: bool, gone: frozenset[str], has_topics: bool, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right that is missing hides topics, and a broker that has just started knows none: only what all of them say is
+    gone does not count. Nor does an answer of nothing where nothing was followed.
+    """
+    partition = PartitionMetadata(0, 1, 0, (1,), (1,), 0)
+    topics = {"a-1": TopicMetadata("a-1", NO_ID, (partition,), 0, is_internal=False)} if shown else {}
+
+    async def selected(*_: Any) -> Metadata:
+        return Metadata("E", 1, {}, topics)
+
+    async def absent(*_: Any) -> frozenset[str]:
+        return gone
+
+    async def ranges(*_: Any, **__: Any) -> Outcomes[PartitionKey, LogRange]:
+        return Outcomes({(name, 0): LogRange(0, 5, 5) for name in topics})
+
+    for name, fake in (("selected_topics", selected), ("known_absent", absent), ("log_ranges", ranges)):
+        monkeypatch.setattr(leaving, name, fake)
+    followed = followed_topics(LINK, memory(topic(1)))
+    seen = asyncio.run(seen_logs(LINK, followed))
+    assert (seen.has_topics, seen.is_whole) == (has_topics, is_whole)
+    assert asyncio.run(seen_logs(LINK, ())).is_whole == shown
+
+    async def here() -> Mapping[PartitionKey, LogRange]:
+        async with Client(LINK.source) as source:
+            return await source_logs(LINK, source, followed)
+
+    if has_topics:
+        assert asyncio.run(here()) == {(name, 0): LogRange(0, 5, 5) for name in topics}
+    else:
+        # A promotion would take it for deleted at the source.
+        with pytest.raises(ClusterError, match="does not show a-1"):
+            asyncio.run(here())
+
+
+def test_nothing_is_copied_of_a_topic_that_is_another_one_by_now() -> None:
+    """It was created anew while nobody ran the link, whose last word was that all is well: what the target has is of
+    the one before. An id that nobody knows tells nothing.
+    """
+    document, there = replace(topic(1), source_topic_id=uuid.UUID(int=1)), {("x-1", 0): LogRange(0, 20, 20)}
+    known, seen = memory(document), {("a-1", 0): LogRange(0, 10, 10)}
+    for found, missing, state in ((1, 0, None), (0, 0, None), (2, -1, LaneState.TOPIC_RECREATED)):
+        ids = {"a-1": uuid.UUID(int=found)}
+        (left,) = left_of(LINK, known, there, None, at_ms=1, seen=seen, ours={("x-1", 0): 20}, ids=ids)
+        assert (left.missing_records, left.state) == (missing, state)
+
+
+def test_a_time_in_the_future_is_not_now() -> None:
+    """The clock of who looks may be behind that of who saw: then nobody knows how long ago that was."""
+    begun = LinkDocument(
+        link="orders", source_cluster_id="E", target_cluster_id="W", producer_id=1, marker_producer_id=2
+    )
+    known = memory(begun, topic(2), KnownNamesDocument(link="orders", names=NAMES))
+    for at_ms, age_s in ((41_000, 1.0), (39_500, 0.0), (30_000, None)):
+        left = left_of(LINK, known, {}, None, at_ms=at_ms)
+        assert [(each.source_end, each.source_age_s) for each in left] == [(60, age_s), (-1, age_s)]
+        ages = names_age_s(known, at_ms)
+        found = Promotion(link="orders", verb="failover", namespaces=(), partitions=left, topics_age_s=ages)
+        told = found.as_dict()
+        assert (told["missing_seconds"], told["topics_seen_seconds_ago"]) == (age_s, age_s)
+        assert ("when that was nobody knows" in found.missing_in_words) == (age_s is None)
+    report = LaneReport(key=LaneKey(TargetTopic("x-2"), 0), state=LaneState.ACTIVE, position=5, source_end=70)
+    tell(known, report)
+    (left_by_lane, _) = left_of(LINK, known, {}, None, at_ms=-2_000)
+    assert (left_by_lane.source_end, left_by_lane.source_age_s) == (70, None)
 
 
 def test_what_waits_for_a_transaction_may_be_missing() -> None:
@@ -153,17 +271,48 @@ def test_a_partition_that_ends_within_a_transaction_is_named(
     assert left.ends_within == (None if torn is None else tuple(map(TornTransaction, torn)))
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,))
     assert words in found.missing_in_words
-    assert ("transaction" in found.missing_in_words) == (torn != ())
+    assert ("committed transaction" in found.missing_in_words) == (torn != ())
     (told,) = provenance(found, known)
     assert told.ends_within == left.ends_within
-    (whole,) = left_of(LINK, known, there, {("a-1", 0): LogRange(0, end, end)}, at_ms=1)
+    (whole,) = left_of(
+        LINK,
+        known,
+        there,
+        {("a-1", 0): LogRange(0, end, end)},
+        at_ms=1,
+        ours={key: log.end for key, log in there.items()},
+    )
     assert whole.ends_within == ()
+
+
+def test_what_is_open_at_the_target_is_nobodys_to_see() -> None:
+    """A partition does not end within such a transaction, and the failover that aborts it calls it by its name. What it
+    holds back is copied, and may be missing: its end may be committed at the source.
+    """
+    known = memory(topic(1), TransactionNamesDocument(link="orders", names=(TornTransaction(4711, "payments"),)))
+    key, there = LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, 12, 20)}
+    tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=20, within=(4711, 4712)))
+    left = left_of(LINK, known, there, None, at_ms=1)
+    mirrored = OpenTransaction("x-1", 0, TransactionState.MIRRORED, lone_producer_id(4711), 0, 0, 12, 8)
+    (mine, other) = named([mirrored, mirrored._replace(producer_id=5, state=TransactionState.HANGING)], known)
+    (kept,) = without_open(left, [mine, other])
+    assert kept.ends_within == (TornTransaction(4712),)
+    assert (mine.owner, other.owner) == ("payments", "producer 5")
+    assert [(each.copied_end, each.missing_records) for each in left] == [(20, 8)]
 
 
 def test_what_the_source_says_now_is_all_there_is() -> None:
     """A topic that it has no more keeps nobody from being promoted, whatever was seen of it."""
     known = memory(topic(1), topic(3), KnownNamesDocument(link="orders", names=NAMES))
-    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 20, 20)}, {("a-1", 0): LogRange(5, 30, 30)}, at_ms=1)
+    there = {("x-1", 0): LogRange(0, 20, 20)}
+    (left,) = left_of(
+        LINK,
+        known,
+        there,
+        {("a-1", 0): LogRange(5, 30, 30)},
+        at_ms=1,
+        ours={key: log.end for key, log in there.items()},
+    )
     assert (left.missing_records, left.source_age_s) == (10, 0.0)
     assert Promotion(link="orders", verb="promote", namespaces=(), partitions=(left,)).unknown == ""
     assert replace(left, missing_records=0).as_dict()["missing_records"] == 0
@@ -194,16 +343,68 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     if told_by != "report":
         known.reports.clear()
 
-    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, None, at_ms=1)
+    ours, there = {("x-1", 0): position}, {("x-1", 0): LogRange(0, 25, 25)}
+
+    (left,) = left_of(LINK, known, there, None, at_ms=1, ours=ours)
 
     assert (left.state, left.missing_records) == (state, missing)
     # Nor does it say what came from the source: others may have written behind that, and it may not be known either.
     assert left.copied_end == (position if missing >= 0 else -1)
-    (left_by_source,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 25, 25)}, {}, at_ms=1)
+    (left_by_source,) = left_of(LINK, known, there, {}, at_ms=1, ours=ours)
     assert (left_by_source.state, left_by_source.copied_end) == (None, left.copied_end)
     assert left.as_dict()["state"] == str(state)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left, left))
     assert found.ended == f"2 partitions {state}"
+
+
+@pytest.mark.parametrize(("state", "end"), [(LaneState.FOREIGN_WRITE, 25), (LaneState.ACTIVE, 18)])
+def test_what_was_copied_may_be_lost_and_others_stand_in_its_place(state: LaneState, end: int) -> None:
+    """So a lane's word counts no more where somebody else has written, or where the target ends before it: only what
+    the link itself wrote there shows how far it came. Else nobody knows.
+    """
+    known, key = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0)
+    tell(known, LaneReport(key=key, state=state, position=20, source_end=25))
+    there = {("x-1", 0): LogRange(0, end, end)}
+    for ours, missing, copied in (({}, -1, -1), ({("x-1", 0): min(end, 20)}, 25 - min(end, 20), min(end, 20))):
+        (left,) = left_of(LINK, known, there, None, at_ms=1, ours=ours)
+        assert (left.missing_records, left.copied_end) == (missing, copied)
+
+
+def test_equal_ends_are_no_copy_where_no_lane_ever_told_of_itself() -> None:
+    """Somebody else may have written as many records as the source has: what stands there has to be the source's."""
+    known, logs = memory(topic(1)), {("x-1", 0): LogRange(0, 20, 20)}
+    here = {("a-1", 0): LogRange(0, 20, 20)}
+    (left,) = left_of(LINK, known, logs, here, at_ms=1)
+    assert (left.missing_records, left.copied_end) == (-1, -1)
+    (left,) = left_of(LINK, known, logs, here, at_ms=1, ours={("x-1", 0): 20})
+    assert (left.missing_records, left.copied_end) == (0, 20)
+
+
+def test_the_link_wrote_what_stands_at_the_offset_it_was_written_for() -> None:
+    """Its producer id alone does not show that: the sequence follows from the offset. Others' records never do."""
+    identity = LinkDocument(
+        link="orders", source_cluster_id="E", target_cluster_id="W", producer_id=7, marker_producer_id=8
+    )
+    known = memory(identity)
+
+    def ours(producer_id: int, base_offset: int, sequence: int) -> dict[PartitionKey, int]:
+        records = [Record(base_offset + n, 1000, None, b"", []) for n in range(3)]
+        batch = encode(records, 0)._replace(producer_id=producer_id, base_sequence=sequence)
+        return leaving._ours(known, {("x-1", 0): batch})
+
+    assert ours(7, 10, 10) == {("x-1", 0): 13}
+    far = 5 << 31
+    assert ours(7, far + 10, 10) == {("x-1", 0): far + 13}
+    for producer_id, base_offset, sequence in ((7, 10, 9), (7, 10, 0), (9, 10, 10), (-1, 10, -1)):
+        assert ours(producer_id, base_offset, sequence) == {}
+
+
+@pytest.mark.parametrize("start", [20, 0])
+def test_nothing_is_missing_of_a_source_without_records(start: int) -> None:
+    """Retention may have taken all on both sides: there is no last record that would show what stands there."""
+    known, here = memory(topic(1)), {("a-1", 0): LogRange(20, 20, 20)}
+    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(start, 20, 20)}, here, at_ms=1)
+    assert (left.missing_records, left.copied_end) == (0, -1)
 
 
 def test_what_has_ended_keeps_a_follower_from_being_promoted() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,20 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.control.links import memory
 from isthmus.control.links.memory import HEARING_S, LinkMemory, recorded_topics
 from isthmus.control.topics.recording import begun
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
+    GatewayDocument,
     PauseDocument,
     ProgressDocument,
     encoded,
 )
+from isthmus.ledger.log import News
 from isthmus.ledger.records import Entry
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicIds
+from isthmus.wire.client import Client
 
 NOW_MS = 1_000_000
 
@@ -124,14 +131,15 @@ def test_a_source_that_is_lost_is_not_heard_by_what_is_told_of_it() -> None:
     key = LaneKey(TargetTopic("orders"), 0)
 
     def told(state: LaneState, source_end: int, generation: int = 1) -> ProgressDocument:
-        reports = (LaneReport(key=key, state=state, position=3, source_end=source_end),)
+        stable_end = min(source_end, 4)
+        reports = (LaneReport(key=key, state=state, position=3, source_end=source_end, stable_end=stable_end),)
         return replace(progress(1), generation=generation, reports=reports)
 
     lost = [told(LaneState.SOURCE_UNAVAILABLE, 5), progress(1), told(LaneState.SOURCE_UNAVAILABLE, -1, generation=2)]
     documents = [controller(1), told(LaneState.ACTIVE, 5), *lost]
     known = read(documents)
     assert known.source_age_s(key, NOW_MS + 61_000) == 60.0 + HEARING_S
-    assert known.last_known[key].source_end == 5
+    assert (known.last_known[key].source_end, known.last_known[key].stable_end) == (5, 4)
     known = read([*documents, told(LaneState.ACTIVE, 6, generation=2)])
     assert known.source_age_s(key, NOW_MS + 61_000) == 56.0 + HEARING_S
     assert known.source_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS) is None
@@ -163,3 +171,44 @@ def test_what_was_replaced_need_not_be_read(said: list[tuple[Document, bool]]) -
     for entry in entries:
         one_by_one.take(entry)
     assert LinkMemory.of("l", entries) == one_by_one
+
+
+class Log:
+    """A ledger of which each look shows what was written by then, and takes a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.written: list[Entry] = []
+        self.is_other_log = False
+        monkeypatch.setattr(memory, "lasting_s", lambda: self.now)
+
+    async def look(self) -> News:
+        """What is new; it takes half a second."""
+        found, self.written, self.now = self.written, [], self.now + 0.5
+        return News(found, self.is_other_log)
+
+
+def test_for_how_long_nothing_came_is_seen_and_not_reckoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the clock of who wrote it showed. What the first look brings may have been there for any time."""
+    log, known = (
+        Log(monkeypatch),
+        memory.LedgerMemory(Client(Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",)))),
+    )
+    monkeypatch.setattr(known, "_view", log)
+    beat = GatewayDocument(gateway="g", host="h", pid=1, advertised="a:1", ports=(1, 1), version="1", since_ms=0)
+
+    def after(wait_s: float, *, is_written: bool) -> tuple[float, float]:
+        log.now += wait_s
+        if is_written:
+            log.written = [Entry(0, each.key, encoded(each), NOW_MS + 3_600_000) for each in (controller(1), beat)]
+        asyncio.run(known.refresh())
+        (one,) = known.unlinked_silences(NOW_MS).values()
+        assert one.told_s == 0.0, "its clock is ahead"
+        return one.least_s, one.most_s
+
+    assert after(0.0, is_written=True) == (0.0, math.inf)
+    assert after(3.0, is_written=False) == (3.0, math.inf)
+    assert after(2.0, is_written=True) == (0.0, 3.0), "it came since the look before began"
+    assert after(4.0, is_written=False) == (4.0, 7.5)
+    log.is_other_log = True
+    assert after(1.0, is_written=True) == (0.0, math.inf), "another ledger is read from its beginning"

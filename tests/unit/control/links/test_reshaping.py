@@ -10,15 +10,15 @@ import pytest
 from isthmus import config
 from isthmus.control.links.declarations import is_behind
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.reshaping import pinned
+from isthmus.control.links.reshaping import check_left, pinned
 from isthmus.control.running.following import change_of
-from isthmus.errors import GateNotMet
+from isthmus.errors import GateNotMet, Unreachable
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
 from isthmus.model.reshaping import TreeShape, added, become, removed, text_of
-from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
+from isthmus.model.switching import Allowance, LaneBegin, LeftAt, TargetChoice
 
 TEXT = (
     "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'},"
@@ -63,7 +63,7 @@ def test_the_documents_survive_the_ledger() -> None:
     allowance = Allowance(SourceTopic("x"), uuid.UUID(int=4), 0, 7, 9)
     for document in (
         SwitchDocument(
-            link="t.a.2", choice=choice.asked("d", is_forced=True).left([allowance], {("x", 0): 8}), since_ms=5
+            link="t.a.2", choice=choice.asked("d", is_forced=True).left([allowance], {("x", 0): LeftAt(8)}), since_ms=5
         ),
         AllowanceDocument(link="t.a.2", target="c", lanes=(allowance,)),
         SwitchDocument(link="t.a.2", choice=choice, since_ms=5),
@@ -81,6 +81,22 @@ def test_a_pin_takes_the_place_of_no_choice_that_was_made_meanwhile() -> None:
     over = TargetChoice(target="c", wanted="d").over([LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7)])
     with pytest.raises(GateNotMet, match=r"another leaf was chosen for t\.b\.2 meanwhile"):
         pinned("t.b.2", pin, over)
+
+
+def test_a_leaf_that_is_chosen_while_it_leaves_stays() -> None:
+    """By another operator: its distributor would have no such leaf any more, and no other one knows where to begin.
+    Whether it was chosen is not known where a cluster that is read does not answer.
+    """
+    tree = GROWN.after
+    (name,) = (each.name for each in tree.distributors if each.cluster == "b" and len(each.leaves) > 1)
+    elsewhere, there = TargetChoice(target="c", wanted="c"), {alias: f"id-{alias}" for alias in tree.clusters}
+    check_left(Declared(ids=there, choices={("b", name): elsewhere}), tree, "d")
+    away = {"b": Problem("b did not answer within 10 s", "Look at it.")}
+    with pytest.raises(Unreachable, match="b did not answer"):
+        check_left(Declared(ids=there, away=away, choices={("b", name): elsewhere}), tree, "d")
+    for choice in (TargetChoice(target="d", wanted="d"), elsewhere.asked("d"), elsewhere.going_back("d")):
+        with pytest.raises(GateNotMet, match=f"d was chosen for {name} meanwhile"):
+            check_left(Declared(ids=there, choices={("b", name): choice}), tree, "d")
 
 
 def test_a_cluster_that_did_not_hear_of_a_change_is_told() -> None:

@@ -212,7 +212,11 @@ UNKNOWN_YET: Final = NewTopic(name="orders", partition_count=1, replication_fact
 
 @pytest.mark.parametrize(
     "filling",
-    [{"is_filling": True}, {"settles": {"retention.ms": None}}, {"action": Action.CREATE, "creation": UNKNOWN_YET}],
+    [
+        {"final": {"retention.ms": None}},
+        {"settles": {"retention.ms": None}},
+        {"action": Action.CREATE, "creation": UNKNOWN_YET},
+    ],
 )
 def test_a_target_that_is_filling_is_left_alone(filling: Any) -> None:
     """While a prefix is filled its configuration is that of filling, and when that ends is not up to this loop. Whether
@@ -247,16 +251,16 @@ def test_a_target_that_is_filling_is_left_alone(filling: Any) -> None:
     ("there", "here", "waiting"),
     [
         ({}, {"retention.ms": "-1"}, {"cleanup.policy", "retention.ms"}),
-        ({"retention.ms": "5"}, {"retention.ms": "9"}, {"cleanup.policy", "retention.ms"}),
+        ({"retention.ms": "5"}, {"retention.ms": "9"}, {"cleanup.policy"}),
         ({"retention.ms": "-1"}, {"retention.ms": "9"}, {"cleanup.policy"}),
         ({"retention.ms": "9"}, {"retention.ms": "5", "segment.bytes": "7"}, {"cleanup.policy"}),
     ],
 )
-def test_a_shorter_retention_comes_with_the_policy_that_keeps_records(
+def test_a_retention_comes_with_the_policy_that_keeps_records(
     there: dict[str, str], here: dict[str, str], waiting: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source is compacted from now on, and bounds no age by that. Until the target is so too, its delete policy would
-    take what the source keeps.
+    take what the source keeps: it has no retention for as long, as a target that is created then.
     """
 
     async def logs(*_: Any) -> Outcomes[PartitionKey, LogRange]:
@@ -283,12 +287,50 @@ def test_a_shorter_retention_comes_with_the_policy_that_keeps_records(
     loop = ConfigsLoop()
     found = asyncio.run(loop.look(view))
     assert {change.setting for change in found if change.problem is not None} == waiting
+    set_now = {change.setting: change.after for change in found if change.problem is None}
+    assert (here | set_now).items() >= {"retention.ms": "-1", "retention.bytes": "-1"}.items()
     reached = replace(view, reports={lane.key: LaneReport(key=lane.key, state=LaneState.ACTIVE, position=9)})
     assert not loop.is_awaited(view)
     assert loop.is_awaited(reached)
     found = asyncio.run(loop.look(reached))
     assert {change.setting for change in found if change.problem is not None} == set()
     assert not loop.is_awaited(reached)
+
+
+def test_a_retention_without_a_meaning_is_not_set() -> None:
+    """A compacted source has one, or the default, and the target, whose policy is its own business, deletes: it would
+    lose by it what the source keeps. A longer one does no harm.
+    """
+    excluded = replace(LINK, configs=ConfigSettings(exclude=(PropertyPattern.parse("cleanup.policy"),)))
+
+    def retention(there: dict[str, str], here: dict[str, str]) -> list[bool]:
+        source, target = topic({"cleanup.policy": "compact", **there}), topic(here)
+        plan = TopicPlan(topic=ORDERS, source_topic=SOURCE_ORDERS, action=Action.COPY, lanes=(lane_of(source),))
+        view = LinkView(
+            link=excluded,
+            source=Client(EAST),
+            target=Client(WEST),
+            plan=LinkPlan(link="l", source="east", target="west", topics=(plan,)),
+            pairs={ORDERS: TopicPair(name=ORDERS, source=source, target=target)},
+        )
+        found = asyncio.run(ConfigsLoop().look(view))
+        return [change.problem is None for change in found if change.setting == "retention.ms"]
+
+    assert retention({}, FILLING) == [False]
+    assert retention({"retention.ms": "5"}, {"retention.ms": "9"}) == [False]
+    assert retention({"retention.ms": "9"}, {"retention.ms": "5"}) == [True]
+    assert retention({"retention.ms": "5"}, {"retention.ms": "9", "cleanup.policy": "compact"}) == [True]
+
+
+def lane_of(source: TopicDescription) -> Lane:
+    """The lane of a topic's only partition."""
+    return Lane(
+        source_topic=SOURCE_ORDERS,
+        source_topic_id=source.topic_id,
+        target_topic=ORDERS,
+        target_topic_id=source.topic_id,
+        partition=0,
+    )
 
 
 def test_a_policy_that_somebody_has_set_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

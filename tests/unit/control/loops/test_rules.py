@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from isthmus.control.loops.rules import AccessPlan, AccessView, RememberedRule, access_plan
 from isthmus.control.loops.scope import group_scope, topic_scope
-from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
+from isthmus.model.access import (
+    MEANS,
+    AccessPolicy,
+    AccessSettings,
+    PermissionType,
+    PrincipalPattern,
+    Rule,
+    RulePattern,
+)
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
@@ -336,7 +344,10 @@ def test_what_was_done_is_not_done_again_and_nothing_of_others_is_touched(
     # The source drops everything: only what the link made, for what it still mirrors, goes with it.
     emptied = access_plan(replace(after, source=set()))
     assert deleted(emptied) <= {m.rule for m in after.remembered if m.is_certain}
-    assert created(plan) <= deleted(emptied)
+    # But for a DENY of which an ALLOW stays that it overrides.
+    staying = set(before.target) - deleted(emptied)
+    held = {c.rule for c in emptied.changes if c.problem is not None and any(c.rule.overrides(o) for o in staying)}
+    assert created(plan) <= deleted(emptied) | held
 
 
 TEAM = replace(FULL, principals=(NamespaceMap.parse("User:team-:User:east-team-", "principal"),))
@@ -367,3 +378,128 @@ def test_rules_of_principals_that_were_detached_stay() -> None:
     ]
     plan = access_plan(view([], TEAM, of, target={each.rule for each in remembered}, remembered=remembered))
     assert [(one.rule, one.after) for one in plan.changes] == [(rule("east-team-a READ orders"), None)]
+
+
+def may(rules_: Collection[Rule], principal: str, operation: str, name: str, resource: Resource) -> bool:
+    """What Kafka's authorizer answers to somebody at 1.1.1.1."""
+
+    def is_about(one: Rule) -> bool:
+        return (
+            one.resource is resource
+            and one.covers(name)
+            and one.principal in ("User:*", principal)
+            and one.host in ("*", "1.1.1.1")
+        )
+
+    found = [one for one in rules_ if is_about(one)]
+    if any(one.permission is PermissionType.DENY and one.operation in ("ALL", operation) for one in found):
+        return False
+    return any(
+        one.permission is PermissionType.ALLOW and (one.operation == "ALL" or operation in MEANS[one.operation])
+        for one in found
+    )
+
+
+@given(RULES, st.sets(st.sampled_from(TOPICS)), LINKS, st.sampled_from([READ_ONLY, FULL]))
+def test_nobody_may_do_at_the_target_what_the_source_refuses(
+    source: set[Rule], there: set[str], of: Link, settings: AccessSettings
+) -> None:
+    """Also with what is still to come: the rules of names that a rule of the target covers before they are there. We
+    ourselves (`mirror`) are not kept out.
+    """
+    named = of.topics.named(sorted(there))
+    scopes = {
+        Resource.TOPIC: topic_scope(of, {source: name for name, source in named.sources.items()}),
+        Resource.GROUP: group_scope(of, sorted(there)),
+    }
+    made = created(access_plan(view(source, settings, of, scopes=scopes, own_principal="User:mirror")))
+    for resource, scope in scopes.items():
+        for name in (*TOPICS, "orders.new", "x"):
+            theirs = scope.target_of(name)
+            for who in ("alice", "bob", "somebody"):
+                for operation in ("READ", "WRITE", "DESCRIBE", "DELETE"):
+                    if theirs is not None and may(made, f"User:{who}", operation, theirs, resource):
+                        assert may(source, f"User:{who}", operation, name, resource), (who, operation, name)
+
+
+@pytest.mark.parametrize(
+    ("denying", "placed"),
+    [("!bob READ *", "!bob READ x-orders.*"), ("!bob READ orders.new", "!bob READ x-orders.new")],
+)
+def test_a_denial_is_there_before_what_it_is_about(denying: str, placed: str) -> None:
+    """Where a rule for a prefix will let everybody in, a DENY of more, or of one name, is made for what is to come."""
+    of = link("orders.*", naming=PrefixNaming(target_prefix="x-"))
+    source = rules("everybody READ orders.*", denying)
+    plan = access_plan(view(source, READ_ONLY, of))
+    assert {rule(placed), rule("everybody READ x-orders.*")} <= created(plan)
+    # It stays as long as the source has it, and goes with it.
+    made = [RememberedRule(rule=c.rule, origin=c.origin, is_certain=True) for c in plan.changes if c.problem is None]
+    there = {each.rule for each in made}
+    denied = view(rules(denying), READ_ONLY, of, target=there, remembered=made)
+    assert deleted(access_plan(denied)) == rules("everybody READ x-orders.*")
+    assert deleted(access_plan(replace(denied, source=set()))) == there
+
+
+def test_a_denial_stays_while_what_it_overrides_does() -> None:
+    """An ALLOW that is left to an operator, or to whom a topic was cut over, does not let in whom a DENY kept out."""
+    allowing, denying = rule("everybody READ orders"), rule("!alice READ orders")
+    unsure = [*ours(allowing, is_certain=False), *ours(denying)]
+    plan = access_plan(view(set(), FULL, ORDERS, target={allowing, denying}, remembered=unsure))
+    assert (deleted(plan), failures(plan)) == (set(), {allowing, denying})
+    gone = access_plan(view(set(), FULL, ORDERS, target={denying}, remembered=unsure))
+    assert (deleted(gone), gone.forgotten) == ({denying}, (allowing,))
+
+    left, wide = rule("everybody READ orders.b"), rule("!alice READ orders*")
+    memory = [*ours(left, origin="orders.b"), *ours(wide, origin="orders")]
+    plan = access_plan(view(set(), FULL, link("orders.a"), target={left, wide}, remembered=memory))
+    assert (deleted(plan), failures(plan)) == (set(), set())
+    (told,) = plan.changes
+    assert told.problem is not None
+    assert "READ by User:* on topic orders.b" in told.problem.message
+
+
+def test_a_rule_of_two_links_goes_with_the_last() -> None:
+    """Whoever finds what another link has made makes it its own as well; who wants it no more says so, and deletes it
+    once nobody else wants it, whichever of them is paused for how long. What an operator has made stays nobody's.
+    """
+    made = rule("alice READ orders")
+    found = access_plan(view({made}, FULL, ORDERS, target={made}, link="b", held={made: ["a"]}))
+    assert (found.changes, found.settled, found.asks_others) == ((), tuple(ours(made)), True)
+    assert access_plan(view({made}, FULL, ORDERS, target={made}, link="b")).settled == ()
+
+    (memory,) = ours(made)
+    unwanted = replace(memory, is_unwanted=True)
+    for link, other in (("a", "b"), ("b", "a")):
+        gone = view(set(), FULL, ORDERS, target={made}, remembered=[memory], link=link, held={made: [other]})
+        plan = access_plan(gone)
+        assert (deleted(plan), failures(plan), plan.forgotten, plan.settled) == (set(), set(), (), (unwanted,))
+        assert [change.problem and change.problem.message for change in plan.changes] == [
+            f"link {other} has made it as well: it stays"
+        ]
+        assert access_plan(replace(gone, remembered=[unwanted])).settled == ()
+        back = access_plan(replace(gone, source={made}, remembered=[unwanted]))
+        assert (back.changes, back.settled) == ((), (memory,))
+        assert deleted(access_plan(replace(gone, remembered=[unwanted], held={}))) == {made}
+        gone = replace(gone, target=set(), remembered=[unwanted], held={})
+        assert access_plan(gone).forgotten == (made,)
+
+
+def test_a_denial_stays_as_long_as_another_link_lets_in_whom_it_keeps_out() -> None:
+    """That link may be paused, or only look a minute later. What the source itself lets in it may let in here."""
+    denial, allowing = rule("!alice READ orders"), rule("alice READ orders")
+    gone = view(set(), FULL, ORDERS, target={denial, allowing}, remembered=ours(denial), link="a")
+    plan = access_plan(replace(gone, held={allowing: ["b"]}))
+    assert (deleted(plan), failures(plan)) == (set(), set())
+    (change,) = plan.changes
+    assert change.problem is not None
+    assert "it stays as long as ALLOW" in change.problem.message
+    assert deleted(access_plan(replace(gone, target={denial}))) == {denial}
+    assert deleted(access_plan(replace(gone, source={allowing}, held={allowing: ["b"]}))) == {denial}
+
+
+def test_a_rule_without_another_link_goes_at_once() -> None:
+    """As soon as the source has it no more."""
+    made = rule("alice READ orders")
+    gone = view(set(), FULL, ORDERS, target={made}, remembered=ours(made), link="a")
+    last = access_plan(gone)
+    assert (deleted(last), last.asks_others) == ({made}, True)

@@ -16,7 +16,7 @@ from isthmus.control.running.forcing import AGAIN_S, BACK_S, GONE_S, TargetKeepe
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
-from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
+from isthmus.model.switching import Allowance, LaneBegin, LeftAt, TargetChoice
 
 FILE = {
     "clusters": {alias: {"bootstrap_servers": f"h:{number}"} for number, alias in enumerate("abcd", 1)},
@@ -26,7 +26,11 @@ WRITTEN = config.parse(json.dumps(FILE))
 EACH = WRITTEN.trees[0].tree.by_itself.distributor("a", 2, "d")
 ID = uuid.UUID(int=4)
 ALLOWED = (Allowance(SourceTopic("x"), ID, 0, 7, 30), Allowance(SourceTopic("x"), ID, 1, 5, 30))
-LEFT = TargetChoice(target="c", wanted="c").asked("d", is_forced=True).left(ALLOWED, {("x", 0): 12, ("x", 1): 5})
+LEFT = (
+    TargetChoice(target="c", wanted="c")
+    .asked("d", is_forced=True)
+    .left(ALLOWED, {("x", 0): LeftAt(12), ("x", 1): LeftAt(5)})
+)
 
 
 class Keeper(TargetKeeper):
@@ -53,7 +57,9 @@ def test_the_next_leaf_begins_where_the_one_before_may_have_come_to() -> None:
     shown = DistributorTarget(distributor=EACH, target="d", wanted="d", by_itself="c", doubts=LEFT.doubts)
     assert shown.as_dict()["in_doubt"] == [{"leaf": "c", "state": "IN_DOUBT", "records_max": 5}]
     resent = (
-        TargetChoice(target="c", wanted="c").asked("d", is_forced=True, is_resent=True).left(ALLOWED, {("x", 0): 12})
+        TargetChoice(target="c", wanted="c")
+        .asked("d", is_forced=True, is_resent=True)
+        .left(ALLOWED, {("x", 0): LeftAt(12)})
     )
     assert ([each.offset for each in resent.begins], resent.doubts) == ([7, 5], ())
 

@@ -98,6 +98,16 @@ def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
         assert topics_of(plan, view)[0].lag_records == lag
 
 
+def test_what_a_whole_lane_has_copied_waits_to_be_seen() -> None:
+    """It has copied what is open at the source, which nobody who reads committed records sees: that is told as
+    elsewhere, where such records wait to be copied.
+    """
+    whole = replace(report(0, LaneState.ACTIVE, 100), source_log_end=100, stable_end=70)
+    copied = replace(report(1, LaneState.ACTIVE, 70), source_end=70, source_log_end=100)
+    topic = topic_after(decision(0), decision(1), p0=whole, p1=copied)
+    assert [(p.source_end, p.lag_records, p.waiting_records) for p in topic.partitions] == [(70, 0, 30), (70, 0, 30)]
+
+
 def test_a_mapped_lane_tells_its_place_at_the_source() -> None:
     """Its lag follows from that, whatever the target holds; before it has reported, from what was planned."""
     topic = TopicPlan(
@@ -195,6 +205,10 @@ def test_what_was_not_heard_for_long_says_so() -> None:
         (partition,) = topics_of(plan, view)[0].partitions
         assert (partition.state_age_s, partition.age_s) == (state_age_s, 24.0)
         assert partition.as_dict()["source_end_age_seconds"] == 24.0
+    lost = {key: replace(found, state=LaneState.SOURCE_UNAVAILABLE, heard_ms=1_000)}
+    view = LanesView(controller=ControllerState.ALIVE, reports=lost, counts=COUNTS, ages_s={key: 2.0}, at_ms=61_000)
+    (partition,) = topics_of(plan, view)[0].partitions
+    assert partition.as_dict()["source_end_age_seconds"] == 60.0, "a lane that tells of a silent source heard nothing"
     silent = LanesView(
         controller=ControllerState.ALIVE, reports={key: found}, counts=COUNTS, ages_s={key: UNHEARD_S + 1}
     )

@@ -49,7 +49,7 @@ def test_limits_that_come_before_spark_has_started_count() -> None:
         opened_at=0.0,
         documents={},
         link="l",
-        tail=SimpleNamespace(position=0, topic_id=uuid.UUID(int=1)),
+        tail=SimpleNamespace(position=0, topic_id=uuid.UUID(int=1), was_held=lambda _: False),
         listen=lambda _: None,
     )
     link = OpenLink(context=CONTEXT, source=NOWHERE, target=NOWHERE, ledger=cast(Any, ledger), timings=USUAL)

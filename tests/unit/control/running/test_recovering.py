@@ -14,7 +14,9 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import DivergencePolicy, Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.remedies import SOURCE_RECREATED
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.state import LinkState
 
@@ -50,6 +52,21 @@ def test_only_what_the_source_lost_is_recovered_by_itself() -> None:
         a=LaneState.ACTIVE, d=LaneState.DIVERGED, f=LaneState.FOREIGN_WRITE, g=LaneState.DATA_GAP, p=LaneState.PAUSED
     )
     assert list(diverged_topics(found)) == ["d"]
+
+
+def test_what_was_created_anew_at_the_source_is_recovered_by_itself() -> None:
+    """Not what was created anew at the target, nor where it is most topics of a link."""
+    recreated = progress(a=LaneState.ACTIVE, r=LaneState.TOPIC_RECREATED)
+    for message, there, expected in ((SOURCE_RECREATED, 1, ["r"]), (SOURCE_RECREATED, 0, []), ("the target's", 1, [])):
+        topics = [replace(each, problem=Problem(message)) for each in recreated.topics if there or each.topic == "r"]
+        assert list(diverged_topics(replace(recreated, topics=tuple(topics)))) == expected
+
+
+def test_what_comes_back_one_after_the_other_is_not_recovered_by_itself() -> None:
+    """A source that was set up anew gets its topics by and by: those that it does not have yet are not there."""
+    found = progress(a=LaneState.SOURCE_DELETED, b=LaneState.SOURCE_DELETED, r=LaneState.TOPIC_RECREATED)
+    topics = [replace(each, problem=Problem(SOURCE_RECREATED)) for each in found.topics]
+    assert list(diverged_topics(replace(found, topics=tuple(topics)))) == []
 
 
 @pytest.mark.parametrize(("policy", "tries", "looks"), [("stop", 0, 0), ("recover", 1, 4)])

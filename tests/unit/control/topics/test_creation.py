@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from isthmus.control.topics.creation import FILLING, creation, settled_policy
-from isthmus.control.topics.preflight import LONG_MAX
+from isthmus.control.topics.creation import FILLING, creation, final_policy, is_filled
+from isthmus.control.topics.preflight import LONG_MAX, TopicPair
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.log import LogRange
 from isthmus.model.selection import TopicPattern
-from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+from isthmus.model.topic import ConfigEntry, ConfigSource, Settings, TopicDescription
 from tests.unit.control.names import ORDERS
 
 BROKER_DEFAULTS = {
@@ -58,6 +58,29 @@ def configs_of(
     """The configurations the target topic is created with."""
     made = creation(source, name=ORDERS, defaults=defaults(changed), brokers=3, has_prefix=has_prefix)
     return dict(made.topic.configs)
+
+
+def settled(
+    source: TopicDescription,
+    target: TopicDescription,
+    source_ranges: Mapping[int, LogRange],
+    target_ranges: Mapping[int, LogRange],
+    settings: ConfigSettings | None = None,
+    *,
+    filled_ends: Mapping[int, int] | None = None,
+    copied_ends: Mapping[int, int] | None = None,
+    before: Settings = (),
+) -> dict[str, str | None]:
+    """What a target gets now; nothing while it is filled, or where it was not created for that."""
+    pair = TopicPair(
+        name=ORDERS,
+        source=source,
+        target=target,
+        source_ranges=source_ranges,
+        target_ranges=target_ranges,
+        filled_ends=filled_ends or {},
+    )
+    return final_policy(source, target.own_configs, settings, before) if is_filled(pair, copied_ends) else {}
 
 
 FUTURE = {"message.timestamp.after.max.ms": str(LONG_MAX)}
@@ -157,8 +180,8 @@ def test_compacted_topic_with_a_prefix_is_created_for_filling_then_settled() -> 
     target = topic(made)
     source_ranges = {0: LogRange(100, 200, 200)}
     for log in (LogRange(0, 0, 0), LogRange(0, 50, 50), LogRange(100, 100, 100)):
-        assert settled_policy(source, target, source_ranges, {0: log}, filled_ends={0: 101}) == {}
-    past = settled_policy(source, target, source_ranges, {0: LogRange(100, 101, 101)}, filled_ends={0: 101})
+        assert settled(source, target, source_ranges, {0: log}, filled_ends={0: 101}) == {}
+    past = settled(source, target, source_ranges, {0: LogRange(100, 101, 101)}, filled_ends={0: 101})
     assert past == {"cleanup.policy": "compact", "retention.ms": "5000", "retention.bytes": None}
 
 
@@ -172,20 +195,53 @@ def test_a_compacted_topic_that_holds_records_is_filled_first(policy: str) -> No
     target = topic(made.topic.configs)
     assert target.own_configs.items() >= FILLING.items()
     logs, ends = {0: LogRange(0, 300, 300)}, {0: 200}
-    assert settled_policy(source, target, logs, {0: LogRange(0, 199, 199)}, filled_ends=ends) == {}
-    assert settled_policy(source, target, logs, {}, filled_ends=ends) == {}
-    past = settled_policy(source, target, logs, {0: LogRange(0, 200, 200)}, filled_ends=ends)
+    assert settled(source, target, logs, {0: LogRange(0, 199, 199)}, filled_ends=ends) == {}
+    assert settled(source, target, logs, {}, filled_ends=ends) == {}
+    past = settled(source, target, logs, {0: LogRange(0, 200, 200)}, filled_ends=ends)
     assert past == {"cleanup.policy": policy, "retention.ms": "5000", "retention.bytes": None}
     # Who does not know when that was waits for all.
-    assert settled_policy(source, target, logs, {0: LogRange(0, 299, 299)}) == {}
+    assert settled(source, target, logs, {0: LogRange(0, 299, 299)}) == {}
 
 
 def test_what_a_release_before_began_to_fill_is_settled() -> None:
     """It kept compacting meanwhile."""
     source, target = topic({"cleanup.policy": "compact"}), topic({**FILLING, "cleanup.policy": "compact,delete"})
     logs = {0: LogRange(0, 5, 5)}
-    past = settled_policy(source, target, logs, logs)
+    past = settled(source, target, logs, logs)
     assert past == {"cleanup.policy": "compact", "retention.ms": None, "retention.bytes": None}
+
+
+def test_a_mapped_topic_is_filled_when_its_source_is_read_as_far() -> None:
+    """The target's own offsets say nothing of it; what the source has deleted does not come."""
+    source = topic({"cleanup.policy": "compact"})
+    target, logs = topic(FILLING), {0: LogRange(100, 300, 300)}
+    policy = {"cleanup.policy": "compact", "retention.ms": None, "retention.bytes": None}
+    for copied, filled_end, wanted in ((199, 200, {}), (200, 200, policy), (-1, 200, {}), (-1, 100, policy)):
+        found = settled(
+            source, target, logs, {0: LogRange(0, 9, 9)}, filled_ends={0: filled_end}, copied_ends={0: copied}
+        )
+        assert found == wanted
+
+
+def test_what_the_link_began_to_fill_it_ends() -> None:
+    """Also where an operator has excluded or kept the policy since, or the source is not compacted any more: what is
+    the target's own business is then what it would have been. Where nobody began it the topic is left alone.
+    """
+    logs, target = {0: LogRange(0, 5, 5)}, topic(FILLING)
+    before = (("cleanup.policy", "compact"), ("retention.bytes", None), ("retention.ms", "7"))
+    excluded = ConfigSettings(exclude=(PropertyPattern.parse("cleanup.policy"), PropertyPattern.parse("retention.ms")))
+    source = topic({"cleanup.policy": "compact,delete", "retention.bytes": "9"})
+    past = settled(source, target, logs, logs, excluded, before=before)
+    assert past == {"cleanup.policy": "compact", "retention.bytes": "9", "retention.ms": "7"}
+    assert settled(source, target, logs, logs, excluded) == {}
+    plain = topic({"retention.ms": "5"})
+    assert settled(plain, target, logs, {0: LogRange(0, 1, 1)}, before=before) == {
+        "retention.ms": "5",
+        "retention.bytes": None,
+    }
+    assert settled(plain, target, logs, logs) == {}
+    changed = topic({**FILLING, "retention.ms": "3"})
+    assert settled(source, changed, logs, logs, before=before) == {}
 
 
 def test_what_is_added_can_be_excluded_unless_records_need_it() -> None:
@@ -208,8 +264,8 @@ def test_empty_partition_is_past_its_prefix_when_all_is_deleted() -> None:
     made = configs_of(source, has_prefix=True)
     target = topic(made)
     empty = {0: LogRange(100, 100, 100)}
-    assert settled_policy(source, target, empty, {0: LogRange(100, 100, 100)}) != {}
-    assert settled_policy(source, target, empty, {}) == {}
+    assert settled(source, target, empty, {0: LogRange(100, 100, 100)}) != {}
+    assert settled(source, target, empty, {}) == {}
 
 
 def test_what_the_target_keeps_is_left_to_its_brokers() -> None:
@@ -223,7 +279,7 @@ def test_what_the_target_keeps_is_left_to_its_brokers() -> None:
     assert made.keys() & own.keys() == {"cleanup.policy", "retention.bytes"}
     filled = creation(source, name=ORDERS, defaults=known, brokers=3, has_prefix=True, settings=settings).topic.configs
     ranges = {0: LogRange(100, 200, 200)}
-    past = settled_policy(source, topic(filled), ranges, {0: LogRange(100, 200, 200)}, settings)
+    past = settled(source, topic(filled), ranges, {0: LogRange(100, 200, 200)}, settings)
     assert past == {"cleanup.policy": "compact", "retention.ms": None, "retention.bytes": "9"}
 
 
@@ -231,7 +287,7 @@ def test_other_topics_are_not_settled() -> None:
     """A target that was not created for filling keeps the policy its operator gave it."""
     source = topic({"cleanup.policy": "compact"})
     ranges = {0: LogRange(0, 5, 5)}
-    assert settled_policy(source, topic({"cleanup.policy": "compact,delete"}), ranges, ranges) == {}
+    assert settled(source, topic({"cleanup.policy": "compact,delete"}), ranges, ranges) == {}
 
 
 def test_an_empty_policy_is_one() -> None:
@@ -242,4 +298,4 @@ def test_an_empty_policy_is_one() -> None:
     made = configs_of(source, has_prefix=True)
     assert made["cleanup.policy"] == "compact,delete"
     log = LogRange(100, 101, 101)
-    assert settled_policy(source, topic(made), {0: log}, {0: log})["cleanup.policy"] == ""
+    assert settled(source, topic(made), {0: log}, {0: log})["cleanup.policy"] == ""

@@ -136,6 +136,45 @@ def test_other_source_topic_than_before_is_refused() -> None:
     assert (gone.state, gone.creation) == (LaneState.TOPIC_RECREATED, None)
 
 
+def test_what_was_to_be_forgotten_counts_where_it_stands_in_the_way() -> None:
+    """A topic that comes back under its name is another one, which is said at once with the command that mends it. The
+    same one, one whose copy is gone or another, and one that is still missing are as if they had never been mirrored.
+    """
+    source, target = topic(), topic()
+    pair = TopicPair(name=ORDERS, source=source, target=target)
+    former = TopicIds(source_topic=SOURCE_ORDERS, source=uuid.uuid4(), target=target.topic_id, is_forgotten=True)
+    found = planned(pair, {ORDERS: former})
+    assert found.state is LaneState.TOPIC_RECREATED
+    assert f"isthmus link recover {LINK.name} --topic {ORDERS}" in found.reasons[0].hint
+    for forgotten, there in (
+        (replace(former, source=source.topic_id), target),
+        (replace(former, target=uuid.uuid4()), target),
+        (former, None),
+    ):
+        assert planned(replace(pair, target=there), {ORDERS: forgotten}).reasons == ()
+    seen = replace(observed(pair), pairs={}, problems={ORDERS: Problem("no such topic")}, absent=frozenset({ORDERS}))
+    gone, kept = ({ORDERS: replace(former, is_forgotten=is_forgotten)} for is_forgotten in (True, False))
+    assert plan_link(seen, Claims(), gone).topics[0].state is LaneState.SOURCE_UNAVAILABLE
+    assert plan_link(seen, Claims(), kept).topics[0].state is LaneState.SOURCE_DELETED
+
+
+def test_what_is_deleted_with_its_source_is_a_change() -> None:
+    """Where the link says so, and the topic is not included by its name; else it stays as it is."""
+    pair = TopicPair(name=ORDERS, source=topic(), target=topic())
+    known = {ORDERS: TopicIds(source_topic=SOURCE_ORDERS, source=uuid.uuid4(), target=uuid.uuid4())}
+    named = replace(LINK.topics, include=(TopicPattern.parse(SOURCE_ORDERS),))
+    for link, action in (
+        (LINK, Action.KEEP),
+        (replace(LINK, on_source_deleted="delete"), Action.DELETE),
+        (replace(LINK, on_source_deleted="delete", topics=named), Action.KEEP),
+    ):
+        seen = replace(observed(pair), link=link, pairs={}, absent=frozenset({ORDERS}))
+        (found,) = plan_link(seen, Claims(), known).topics
+        assert (found.action, found.is_copied, found.lanes) == (action, False, ())
+        changes = topic_changes([found], {})
+        assert [(change.before, change.after) for change in changes] == [(ORDERS, None)] * (action is Action.DELETE)
+
+
 def test_topic_ids_that_nobody_has_prove_nothing() -> None:
     """Brokers before KIP-516 give nil ids: they are not held against anything."""
     source, target = topic(), topic()

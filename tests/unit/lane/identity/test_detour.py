@@ -13,11 +13,14 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.errors import Unreachable
 from isthmus.lane.identity.aborts import LoneTransaction
 from isthmus.lane.identity.detour import Detour
+from isthmus.lane.identity.markers import Markers
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Prefix, Refused
+from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.transactions import lone_producer_id
 from tests.unit.lane.engines import Part
 from tests.unit.lane.leader import Led, OneLeader, with_leader
 from tests.unit.lane.looks import lane_of
@@ -39,7 +42,7 @@ def taken(run: LaneRun, engine: Part, led: Led | None = None, *, has_coordinator
         if has_coordinator:
             known = Transaction(routes.client, "ours")
             known.is_open = True
-        detour._aborts._known[run, ABORTED] = known
+        detour._aborts._known[run, lone_producer_id(ABORTED)] = known
         await detour.take(run)
 
     with_leader(led or Led(), work)
@@ -230,3 +233,49 @@ def test_permission_is_asked_for_again_when_bytes_leave(lane: Callable[[], LaneR
         taken(run, engine, led)
     assert led.permissions == [engine.may_send] * len(led.permissions)
     assert len(led.asked) + len(led.posted) == len(led.permissions) > 0
+
+
+class Ended:
+    """Control records as they were asked for: of a transaction, and whether as a commit, or of none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[int | None, bool]] = []
+
+        async def end(_: Markers, run: LaneRun, producer: int, transaction: object, *, commit: bool = False) -> None:
+            self.asked.append((producer, commit))
+            run.writer.position += 1
+
+        async def write(_: Markers, run: LaneRun, count: int, *, commit: bool) -> None:
+            self.asked += [(None, commit)] * count
+            run.writer.position += count
+
+        monkeypatch.setattr(Markers, "end", end)
+        monkeypatch.setattr(Markers, "write", write)
+
+
+@pytest.mark.parametrize(("is_compacted", "ended"), [(False, ABORTED), (True, None)])
+def test_a_commit_ends_nothing_that_may_be_aborted_data(
+    monkeypatch: pytest.MonkeyPatch, ended: int | None, *, is_compacted: bool
+) -> None:
+    """What is open of its producer is of a lane that was whole. Of a compacted topic it may be aborted data whose end
+    was cleaned away before it was copied: a commit would show that to everybody.
+    """
+    asked = Ended(monkeypatch).asked
+    run = lane_of(position=5, is_compacted=is_compacted)
+    run.alone = {lone_producer_id(ABORTED): ProducerState(0, 4, 4)}
+    run.read_from(5)
+    run.offer(iter([Piece(one(marker(5, ABORTED, commit=True)), is_plain=False, is_aborted=False)]))
+    run.phase = Phase.FLOWING
+    with_leader(Led(), lambda routes: Detour(Part(), routes).take(run))
+    assert asked == [(ended, True)]
+
+
+def test_a_gap_ends_as_many_transactions_as_it_has_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of aborted data that is open follow behind it, if there are more."""
+    asked = Ended(monkeypatch).asked
+    run = lane_of(position=5)
+    run.alone = {lone_producer_id(producer): ProducerState(0, 4, 4) for producer in (7, 8)}
+    run.gaps.append(Gap(5, 6))
+    run.phase = Phase.FLOWING
+    with_leader(Led(), lambda routes: Detour(Part(), routes).take(run))
+    assert (asked, run.state) == ([(lone_producer_id(7), False)], LaneState.STARTING)

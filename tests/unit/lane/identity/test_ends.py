@@ -9,11 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.lane.identity.ends import Ends
+from isthmus.lane.outlook import USUAL_DOUBT
 from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
+from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, been_at, lane_of
 from tests.unit.wire.stored import PLAIN, one, stored
@@ -195,3 +197,44 @@ def test_a_lane_begins_behind_what_is_left_at_the_source(position: int, stored: 
 
     assert (None if run.prefix is None else run.prefix.end) == prefix
     assert run.state is LaneState.STARTING
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_a_source_that_lags_is_looked_at_again(is_foreign: bool) -> None:
+    """Somebody else may have written what lies beyond it, or the link itself under another producer id: a source that
+    gets there in time has it compared, one that stays behind ends the lane.
+    """
+    run = lane_of(position=16)
+    run.source_start, run.source_end = 0, 12
+    run.beyond = Problem("somebody else writes") if is_foreign else None
+
+    def work(ends: Ends) -> None:
+        assert ends.decided(run) is not None
+        state = LaneState.STARTING if is_foreign else LaneState.SOURCE_UNAVAILABLE
+        assert (run.state, run.tail_check) == (state, TailCheck.CONTENT)
+        assert run.problem is not None
+        run.source_end = 16
+        assert ends.decided(run) is None
+        assert not run.is_over
+        run.source_end = 12
+        assert [ends.decided(run) is None for _ in range(USUAL_DOUBT.looks)] == [False, False, True]
+        assert run.state is (LaneState.FOREIGN_WRITE if is_foreign else LaneState.DIVERGED)
+
+    asyncio.run(found(work))
+
+
+def test_what_a_lane_is_known_to_have_copied() -> None:
+    """Up to where the owner before was, and then as far as it was itself when its end was last believed."""
+
+    def work(ends: Ends) -> None:
+        run = lane_of()
+        run.milestone = been_at(run, 90)
+        look(run, ends, 100)
+        assert run.believed_end == 90
+        look(run, ends, 105)
+        assert run.believed_end == 90, "nobody has compared what came since"
+        run.believe_tail(7)
+        look(run, ends, 120)
+        assert run.believed_end == 105
+
+    asyncio.run(found(work))

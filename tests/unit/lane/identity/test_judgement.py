@@ -14,11 +14,13 @@ from isthmus.lane.identity.judgement import (
     Judgement,
     Sight,
     Weight,
+    among_fillers,
     compare,
     first_check,
     gap_before,
     is_copy,
     lost,
+    may_be_let_go,
     outlook_of,
     unanswered,
     undecodable,
@@ -33,8 +35,9 @@ from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete
-from isthmus.model.transactions import lone_producer_id
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from isthmus.model.transactions import lone_producer_id, marker_producer_ids
+from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
+from tests.unit.wire.stored import PLAIN, marker, one, patched, stored
 
 OURS, MARKERS, THEIRS = 7, 8, 99
 WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
@@ -76,11 +79,20 @@ def test_nothing_is_compared_with_what_the_source_does_not_have() -> None:
         assert weight(sight(16), known, TailCheck.CONTENT) is Weight.BELIEVED
 
 
+def test_what_is_open_at_the_source_is_not_beyond_it() -> None:
+    """A lane that is whole copies it: the target is beyond its source only behind the end of its log."""
+    open_there = replace(sight(16), source=Bounds(0, 12, 16))
+    assert not open_there.is_beyond
+    assert replace(open_there, source=Bounds(0, 12, 15)).is_beyond
+    assert replace(open_there, source=Bounds(0, 12)).is_beyond
+
+
 def test_what_lies_beyond_the_source_is_ours_or_somebody_elses() -> None:
-    """That the link wrote it shows that the source has lost records; anybody else's record is a foreign write at the
-    first look. Of what belongs to a transaction of a coordinator that is not certain until the source stays behind.
+    """That the link wrote it shows that the source has lost records; anybody else's record behind all that was compared
+    is a foreign write at the first look. Of what was never compared, and of what belongs to a transaction of a
+    coordinator, that is not certain until the source stays behind.
     """
-    lone, beyond = lone_producer_id(5), sight(16, end=12)
+    lone, beyond = lone_producer_id(5), replace(sight(16, end=12), believed_end=12)
     for own in (
         stored(10, RECORDS, producer_id=OURS),
         marker(15, MARKERS, commit=True),
@@ -91,15 +103,38 @@ def test_what_lies_beyond_the_source_is_ours_or_somebody_elses() -> None:
     assert weight(beyond, stored(10, RECORDS, producer_id=THEIRS)) is Weight.FOREIGN
     assert weight(beyond, stored(10, RECORDS)) is Weight.FOREIGN
     assert weight(beyond, marker(15, THEIRS, commit=False)) is Weight.UNCLEAR
+    assert weight(replace(beyond, believed_end=-1), stored(10, RECORDS, producer_id=THEIRS)) is Weight.UNCLEAR
+    proven = replace(beyond, believed_end=16, is_known=True)
+    assert weight(proven, stored(10, RECORDS, producer_id=THEIRS)) is Weight.BELIEVED
     problem = written_beyond(beyond, one(stored(10, RECORDS, producer_id=THEIRS)))
     assert f"producer {THEIRS}, which is not this link" in problem.message
     found = outlook_of(beyond, Judgement(beyond=problem), continues_after_gap=True)
     assert (found.state, found.problem) == (LaneState.FOREIGN_WRITE, problem)
 
 
+def filled(offset_end: int, *, moved: int = 0) -> Batch:
+    """The last 100 fillers of a log that ends there, where `moved` others stand before them."""
+    batch, begin = filler(100, 1), offset_end - 100
+    header = stamp(batch, OURS, 0, begin - moved)
+    return one(patched(bytes(header) + bytes(batch.view[HEADER_BYTES:]), begin))
+
+
+def test_fillers_behind_something_else_are_not_alone() -> None:
+    """What is deleted with fillers is fillers: the sequence of the last ones tells where they were to stand, and a lane
+    that has only filled knows every other record as somebody else's.
+    """
+    seen = sight(200, start=500)
+    assert weigh(seen, TailCheck.CONTENT, (OURS,), filled(200)) is Weight.FILLERS
+    assert weigh(seen, TailCheck.CONTENT, (OURS,), filled(200, moved=1)) is Weight.MIXED
+    theirs = one(stored(194, RECORDS, producer_id=THEIRS))
+    assert weigh(seen, TailCheck.CONTENT, (OURS,), theirs) is Weight.BELIEVED
+    assert weigh(replace(seen, is_filling=True), TailCheck.CONTENT, (OURS,), theirs) is Weight.MIXED
+    assert "at most 200 records" in among_fillers(seen).hint
+
+
 def test_fillers_are_recognised_before_the_source_begins() -> None:
     """Fillers stand for what the source has deleted; above its start they would be records of somebody else."""
-    batch = filler(100, 1)
+    batch = filled(100)
     assert weigh(sight(100, start=500), TailCheck.CONTENT, (), batch) is Weight.FILLERS
     assert weigh(sight(100, start=100), TailCheck.CONTENT, (), batch) is Weight.FILLERS
     assert weigh(sight(100, start=50), TailCheck.CONTENT, (), batch) is Weight.DOUBTED
@@ -108,9 +143,9 @@ def test_fillers_are_recognised_before_the_source_begins() -> None:
 def test_a_lane_that_left_something_at_its_source_began_with_fillers() -> None:
     """Before its beginning fillers are ours, and a record is held against the source, which still has one there."""
     left = replace(sight(100, start=50), begin=200)
-    assert weigh(left, TailCheck.CONTENT, (), filler(100, 1)) is Weight.FILLERS
+    assert weigh(left, TailCheck.CONTENT, (), filled(100)) is Weight.FILLERS
     assert weigh(left, TailCheck.CONTENT, (), one(stored(94, RECORDS, producer_id=OURS))) is Weight.DOUBTED
-    assert weigh(replace(left, position=201), TailCheck.CONTENT, (), filler(100, 1)) is Weight.DOUBTED
+    assert weigh(replace(left, position=201), TailCheck.CONTENT, (), filled(201)) is Weight.DOUBTED
     assert weigh(replace(left, position=50), TailCheck.CONTENT, (), one(stored(44, RECORDS))) is Weight.BELIEVED
 
 
@@ -331,10 +366,37 @@ def test_other_records_are_no_copy() -> None:
 def test_control_records_stand_where_the_source_has_no_record() -> None:
     """A marker or a hole of the source is a control record here, and a record of the source is none."""
     control = one(marker(13, 1, commit=False))
-    assert is_copy(control, one(marker(13, 99, commit=True)), 13, is_compacted=False)
+    assert is_copy(control, one(marker(13, 99, commit=False)), 13, is_compacted=False)
     assert is_copy(control, HOLES, 13, is_compacted=False)
     assert is_copy(control, None, 13, is_compacted=False)
     assert not is_copy(control, SOURCE, 13, is_compacted=False)
+
+
+def test_a_transaction_ends_as_at_the_source() -> None:
+    """Who lets go of a copy aborts what is open there; if the source committed it since, the lane cannot go on. Nor can
+    the way back, where that source has it as its coordinator ended it.
+    """
+    aborted = one(marker(13, lone_producer_id(99), commit=False))
+    for commit in (False, True):
+        ended = one(marker(13, 99, commit=commit))
+        assert is_copy(aborted, ended, 13, is_compacted=False) is not commit
+        assert is_copy(ended, aborted, 13, is_compacted=False) is not commit
+
+
+def test_the_end_of_another_transaction_is_no_copy() -> None:
+    """What was aborted here goes on at the source, where another transaction ended first."""
+    aborted = one(marker(13, lone_producer_id(98), commit=False))
+    assert not is_copy(aborted, one(marker(13, 99, commit=False)), 13, is_compacted=False)
+    assert may_be_let_go(aborted)
+    assert may_be_let_go(one(marker(13, lone_producer_id(98), commit=True)))
+
+
+def test_a_control_record_of_no_transaction_is_a_copy_of_any_end() -> None:
+    """Where records are copied once their transaction is committed, its end is a control record of the link's own."""
+    for producer_id in marker_producer_ids(7, 13, 16):
+        copied = one(marker(13, producer_id, commit=True))
+        assert is_copy(copied, one(marker(13, 99, commit=True)), 13, is_compacted=False)
+        assert not may_be_let_go(copied)
 
 
 def test_control_records_stand_where_the_source_has_aborted_ones() -> None:

@@ -59,7 +59,7 @@ def tails() -> Tails:
 )
 def test_a_source_that_cannot_tell_makes_the_lane_wait(source: Found) -> None:
     """What the source does not say now is no proof of a foreign write."""
-    judged = tails()._compared(LOOK, one(stored(10, RECORDS)), source)
+    judged = tails()._compared(LOOK, one(stored(10, RECORDS)), source, is_decided=True)
     assert judged.judgement.state is LaneState.SOURCE_UNAVAILABLE
 
 
@@ -123,23 +123,33 @@ def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
     assert run.state is LaneState.FOREIGN_WRITE
 
 
+OURS: Final = PRODUCER.producer_id
+OTHERS: Final = 4711
+
+
 @pytest.mark.parametrize(
-    ("last", "first", "state"),
+    ("been", "last", "first", "state"),
     [
-        (PRODUCER.producer_id, 4711, LaneState.FOREIGN_WRITE),
-        (4711, PRODUCER.producer_id, LaneState.FOREIGN_WRITE),
-        (PRODUCER.producer_id, PRODUCER.producer_id, LaneState.STARTING),
-        (PRODUCER.producer_id, None, LaneState.TARGET_UNAVAILABLE),
+        (12, OURS, OTHERS, LaneState.FOREIGN_WRITE),
+        (12, OTHERS, OURS, LaneState.FOREIGN_WRITE),
+        (12, OURS, OURS, LaneState.STARTING),
+        (12, OURS, None, LaneState.TARGET_UNAVAILABLE),
+        (None, OURS, OTHERS, LaneState.STARTING),
+        (None, OTHERS, None, LaneState.STARTING),
+        (16, OTHERS, None, LaneState.STARTING),
     ],
-    ids=["what was in flight stands behind it", "at the end", "all ours", "not told"],
+    ids=["behind it ours in flight", "last", "all ours", "not told", "unproven behind ours", "unproven", "proven"],
 )
-def test_what_others_wrote_beyond_the_source(last: int, first: int | None, state: LaneState) -> None:
-    """It is found at the first look, though records of ours that were in flight end the log; and where all is ours
-    nothing is said of others: the source may only lag.
+def test_what_others_wrote_beyond_the_source(been: int | None, last: int, first: int | None, state: LaneState) -> None:
+    """It is found at the first look if it lies behind what the lane is known to have copied, though records of ours
+    that were in flight end the log. What was never compared may be a copy that was made by another name, of a source
+    that only lags: it is looked at again first. What was compared is the source's, whoever wrote it.
     """
     run = lane_of(position=16)
     run.source_start, run.source_end = 0, 12
     run.tail_check = TailCheck.CONTENT
+    if been is not None:
+        run.believed_end, run.is_known = been, been == 16
 
     async def scenario() -> None:
         async with Client(NOWHERE) as client:
@@ -151,6 +161,7 @@ def test_what_others_wrote_beyond_the_source(last: int, first: int | None, state
 
     asyncio.run(scenario())
     assert run.state is state
+    assert (run.beyond is not None) is (been is None)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
@@ -15,10 +16,11 @@ import pytest
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
 from isthmus.errors import Unreachable
+from isthmus.lane.mapped import places, scanning
 from isthmus.lane.mapped.places import Known, Places
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.rebatch import Record, encode
+from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
@@ -32,9 +34,11 @@ from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import CONTROL, Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import Offset
+from tests.patience import TERM_S
 from tests.unit.lane.looks import NOWHERE
 
 OURS, THEIRS = 7, 8
+_ZSTD = 4
 WHOLE = Bounds(0, 50)
 LANE = Lane(
     source_topic=SourceTopic("orders"),
@@ -75,6 +79,7 @@ class Store:
         self.problem: Problem | None = None
         self.is_away = False
         self.ranges: tuple[MappedRange, ...] = ()
+        self.is_final = False
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         if self.problem is not None:
@@ -82,10 +87,11 @@ class Store:
         if self.cursor is None:
             return {}
         begin = self.cursor.ordinal - sum(one.length for one in self.ranges)
-        return {lane.key: Known(self.cursor, begin, self.ranges) for lane in lanes}
+        return {lane.key: Known(self.cursor, begin, self.ranges, self.is_final) for lane in lanes}
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         (self.cursor,) = cursors.values()
+        self.is_final = False
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
         if self.is_away:
@@ -112,10 +118,14 @@ class Scene:
         self.places = Places(routes, routes, producer, self.store, settle_s=0.0, search_s=search_s)
         self.source, self.target = Log(batch(0, 50)), Log()
         self.source_start: int | None = 0
+        self.target_start: int | None = 0
         fakes: Any = self.places
         fakes._source_log, fakes._target_log = self.source, self.target
         fakes._source = SimpleNamespace(client=client, leader=routes.leader, ask=self._ask_source)
+        fakes._target = SimpleNamespace(client=client, leader=routes.leader, ask=self._ask_target)
         self.run = LaneRun(lane, Writer(abandoned=abandoned, is_mapped=True))
+        # Its source has the leader with which it was compared.
+        self.run.source_epoch = 4
 
     async def look(
         self,
@@ -132,6 +142,9 @@ class Scene:
 
     async def _ask_source(self, keys: Iterable[tuple[str, int]], _: object) -> dict[tuple[str, int], Offset]:
         return {} if self.source_start is None else {key: Offset(0, self.source_start) for key in keys}
+
+    async def _ask_target(self, keys: Iterable[tuple[str, int]], _: object) -> dict[tuple[str, int], Offset]:
+        return {} if self.target_start is None else {key: Offset(0, self.target_start) for key in keys}
 
     @property
     def place(self) -> tuple[int, int]:
@@ -152,6 +165,7 @@ def test_a_lane_begins_behind_what_is_there_and_says_so_first() -> None:
     """Before anything is appended the ledger knows where the source is read from, and from where on ours may lie."""
 
     async def work(scene: Scene) -> None:
+        scene.run.source_epoch = -1
         assert await scene.look(30, source=Bounds(10, 50)) is None
         assert scene.store.cursor == Cursor(10, 0, 30)
         assert scene.place == (0, 10)
@@ -229,6 +243,50 @@ def test_what_another_leaf_got_is_left_out() -> None:
     with_scene(kept, Cursor(5, 5, 15), lane=lane)
 
 
+def test_a_lane_that_comes_back_to_a_leaf_knows_in_which_epoch_it_begins() -> None:
+    """That of the last record that it copied itself is older, and ends before: its source would say that it lost what
+    lies between. Where the epoch is not known none is told.
+    """
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4) is None
+        assert scene.run.transit is not None
+        cursor = scene.run.transit.cursor
+        assert (cursor.source_offset, cursor.copied_to, cursor.source_epoch) == begun
+
+    for left_out, epoch in ((0, -1), (3, 7)):
+        begun = 20, 20 - left_out, epoch
+        lane = replace(LANE, begin_offset=20, begin_left_out=left_out, begin_epoch=epoch)
+        with_scene(work, Cursor(5, 5, 15, source_epoch=3), lane=lane)
+
+
+def test_what_takes_the_place_of_what_was_left_out_before_a_beginning_is_copied() -> None:
+    """Another leaf had read it, and copied nothing of it. So the lane goes back behind what that copied, and stays
+    there; where what was copied is lost as well it stops.
+    """
+    lane = replace(LANE, begin_offset=20, begin_left_out=5, begin_epoch=3)
+
+    async def back(scene: Scene) -> None:
+        assert await scene.look(15) is None
+        assert scene.place == (0, 20)
+        assert scene.run.transit is not None
+        scene.run.transit.doubt(16)
+        assert await scene.look(15) is None
+        assert scene.place == (0, 15)
+
+    with_scene(back, None, lane=lane)
+
+    async def lost(scene: Scene) -> None:
+        assert await scene.look(15) is None
+        assert scene.run.transit is not None
+        scene.run.transit.doubt(14)
+        while await scene.look(15) is not None:
+            pass
+        assert scene.run.state is LaneState.DIVERGED
+
+    with_scene(lost, None, lane=lane)
+
+
 def test_nothing_is_believed_before_it_is_replicated() -> None:
     """The end seen first has to be replicated, however far others have written since."""
 
@@ -286,6 +344,123 @@ def test_a_broker_that_knows_us_spares_the_search() -> None:
         scene.target.batches = []
         assert await scene.look(900, last_sequence=4) is None
         assert scene.place == (5, 5)
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+OTHERS = batch(40, 10, producer_id=THEIRS, sequence=0)
+
+
+def test_what_the_target_deleted_before_it_was_written_down_is_not_copied_again() -> None:
+    """Its log does not tell how much of ours lay there, and nobody remembers: the lane ends and says so, whether
+    anything is left of the log or not, and in however many looks it was read.
+    """
+    for left, search_s in (([OTHERS], 1000.0), ([OTHERS], 0.0), ([], 1000.0)):
+
+        async def work(scene: Scene, left: list[Batch] = left) -> None:
+            scene.target.batches, scene.target_start = left, 40 if left else 50
+            while await scene.look(50) is not None:
+                pass
+            assert (scene.run.state, scene.run.writer.position) == (LaneState.FAILED, -1)
+            assert scene.run.problem is not None
+            assert f"[15, {scene.target_start})" in scene.run.problem.message
+            assert scene.run.transit is not None
+            assert scene.run.transit.cursor.looked_to <= 15, "nobody has looked there"
+
+        with_scene(work, Cursor(5, 5, 15), search_s=search_s)
+
+
+@pytest.mark.parametrize("search_s", [1000.0, 0.0])
+def test_what_a_cleaner_took_may_have_been_ours(search_s: float) -> None:
+    """The cleaner takes what another writer has given a newer value: copied again it would count once more."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches, scene.target_start = [OTHERS], 15
+        while await scene.look(50) is not None:
+            pass
+        assert (scene.run.state, scene.run.writer.position) == (LaneState.FAILED, -1)
+        assert scene.run.problem is not None
+        assert "log cleaner took offsets from 15 on" in scene.run.problem.message
+        assert scene.run.problem.hint.startswith("A longer min.compaction.lag.ms or producer.id.expiration.ms")
+
+    with_scene(work, Cursor(5, 5, 15), search_s=search_s)
+
+
+def test_what_the_target_deleted_may_be_known_in_other_ways() -> None:
+    """The leader remembers our producer, a later record of ours tells by its ordinal, the one who had the lane before
+    said that it sent nothing more.
+    """
+
+    async def remembered(scene: Scene) -> None:
+        scene.target.batches, scene.target_start = [OTHERS], 40
+        assert await scene.look(50, last_sequence=9) is None
+        assert scene.place == (10, 10)
+
+    async def ordinal(scene: Scene) -> None:
+        ours = batch(50, 2, producer_id=OURS, sequence=9)
+        scene.target.batches, scene.target_start = [OTHERS, ours], 40
+        while await scene.look(52) is not None:
+            pass
+        assert scene.place == (11, 11)
+
+    async def final(scene: Scene) -> None:
+        scene.target.batches, scene.target_start, scene.store.is_final = [OTHERS], 40, True
+        assert await scene.look(50) is None
+        assert scene.place == (5, 5)
+        assert not scene.store.is_final, "whoever comes next may not rely on it"
+        scene.run.transit, scene.store.is_final = None, True
+        assert await scene.look(60, epoch=3) is None
+        # Who comes after a crash needs not know what the target has deleted by now.
+        assert scene.store.cursor == Cursor(5, 5, 15, looked_to=60, looked_epoch=3)
+        scene.run.transit, scene.target_start = None, 60
+        assert await scene.look(60, epoch=3) is None
+        assert (scene.place, scene.run.state) == ((5, 5), LaneState.STARTING)
+
+    for work in (remembered, ordinal, final):
+        for search_s in (1000.0, 0.0):
+            with_scene(work, Cursor(5, 5, 15), search_s=search_s)
+
+
+def test_a_lane_that_rests_knows_its_place_whatever_its_target_deletes() -> None:
+    """Nothing was sent behind it since it was placed; once something was, of which nobody heard, that is not so."""
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(15) is None
+        scene.target.batches, scene.target_start = [OTHERS], 40
+        assert await scene.look(50) is None
+        assert (scene.place, scene.run.state) == ((5, 5), LaneState.STARTING)
+        scene.run.writer.sent(1)
+        scene.run.writer.refused()
+        scene.target.batches, scene.target_start = [], 60
+        assert await scene.look(60) is None
+        assert scene.run.state is LaneState.FAILED
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+def test_where_the_target_does_not_tell_what_it_deleted_it_is_asked_again() -> None:
+    """No answer says neither that something was deleted nor that nothing was."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches, scene.target_start = [OTHERS], None
+        assert await scene.look(50) is not None
+        assert (scene.run.state, scene.run.writer.position) == (LaneState.TARGET_UNAVAILABLE, -1)
+        scene.target_start = 40
+        assert await scene.look(50) is None
+        assert scene.run.state is LaneState.FAILED
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+def test_who_may_not_write_any_more_says_nothing_of_a_lane() -> None:
+    """Its word would be newer than that of who has the lane by now."""
+
+    async def work(scene: Scene) -> None:
+        scene.store.is_final = True
+        seen = LogLook(15, 15, None)
+        assert (await scene.places.find([Look(scene.run, seen, WHOLE)], lambda: False))[scene.run] is not None
+        assert scene.store.is_final
+        assert (scene.run.transit, scene.run.writer.position) == (None, -1)
 
     with_scene(work, Cursor(5, 5, 15))
 
@@ -449,6 +624,74 @@ def test_an_epoch_that_the_source_does_not_know_is_found_anew(
         assert scene.run.transit.cursor == Cursor(5, 5, 15, epoch)
 
     with_scene(work, Cursor(5, 5, 15, 6))
+
+
+@pytest.mark.parametrize("compared_in", [-1, 3], ids=["never", "under another leader"])
+def test_a_lane_whose_epoch_is_unknown_is_compared_when_its_source_has_another_leader(compared_in: int) -> None:
+    """No request of its reader would tell that the new leader lost what was copied and has others in its place."""
+    there = batch(5, 10, producer_id=OURS, sequence=0)
+
+    async def replaced(scene: Scene) -> None:
+        scene.run.source_epoch = compared_in
+        scene.target.batches, scene.source.batches = [there], [batch(0, 50, first=7)]
+        while await scene.look(15) is not None:
+            pass
+        assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
+
+    async def kept(scene: Scene) -> None:
+        scene.run.source_epoch = compared_in
+        scene.target.batches, scene.source.batches = [there], [batch(0, 50, epoch=2)]
+        assert await scene.look(15) is None
+        assert scene.place == (10, 10)
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor.source_epoch == 2
+
+    for work in (replaced, kept):
+        with_scene(work, Cursor(10, 10, 15))
+
+
+def test_more_than_memory_holds_is_compared_bit_by_bit() -> None:
+    """What arrived is little as it is stored, and much once it is decoded: nothing of it is copied a second time."""
+    value, size = bytes(1 << 20), 5
+    lanes = [
+        [Record(at, 1000, b"%d" % at, value, []) for at in range(begin, begin + size)] for begin in range(5, 75, size)
+    ]
+    source = [encode(records, _ZSTD) for records in lanes]
+    target = [
+        encode([record._replace(offset=record.offset + 10) for record in records], _ZSTD)._replace(
+            producer_id=OURS, base_sequence=records[0].offset
+        )
+        for records in lanes
+    ]
+
+    async def work(scene: Scene) -> None:
+        scene.source.batches, scene.target.batches = source, target
+        while await scene.look(85, source=Bounds(0, 75)) is not None:
+            pass
+        assert scene.place == (75, 75)
+        assert scene.run.transit is not None
+        assert scene.run.transit.ranges == [MappedRange(5, 15, 70)]
+
+    with_scene(work, Cursor(5, 5, 15), lane=replace(LANE, is_compacted=True))
+
+
+@pytest.mark.parametrize("hole", ["in between", "within a batch"])
+def test_what_a_cleaner_took_is_not_counted_whatever_the_policy_of_the_topic_is_now(hole: str) -> None:
+    """Four records arrived that nobody had written down, and the source has two of them: it was compacted until then.
+    What comes behind them is copied.
+    """
+    behind = batch(9, 2, first=9)
+    left = [batch(5, 1, first=5), batch(8, 1, first=8), behind]
+    if hole == "within a batch":
+        left = [batch(5, 2, first=5)._replace(offset_end=9), behind]
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(15, 4, producer_id=OURS, sequence=5, first=5)]
+        scene.source.batches = left
+        assert await scene.look(19) is None
+        assert scene.place == (9, 9)
+
+    with_scene(work, Cursor(5, 5, 15, source_epoch=4))
 
 
 def test_a_hole_is_no_witness_whatever_the_policy_of_the_topic_is_now() -> None:
@@ -689,3 +932,60 @@ def test_how_far_others_are_is_noted_of_a_lane_at_rest(told: str) -> None:
         assert transit.cursor.looked_to == (2_000 if told == "at rest" else -1)
 
     with_scene(work, Cursor(5, 5, 15))
+
+
+def test_a_silent_broker_delays_its_own_lanes_only() -> None:
+    """However many lanes wait for what it does not give, those of other brokers are looked for."""
+
+    async def work(scene: Scene) -> None:
+        silent = [replace(LANE, partition=partition) for partition in range(1, 41)]
+        runs = [LaneRun(lane, Writer(abandoned=False, is_mapped=True)) for lane in silent]
+        for run in runs:
+            run.transit = Transit(Cursor(5, 5, 15))
+        reads, held = scene.target.read, LogLook(16, 16, None)
+
+        def read(span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
+            return reads(span) if span.partition == 0 else never()
+
+        async def never() -> AsyncGenerator[list[StoredBatch], None]:
+            await asyncio.Event().wait()
+            yield []
+
+        fakes: Any = scene.places
+        fakes._target_log = SimpleNamespace(read=read)
+        waiting = asyncio.create_task(scene.places.find([Look(run, held, WHOLE) for run in runs]))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(TERM_S):
+            assert await scene.look(15) is None
+        waiting.cancel()
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+@pytest.mark.parametrize("is_compared", [False, True], ids=["counted", "compared"])
+def test_what_is_decoded_stops_nobody_else(is_compared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All leases of a task share one event loop, which goes on while records are decoded, however long that takes."""
+    turned, decoded = threading.Event(), list[bool]()
+
+    def waiting(batch: Batch) -> list[Record]:
+        decoded.append(turned.wait(TERM_S))
+        return records_of(batch)
+
+    for module in (scanning, places):
+        monkeypatch.setattr(module, "records_of", waiting)
+
+    async def turning() -> None:
+        while not decoded:
+            await asyncio.sleep(0.001)
+            turned.set()
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(15, 4, producer_id=OURS, sequence=5, first=5)]
+        others = asyncio.create_task(turning())
+        assert await scene.look(19) is None
+        await others
+        assert all(decoded)
+        assert scene.place == (9, 9)
+
+    # The epochs of what is counted are others, so it is held against the source as well.
+    with_scene(work, Cursor(5, 5, 15, source_epoch=3), lane=replace(LANE, is_compacted=is_compared))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import RequestRefused
 from isthmus.model.carrying import Standing
 from isthmus.model.declaration import Declaration
+from isthmus.model.gateways import GatewayPair, GatewaysReport, LinkPart, RegisteredGateway, Unmarked
 from isthmus.model.group import Committed
 from isthmus.model.lane import LaneState
 from isthmus.model.loop import Change
@@ -26,6 +28,7 @@ from isthmus.model.pauses import Pause, PausedTask, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.registers import Register, Statement
 from isthmus.model.state import LinkState
+from isthmus.model.synchrony import FirstUnheld, OutOfSync, Synchrony, SyncState
 from isthmus.model.tree import Tree, node_of
 from isthmus.web.auditing import record
 from isthmus.web.console.rendering import page
@@ -39,7 +42,7 @@ from tests.unit.web.console.browsing import CONFIGURATION, Browser, seen_in
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp\x1b[31m'
 MADE_HARMLESS = "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;\\u202egnp\\u001b[31m"
 PAGES = ["/", "/links/east-west", "/links/east-west/topics/orders", "/links/east-west/groups", "/links/east-west/plan"]
-PAGES += ["/operations", "/changes", "/trees/continents", "/login"]
+PAGES += ["/gateways", "/operations", "/changes", "/trees/continents", "/login"]
 
 
 @pytest.fixture
@@ -185,7 +188,25 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
         "tree.html": {"tree": tree, "known": {}, "drawing": "0", "at_ms": 0},
         "held_part.html": {"said": [said], "away": {HOSTILE: problem}},
         "overruled_part.html": {"declared": apart(HOSTILE, HOSTILE)},
+        "gateways_part.html": {"found": standing_gateways(HOSTILE, problem)},
     }
+
+
+def standing_gateways(name: str, problem: Problem) -> GatewaysReport:
+    """A gateway of two processes, one of them silent, and two links: how one of them stands is not known."""
+    out = Synchrony(state=SyncState.OUT_OF_SYNC, reason=name, since_ms=0, lets_go=(FirstUnheld("orders", 3, 120),))
+    part = LinkPart(link=name, state=SyncState.OUT_OF_SYNC, since_ms=0, held=4, oldest_s=1.5)
+    one = RegisteredGateway(
+        ids=("a", "b"), address=name, host=name, serves=name, cluster="east", since_ms=0, processes=2, heard=1,
+        silent=1, move=name, beat_age_s=12.0, connections=1234, links=(part,), refused={"silent": 5},
+    )  # fmt: skip
+    known = GatewayPair(link=name, source=name, target=name, out_of_sync=OutOfSync.AVAILABLE, sync=out, held=4)
+    return GatewaysReport(
+        gateways=(one,),
+        pairs=(known, replace(known, sync=None, problem=problem)),
+        unmarked=(Unmarked(cluster=name, producers=2, partitions=3),),
+        away={name: problem},
+    )
 
 
 def apart(by: str, cluster: str) -> DeclaredLink:
@@ -234,6 +255,20 @@ def test_a_group_is_shown_with_both_positions() -> None:
     sent = [has.get("value") for tag, has in marks(text) if has.get("name") == "group"]
     assert sent == [HOSTILE]
     assert [tag for tag, _ in marks(text) if tag in ("script", "img")] == []
+
+
+def test_gateways_are_shown_with_what_they_hold() -> None:
+    """Which cluster they serve instead of theirs, who is silent, what is given up, and what is not known."""
+    found = standing_gateways("kafka:19092", Problem("west hangs"))
+    told = " ".join(seen_in(bytes(page("gateways_part.html", caller=ANYBODY, found=found).body).decode()).split())
+
+    assert all(each in told for each in ("started for east", "12 s", "(silent)", "1 of 2", "1,234", "silent 5"))
+    assert "4 answers held, the first for 1.5 s" in told
+    assert "OUT_OF_SYNC since 1970-01-01 00:00:00" in told
+    assert "1 partition answered without the follower: orders-3 from offset 120" in told
+    assert "2 producers without transactions wrote past the gateways to 3 partitions" in told
+    assert told.count("west hangs") == 2
+    assert "unknown" in told
 
 
 def test_a_page_shows_some_of_a_thousand_topics(tokens: Path) -> None:

@@ -1,0 +1,79 @@
+"""Members that somebody else takes out of their groups, those that are gone without a word: by LeaveGroup (API 13), and
+those of groups that brokers assign (KIP-848) by the last heartbeat of each (ConsumerGroupHeartbeat, API 68).
+
+Whoever is at work is told so with the next heartbeat, and joins again. Needs READ on the groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafka.protocol.consumer import LeaveGroupRequest
+
+from isthmus.cluster.coordinators import Answer, ask_coordinators
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.model.group import GroupDescription, GroupMember, GroupType
+from isthmus.model.rights import Right, on_group, on_topic
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.messages import ConsumerGroupHeartbeatRequest
+
+_SEVERAL_FROM: Final = 3
+_REASON: Final = "its client has moved to another cluster"
+_LEAVING: Final = -1
+_GONE: Final = frozenset({codes.UNKNOWN_MEMBER_ID, codes.GROUP_ID_NOT_FOUND})
+REMOVABLE: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER})
+"""Groups of which members can be taken out."""
+
+
+async def remove_members(client: Client, groups: Mapping[str, GroupDescription]) -> Outcomes[str, int]:
+    """Take the members out of these groups, which are `REMOVABLE`; how many were still in there, by group. Kafka 2.4
+    and newer take it.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+
+    async def ask_one(node: int, group: str) -> Answer[int]:
+        is_assigned = groups[group].type is GroupType.CONSUMER
+        told = await (_ended if is_assigned else _left)(client, node, group, groups[group].members)
+        refused = [code for code in told if code != codes.NONE and code not in _GONE]
+        return Answer(next(iter(refused), codes.NONE), told.count(codes.NONE))
+
+    async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[int]]:
+        return dict(zip(asked, await asyncio.gather(*(ask_one(node, group) for group in asked)), strict=True))
+
+    return await ask_coordinators(client, groups, ask, "removing members of group", _removing)
+
+
+async def _left(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
+    """What is said of the members of a group whose members assign."""
+    member_class: Any = LeaveGroupRequest.MemberIdentity
+    # A static member that was started again has another id: it is named by what it keeps.
+    found = [
+        member_class(
+            member_id="" if each.instance_id is not None else each.member_id,
+            group_instance_id=each.instance_id,
+            reason=_REASON,
+        )
+        for each in members
+    ]
+    answer = await client.broker(node, LeaveGroupRequest(group_id=group, members=found, min_version=_SEVERAL_FROM))
+    return [answer.error_code] if answer.error_code else [each.error_code for each in answer.members]
+
+
+async def _ended(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
+    """What is said of the members of a group that brokers assign, static ones too: by their ids, which they keep."""
+    asked = (
+        client.broker(
+            node,
+            ConsumerGroupHeartbeatRequest(group_id=group, member_id=each.member_id, member_epoch=_LEAVING),
+        )
+        for each in members
+    )
+    return [each.error_code for each in await asyncio.gather(*asked)]
+
+
+def _removing(group: str) -> tuple[Right, Right]:
+    return on_group("READ", group), on_topic("DESCRIBE")

@@ -1,0 +1,203 @@
+"""Access rules that keep readers out of what follows by a link that is SYNCING (KIP-986, footnote 7): made where no
+gateway hides it, remembered before they are made, and taken back once the link is in sync, or is none any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from isthmus.cluster.brokers import Operation, describe_cluster
+from isthmus.control.clusters.closed import has_gateway
+from isthmus.control.clusters.enforcement import (
+    UNREAD,
+    Keeping,
+    examine_reservation,
+    keeping,
+    made_against_readers,
+    make,
+    own_login,
+    take_back,
+)
+from isthmus.control.links.declarations import Declarations
+from isthmus.control.links.memory import LedgerMemory, remembered
+from isthmus.errors import PlanRefused
+from isthmus.ledger.declared import declaration_of
+from isthmus.ledger.documents import NamespaceDocument
+from isthmus.ledger.gateways import hidden_by, pair_words
+from isthmus.model.access import EVERYBODY, Rule
+from isthmus.model.cluster import Cluster
+from isthmus.model.namespace import Namespace
+from isthmus.model.problem import Problem
+from isthmus.model.registers import Registers, contested, register_text
+from isthmus.model.reservation import READ, rule_values
+from isthmus.model.rights import on_cluster
+from isthmus.model.writability import is_enforced
+from isthmus.wire.client import Client
+
+
+class ReadingRules(NamedTuple):
+    """What is to become of rules against readers of a namespace, of which this was said: those that are `missing`, and
+    those of Isthmus that are `over`; or why there can be none.
+    """
+
+    namespace: Namespace
+    said: Registers
+    missing: tuple[Rule, ...] = ()
+    over: tuple[Rule, ...] = ()
+    problem: Problem | None = None
+
+
+def hidden_at(memory: LedgerMemory, cluster_id: str | None) -> dict[Namespace, frozenset[str]]:
+    """The namespaces of the cluster with this id that nobody is to read yet, by its ledger: each with the principals of
+    the gateways that read there, as they have to prove what the follower has; "" for one that is not known.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    """
+    found = dict[Namespace, frozenset[str]]()
+    for link in memory.links:
+        documents = memory.of(link).documents.values()
+        known = declaration_of(link, documents)
+        if not known.is_whole or known.target.cluster_id != cluster_id:
+            continue
+        gateways = frozenset(each.principal for each in pair_words(link, known.mode_said, documents).values())
+        found |= dict.fromkeys(hidden_by(known, documents), gateways)
+    return found
+
+
+async def remembers_rules(client: Client) -> bool:
+    """Whether a namespace of a cluster remembers rules against its readers.
+
+    :raises ClusterError: Its ledger cannot be read.
+    """
+    documents = (await remembered(client)).unlinked().values()
+    return any(isinstance(each, NamespaceDocument) and made_against_readers(each.registers) for each in documents)
+
+
+async def examine_reading(client: Client, cluster: Cluster) -> list[ReadingRules]:
+    """What is to become of rules against readers at a cluster; nothing where all is as it should be.
+
+    :raises PlanRefused: A newer Isthmus wrote its ledger.
+    :raises ClusterError: It does not answer.
+    """
+    described = await describe_cluster(client)
+    cluster_id, may_make = described.cluster_id, Operation.ALTER in described.operations
+    memory = await remembered(client)
+    hidden, is_behind = hidden_at(memory, cluster_id), has_gateway(memory, cluster_id, hides=True)
+    found = []
+    for document in memory.unlinked().values():
+        if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
+            continue
+        made, gateways = made_against_readers(document.registers), hidden.get(document.namespace)
+        if gateways is None or not is_enforced(document.registers):
+            found.append(ReadingRules(document.namespace, document.registers, over=made))
+        elif made or not is_behind:
+            found.append(await _examine(client, cluster, document, made, gateways, may_make=may_make))
+    return [each for each in found if each.missing or each.over or each.problem]
+
+
+async def _examine(
+    client: Client,
+    cluster: Cluster,
+    document: NamespaceDocument,
+    made: Collection[Rule],
+    gateways: Collection[str],
+    *,
+    may_make: bool,
+) -> ReadingRules:
+    namespace, said = document.namespace, document.registers
+    keep, known = keeping(cluster, said), {each for each in gateways if each}
+    # With a right of nobody else but super users a rule is about everybody: then only who is the link itself is safe.
+    safe = {*own_login(cluster).principals, *keep.principals} if keep.has_super_user else {*keep.principals, *known}
+    if strangers := sorted(each or "a principal that its file does not tell" for each in gateways if each not in safe):
+        told = f"a gateway reads there as {strangers[0]}, whom rules could keep out as well"
+        return ReadingRules(namespace, said, over=tuple(made), problem=_unhidden(namespace, told))
+    # Gateways say who they are once they know of the link: rules were made by then.
+    wrong = {*keep.principals, *known, *(() if keep.has_super_user else (EVERYBODY,))}
+    over = tuple(rule for rule in made if rule.principal in wrong)
+    keep = Keeping(principals=tuple(sorted(safe)), has_super_user=keep.has_super_user)
+    reservation = await examine_reservation(client, namespace, keep, without=over, operations=(READ,))
+    if isinstance(reservation, Problem):
+        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, reservation.message))
+    if reservation.everybody:
+        told = "a rule allows everybody to read, which cannot be denied to all but the link"
+        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, told))
+    if reservation.missing and not may_make:
+        told = f"access rules take {on_cluster('ALTER')}, which is missing"
+        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, told))
+    return ReadingRules(namespace, said, missing=reservation.missing, over=over)
+
+
+def _unhidden(namespace: Namespace, told: str) -> Problem:
+    return Problem(
+        f"topics {namespace} can be read while the link is SYNCING: {told}",
+        "Have clients read through a gateway before the target, or give gateways and the link the same login there.",
+    )
+
+
+async def settle_reading(declarations: Declarations, cluster: Cluster, *, makes: bool = True) -> list[ReadingRules]:
+    """Take back what is over of rules against readers at a cluster, and make what is missing of them unless told not
+    to; those that can not be made.
+
+    :raises PlanRefused: A newer Isthmus wrote its ledger.
+    :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+    """
+    client = declarations.client(cluster.alias)
+    found = await examine_reading(client, cluster)
+    for each in found:
+        if each.over:
+            await _take_back(declarations, cluster, each)
+        if each.missing and makes:
+            await _make(declarations, cluster, each)
+    return [each for each in found if each.problem is not None]
+
+
+async def _make(declarations: Declarations, cluster: Cluster, found: ReadingRules) -> None:
+    """Remember rules before they are made: none is left behind that nobody knows of."""
+    client = declarations.client(cluster.alias)
+    if not await _say(declarations, cluster, found, lambda known: (*known, *found.missing)):
+        return
+    await make(client, found.missing)
+    memory, cluster_id = await remembered(client), (await describe_cluster(client)).cluster_id
+    held = [
+        each
+        for each in memory.unlinked().values()
+        if isinstance(each, NamespaceDocument) and (each.cluster, each.namespace) == (cluster_id, found.namespace)
+    ]
+    is_known = any(set(found.missing) <= set(made_against_readers(each.registers)) for each in held)
+    if not is_known or found.namespace not in hidden_at(memory, cluster_id):
+        # Whoever took them back may have done so before they were made.
+        await take_back(client, found.missing)
+
+
+async def _take_back(declarations: Declarations, cluster: Cluster, found: ReadingRules) -> None:
+    client = declarations.client(cluster.alias)
+    await take_back(client, found.over)
+    if await _say(declarations, cluster, found, lambda known: (each for each in known if each not in found.over)):
+        # Whoever remembered them before may have made them since, and seen them remembered still.
+        await take_back(client, found.over)
+
+
+async def _say(
+    declarations: Declarations,
+    cluster: Cluster,
+    found: ReadingRules,
+    after: Callable[[tuple[Rule, ...]], Iterable[Rule]],
+) -> bool:
+    """Have the namespace remember other rules; whether it does. Not where somebody else has said which since they were
+    looked at: whoever looks next goes on.
+    """
+
+    def said(held: NamespaceDocument | None) -> dict[str, Any]:
+        registers = () if held is None else held.registers
+        values = {UNREAD: rule_values(dict.fromkeys(after(made_against_readers(registers))))}
+        wanted = {name: register_text(value) for name, value in values.items()}
+        if held is None or contested(found.said, registers, wanted) is not None:
+            raise PlanRefused(f"namespace {found.namespace} of {cluster.alias} was changed meanwhile")
+        return values
+
+    try:
+        await declarations.write_namespace(cluster.alias, found.namespace, said)
+    except PlanRefused:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""The mode of a declared link: what it takes to become synchronous, and what is said of one that is no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.control.links.attaching import away, check_mode
+from isthmus.control.links.declarations import looked
+from isthmus.control.links.declared import Declared
+from isthmus.control.links.promising import keep_promised
+from isthmus.control.links.status import StatusReader
+from isthmus.control.links.synchronous import GivenUp, check_declared, check_synchronous, require_gateways
+from isthmus.control.pool import ClusterPool
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import ASYNC, Declaration
+from isthmus.model.link import Link
+from isthmus.model.progress import LinkProgress
+from isthmus.model.registers import MODE
+from isthmus.model.synchrony import SYNC
+
+
+def mode_among(settings: Mapping[str, Any] | None, mode: str | None) -> tuple[str | None, Mapping[str, Any] | None]:
+    """The mode that is asked for by itself or as a setting, and the other settings; null is the default.
+
+    :raises ConfigError: Both say something else.
+    """
+    if not settings or MODE not in settings:
+        return mode, settings
+    said = settings[MODE]
+    asked = ASYNC if said is None else str(said)
+    if mode not in (None, asked):
+        raise ConfigError(f"the mode is to be {mode} and {asked}", hint="Give one of both.")
+    return asked, {key: value for key, value in settings.items() if key != MODE}
+
+
+def check_attachable(known: Declaration) -> None:
+    """See that namespaces may be attached to a link.
+
+    :raises PlanRefused: It is synchronous: producers would wait for what is still to be copied.
+    """
+    if known.mode == SYNC:
+        raise PlanRefused(
+            f"link {known.name} is synchronous: its producers would wait for all that is still to be copied",
+            hint=f"isthmus link update {known.name} --mode async, attach them, and --mode sync again once it follows.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=False)
+class ModeChange:
+    """A link that is to have another mode."""
+
+    configuration: Configuration
+    name: str
+    mode: str
+
+    async def checked(self) -> str:
+        """See that the link can have it; what is given up by that, in words, "" for nothing.
+
+        :raises ConfigError: It is no mode, or there is no such link.
+        :raises PlanRefused: The link cannot be synchronous as it stands.
+        :raises ClusterError: A cluster does not answer that a synchronous link needs.
+        """
+        check_mode(self.mode)
+        if self.mode == SYNC:
+            check_declared(self.name, is_of_file=any(link.name == self.name for link in self.configuration.links))
+        async with looked(self.configuration.written) as (_, declared):
+            known = declared.links.get(self.name)
+            if known is None or known.is_deleted or known.mode == self.mode:
+                # Whoever writes it says so.
+                return ""
+            link = declared.link(known, self.configuration)
+            async with ClusterPool() as pool:
+                if self.mode == SYNC:
+                    await self._check_sync(declared, known, link, pool)
+                    return ""
+                found = None if link is None else await _progress(link, pool)
+        standing = None if found is None or found.problem is not None else found.sync
+        return GivenUp(link=self.name, target=known.target.alias, standing=standing).in_words
+
+    async def _check_sync(self, declared: Declared, known: Declaration, link: Link | None, pool: ClusterPool) -> None:
+        ends = known.source, known.target
+        aliases = [declared.alias_of(end) for end in ends]
+        if any(alias is None or not declared.is_there(alias) for alias in aliases):
+            raise away(declared, [end for end, alias in zip(ends, aliases, strict=True)
+                                  if alias is None or not declared.is_there(alias)])  # fmt: skip
+        if link is None:
+            raise PlanRefused(
+                f"link {self.name} cannot be used here", hint=f"isthmus link describe {self.name} says why."
+            )
+        check_synchronous(declared, known, await _progress(link, pool), link)
+        await require_gateways(link, pool.client(link.source))
+        # What was acknowledged before counts no more once all that follows is there.
+        await keep_promised(self.name, known.maps, link.target, self.configuration.ledger)
+
+
+async def _progress(link: Link, pool: ClusterPool) -> LinkProgress:
+    (found,) = await StatusReader((link,), pool).read()
+    return found

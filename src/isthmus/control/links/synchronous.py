@@ -1,0 +1,350 @@
+"""Synchronous links: what it takes for one to become so, where one stands by all gateways, and what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from isthmus.control.clusters.closed import following
+from isthmus.control.clusters.namespace import ASYNC_ONLY
+from isthmus.control.links.declared import Declared
+from isthmus.control.links.memory import LedgerMemory, now_ms, remembered
+from isthmus.errors import ClusterError, PlanRefused
+from isthmus.ledger.documents import Document, GatewayDocument
+from isthmus.ledger.gateways import is_readable, pair_words, was_in_sync
+from isthmus.model.declaration import Declaration
+from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.pair import PairState
+from isthmus.model.progress import LinkProgress
+from isthmus.model.promotion import LeftPartition, Promised
+from isthmus.model.state import RUNNING
+from isthmus.model.synchrony import (
+    FENCE_S,
+    HEARD_S,
+    SYNC,
+    GatewayBeats,
+    GatewayWord,
+    Synchrony,
+    SyncState,
+    first_unheld,
+    synchrony,
+)
+from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import first_few
+from isthmus.model.writability import KeptBy
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_LOOK_S: Final = 0.25
+_SOURCE_S: Final = 4.0
+"""A source that may be lost is waited for no longer."""
+
+
+class Detachment(NamedTuple):
+    """When (monotonic s) namespaces were detached for sure, and the statements that say what is attached since
+    (`Declaration.attached_said`).
+    """
+
+    at_s: float
+    said: str
+
+
+class Requirement(NamedTuple):
+    """What keeps a link from being synchronous, and what to do."""
+
+    message: str
+    hint: str
+
+
+def check_declared(link: str, *, is_of_file: bool) -> None:
+    """See that a link that is to be synchronous is declared.
+
+    :raises PlanRefused: The file has it.
+    """
+    if is_of_file:
+        raise PlanRefused(
+            f"link {link} is written in the configuration file: only declared links can be synchronous",
+            hint=f"Take it out of the file and declare it: isthmus link create {link} --source A --target B --map P:Q.",
+        )
+
+
+def check_synchronous(declared: Declared, known: Declaration, found: LinkProgress, link: Link) -> None:
+    """See that a link may become synchronous, as it stands.
+
+    :raises PlanRefused: Something is in the way.
+    """
+    if (why := next(_in_the_way(declared, known, found, link), None)) is not None:
+        raise PlanRefused(f"link {link.name} cannot be synchronous: {why.message}", hint=why.hint)
+
+
+def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, link: Link) -> Iterator[Requirement]:
+    again = f"isthmus link update {link.name} --mode sync"
+    if not link.namespaces:
+        yield Requirement("no topics are attached", f"isthmus link attach {link.name} --map P:Q.")
+    mapped = [str(each.topic) for each in found.topics if each.is_mapped]
+    if link.topics.offsets is OffsetPolicy.MAPPED or mapped:
+        yield Requirement(
+            f"offsets are mapped{f' ({first_few(mapped)})' if mapped else ''}, and what was acknowledged is looked for "
+            "at the follower by its offset",
+            f"isthmus link recover {link.name} for topics that went on mapped; a link that maps all of them has to be "
+            "declared anew, with the same offsets.",
+        )
+    yield from _kept_out(declared, known)
+    yield from _held_by_others(declared, known)
+    if found.pair_state is not PairState.FOLLOWING:
+        yield Requirement(
+            f"it is {found.pair_state}, and has to be FOLLOWING",
+            f"See that isthmus run runs it, wait until isthmus status {link.name} shows FOLLOWING, then {again}.",
+        )
+    for each in following(link):
+        if found.reserved.get(each) is not KeptBy.ACCESS_RULES:
+            yield Requirement(
+                f"{each.kind} namespace {each} of {link.target.alias} is not closed by access rules: others may write "
+                "there, and an offset that is there would prove nothing",
+                f"isthmus namespace update {link.target.alias} '{each.prefix}' --kind {each.kind} --enforce"
+                f"{' --exact' if each.is_exact else ''}",
+            )
+
+
+def _kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
+    """Namespaces of either side that are to be in no synchronous link."""
+    for end, sides in (
+        (known.source, [each.source for each in known.maps]),
+        (known.target, [each.target for each in known.maps]),
+    ):
+        alias = declared.alias_of(end) or end.alias
+        for namespace, document in declared.namespaces.get(alias, {}).items():
+            is_kept_out = any(each.name == ASYNC_ONLY and each.said for each in document.registers)
+            if is_kept_out and any(namespace.overlaps(side) for side in sides):
+                yield Requirement(
+                    f"namespace {namespace} of {alias} is for asynchronous links only",
+                    f"isthmus namespace update {alias} '{namespace.prefix}' --kind {namespace.kind} "
+                    "--no-async-only, if that is not meant any more.",
+                )
+
+
+def _held_by_others(declared: Declared, known: Declaration) -> Iterator[Requirement]:
+    """Topics of which acknowledgements wait for another follower: they would not for this one as well."""
+    for other in declared.living:
+        if other.name == known.name or other.mode != SYNC or other.source.cluster_id != known.source.cluster_id:
+            continue
+        for own in known.maps:
+            for theirs in other.maps:
+                if own.kind == "topic" and own.source.overlaps(theirs.source):
+                    yield Requirement(
+                        f"{theirs.source} of {known.source.alias} is in the synchronous link {other.name} already, and "
+                        "acknowledgements of a topic wait for one follower",
+                        f"isthmus link update {other.name} --mode async, if they are to wait for {known.target.alias}.",
+                    )
+
+
+async def require_gateways(link: Link, source: Client) -> None:
+    """See that there are gateways before the source, and that all are alive that have not ended: the beat of each goes
+    on while it is looked. One that is cut off hears of nothing, and would answer what the follower lacks.
+
+    :raises PlanRefused: There is none, or one is not heard within ten seconds.
+    :raises ClusterError: The source's ledger cannot be read.
+    """
+    before: dict[str, int] = {}
+    deadline = time.monotonic() + HEARD_S
+    while True:
+        memory = await remembered(source)
+        found = [each for each in gateways_of(memory.unlinked().values()) if not each.has_ended]
+        silent = [each for each in found if each.beat <= before.setdefault(each.gateway, each.beat)]
+        if found and not silent:
+            return
+        if not found or time.monotonic() > deadline:
+            raise _unheard(link, silent, is_none=len(silent) == len(found))
+        await asyncio.sleep(_LOOK_S)
+
+
+def _unheard(link: Link, silent: Sequence[GatewayDocument], *, is_none: bool) -> PlanRefused:
+    alias = link.source.alias
+    if is_none:
+        return PlanRefused(
+            f"link {link.name} cannot be synchronous: no gateway is heard before {alias}, and gateways are what holds "
+            "acknowledgements",
+            hint=f"isthmus gateway {alias} --listen HOST:FIRST-LAST --advertise HOST:PORT, and have clients connect "
+            "to it.",
+        )
+    return PlanRefused(
+        f"link {link.name} cannot be synchronous: {first_few(each.described for each in silent)} was not heard for "
+        f"{HEARD_S:g} s, and would answer what {link.target.alias} lacks if it is only cut off from the ledger of "
+        f"{alias}",
+        hint=f"If it runs, see why it does not reach the ledger. If it has ended: isthmus gateway forget {alias} "
+        f"{silent[0].gateway if silent else ''}.",
+    )
+
+
+def gateways_of(documents: Iterable[Document]) -> list[GatewayDocument]:
+    """The gateways that have registered, by their ids."""
+    found = [each for each in documents if isinstance(each, GatewayDocument)]
+    return sorted(found, key=lambda each: each.gateway)
+
+
+def trouble_of(found: LinkProgress) -> str:
+    """What keeps a link from following, in words; "" for nothing that has to be told at once."""
+    if found.problem is not None:
+        return found.problem.message
+    if found.state not in RUNNING:
+        return f"the link is {found.state}"
+    ended = [f"{each.topic}-{each.partition} {each.state}" for topic in found.topics for each in topic.partitions
+             if each.state.is_terminal]  # fmt: skip
+    return first_few(ended)
+
+
+async def standing(link: Link, source: Client | None, found: LinkProgress, target: LedgerMemory | None) -> Synchrony:
+    """Where a synchronous link stands by what gateways wrote, and by what is `found` of its lanes. A source that does
+    not answer within seconds, or is `None` as it did not before, leaves what the target's ledger was told.
+    """
+    memory = target
+    if source is not None:
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_SOURCE_S):
+                memory = await remembered(source)
+    if memory is None:
+        return synchrony((), trouble=trouble_of(found), was_in_sync=False)
+    documents = memory.of(link.name).documents.values()
+    stands = synchrony(
+        gateway_words(link, memory),
+        trouble=trouble_of(found),
+        was_in_sync=was_in_sync(link.name, link.mode_said, documents),
+    )
+    is_hidden = target is not None and not is_readable(
+        link.name, link.mode_said, target.of(link.name).documents.values()
+    )
+    return replace(stands, is_hidden=is_hidden)
+
+
+def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
+    """What every gateway says of a link that a ledger knows; one that has not said anything yet is among them."""
+    known, at_ms = memory.of(link.name), now_ms()
+    said = pair_words(link.name, link.mode_said, known.documents.values())
+    silences, documents = memory.unlinked_silences(at_ms), memory.unlinked()
+    found = {one.gateway: one for one in gateways_of(documents.values())}
+    words = []
+    for gateway in sorted(found.keys() | said.keys()):
+        one, word = found.get(gateway), said.get(gateway)
+        words.append(
+            GatewayWord(
+                gateway=gateway,
+                described=one.described if one is not None else word.by if word is not None else gateway,
+                heard_s=math.inf if one is None else silences[one.key].likely_s,
+                word=None if word is None else word.word,
+                since_ms=-1 if word is None else word.since_ms,
+                attached_said="" if word is None else word.attached_said,
+                beat=-1 if one is None else one.beat,
+                # Words alone are what is left of one that was taken out.
+                has_ended=one is None or one.has_ended,
+            )
+        )
+    return words
+
+
+async def acknowledged(
+    link: Link, target: Client, detachment: Detachment | None = None, beats: GatewayBeats | None = None
+) -> Promised:
+    """What may be missing at the target of what a gateway acknowledged, as far as the source's ledger tells, or else
+    the copy that the target's has. Gateways forget it once the link is synchronous no more. After a `detachment` they
+    have to say that they know of it, but for those whose `beats` stand still.
+
+    :raises ClusterError: The target's ledger cannot be read.
+    """
+    memory, said = await remembered(target), None if detachment is None else detachment.said
+    try:
+        async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+            return _acknowledged(link, await remembered(source), said, beats, is_heard=True)
+    except (ClusterError, TimeoutError):
+        return _acknowledged(link, memory, said, beats, is_heard=False)
+
+
+async def acknowledged_since(link: Link, target: Client, before: Promised, detachment: Detachment) -> Promised:
+    """The same once the link was detached by a failover, with what was found `before`: gateways answer until they hear
+    of it, and write down before what the target may lack. They are waited for until those that have not heard of it
+    take nothing any more for what they wait for that they have not compared. Who they are nobody knows where the
+    source's ledger is not heard.
+
+    :raises ClusterError: The target's ledger cannot be read.
+    """
+    beats = GatewayBeats()
+    while True:
+        found = await acknowledged(link, target, detachment, beats)
+        before = replace(
+            before,
+            is_open=before.is_open or found.is_open,
+            is_heard=found.is_heard,
+            # What one had let go is not named any more once that is all there, of what is attached still.
+            lets_go=first_unheld((*before.lets_go, *found.lets_go)),
+            unaware=found.unaware,
+        )
+        left_s = detachment.at_s + (HEARD_S if found.unaware else FENCE_S) - time.monotonic()
+        if (found.is_heard and not found.unaware) or left_s <= 0:
+            return before
+        await asyncio.sleep(min(_LOOK_S, left_s))
+
+
+def _acknowledged(
+    link: Link, memory: LedgerMemory, attached_said: str | None, beats: GatewayBeats | None, *, is_heard: bool
+) -> Promised:
+    documents = memory.of(link.name).documents.values()
+    gateways = gateway_words(link, memory)
+    words = [each.word for each in gateways if each.word is not None]
+    # One that came since the detachment is heard.
+    wordless = [each for each in gateways if each.word is None and (attached_said is None or each.is_heard)]
+    # One that is silent is fenced. Until the others know, what anybody writes here is theirs to them, with any policy.
+    still = frozenset[str]() if beats is None else beats.still(gateways, time.monotonic())
+    answering = [each for each in gateways if each.is_heard and each.word is not None and each.gateway not in still]
+    return Promised(
+        out_of_sync=link.sync.out_of_sync,
+        was_in_sync=was_in_sync(link.name, link.mode_said, documents),
+        is_open=bool(wordless) or any(each.state is SyncState.SYNCING for each in words),
+        is_heard=is_heard,
+        lets_go=first_unheld(one for each in words for one in each.lets_go),
+        unaware=tuple(each.described for each in answering if attached_said not in (None, each.attached_said)),
+    )
+
+
+def still_missing(
+    found: Promised, left: Collection[LeftPartition], aborted: Iterable[OpenTransaction] = ()
+) -> Promised:
+    """The same without what these partitions hold by now. What begins with a transaction that is `aborted` there may
+    be missing, though its records are there.
+    """
+    begins: dict[PartitionKey, int] = {}
+    for one in aborted:
+        key = one.topic, one.partition
+        begins[key] = min(one.first_offset, begins.get(key, one.first_offset))
+    ends = {
+        (str(each.source_topic), each.partition): min(
+            each.target_end, begins.get((each.topic, each.partition), each.target_end)
+        )
+        for each in left
+    }
+    lets_go = tuple(each for each in found.lets_go if ends.get((each.topic, each.partition), -1) <= each.offset)
+    return replace(found, lets_go=lets_go)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """What is given up where a synchronous link becomes asynchronous: how it stood, `None` where that is not known."""
+
+    link: str
+    target: str
+    standing: Synchrony | None
+
+    @property
+    def in_words(self) -> str:
+        """For people."""
+        told = f"acknowledgements of link {self.link} wait for {self.target} no more"
+        if self.standing is None:
+            return f"{told}: how it stood could not be asked"
+        told += f"; it was {self.standing.state}"
+        if self.standing.lets_go:
+            told += f", and {self.standing.in_words}"
+        return f"{told}. What {self.target} lacks when {self.target} has to go on alone is lost"

@@ -1,0 +1,52 @@
+"""Topics that MirrorMaker 2 may have copied and that cannot be looked at: what is not seen is not new, nor gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from isthmus.cluster.topics import known_absent
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
+from isthmus.model.rights import on_topic
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """`problems` says of each why, with its name at the source. `gone` are topics of the source that MirrorMaker 2 has
+    positions of, and that every broker of the source says it does not have.
+    """
+
+    problems: Mapping[TargetTopic, tuple[SourceTopic, Problem]]
+    gone: frozenset[str]
+
+    @classmethod
+    async def look(
+        cls, observed: ObservedLink, link: Link, committed: Iterable[PartitionKey], source: Client, target: Client
+    ) -> Self:
+        """Ask about what was observed with a problem, and about what positions tell of and the source does not show.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        names = observed.names.sources
+        claimed = link.topics.named({topic for topic, _ in committed}).sources
+        unseen = {name: own for name, own in claimed.items() if name not in names or name in observed.absent}
+        gone = await known_absent(source, list(unseen.values()))
+        broken = {name: problem for name, problem in observed.problems.items() if name not in observed.absent}
+        # Of what the target does not have there is no copy, so it is new once it can be looked at.
+        new = (await known_absent(target, list(broken))) - claimed.keys()
+        hidden = {name: (own, _hidden(own, link.source.alias)) for name, own in unseen.items() if own not in gone}
+        shown = {name: (names[name], problem) for name, problem in broken.items() if name not in new}
+        return cls({**hidden, **shown}, gone)
+
+
+def _hidden(name: str, alias: str) -> Problem:
+    return Problem(
+        f"MirrorMaker 2 has positions of it, and {alias} does not show it, nor say that it has no such topic",
+        f"Grant {on_topic('DESCRIBE', name)}, and call this again.",
+    )

@@ -1,0 +1,80 @@
+"""Which topics of a cluster nobody is to read yet, as far as its ledger was heard. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from isthmus.ledger.declared import declaration_of
+from isthmus.ledger.documents import DeclarationDocument, Document, ReadableDocument, SynchronizedDocument
+from isthmus.ledger.gateways import hidden_by
+from isthmus.model.namespace import Namespace
+
+HIDING: Final = frozenset({DeclarationDocument.KIND, ReadableDocument.KIND, SynchronizedDocument.KIND})
+"""The kinds of documents that say it."""
+
+
+class HiddenTopics:
+    """The topics of a cluster that follow by synchronous links which are SYNCING (KIP-986, footnote 7). What was heard
+    last counts until it is heard otherwise.
+
+    `version` grows with each change. `ids` are those of topics that there are, `None` while they have not been asked
+    for: share groups name topics by them alone.
+    """
+
+    __slots__ = ("_documents", "_offsets", "ids", "links", "namespaces", "version")
+
+    def __init__(self) -> None:
+        self._documents: dict[str, Document] = {}
+        self._offsets: dict[str, int] = {}
+        self.links: tuple[str, ...] = ()
+        self.namespaces: tuple[Namespace, ...] = ()
+        self.version = 0
+        self.ids: frozenset[bytes] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.namespaces)
+
+    def forget(self) -> None:
+        """Nothing that was heard before is in the ledger any more: it is another one."""
+        self._documents.clear()
+        self._offsets.clear()
+
+    def take(self, key: str, offset: int, document: Document | None) -> None:
+        """What the record of a ledger says, one of these that say it (`HIDING`); `settle` comes after the last one.
+
+        Several readers may tell it, in any order: the newest record counts.
+        """
+        if offset <= self._offsets.get(key, -1):
+            return
+        self._offsets[key] = offset
+        if document is None:
+            self._documents.pop(key, None)
+        else:
+            self._documents[key] = document
+
+    def settle(self, cluster_id: str) -> bool:
+        """Go by what was taken, at the cluster with this id; whether something is hidden that was not before."""
+        before, found = set(self.namespaces), dict[str, tuple[Namespace, ...]]()
+        for link in {each.link for each in self._documents.values() if isinstance(each, DeclarationDocument)}:
+            known = declaration_of(link, self._documents.values())
+            if known.is_whole and known.target.cluster_id == cluster_id:
+                found[link] = hidden_by(known, self._documents.values())
+        self.links = tuple(sorted(link for link, namespaces in found.items() if namespaces))
+        self.namespaces = tuple(sorted({each for one in found.values() for each in one}, key=str))
+        if before == set(self.namespaces):
+            return False
+        self.version, self.ids = self.version + 1, None
+        return not before >= set(self.namespaces)
+
+    def learn(self, ids: Iterable[bytes]) -> None:
+        """The ids that hidden topics have."""
+        if (found := frozenset(ids)) != self.ids:
+            self.ids, self.version = found, self.version + 1
+
+    def holds(self, name: str | None) -> bool:
+        """Whether a topic is hidden."""
+        return name is not None and any(each.holds(name) for each in self.namespaces)
+
+
+NOTHING_HIDDEN: Final = HiddenTopics()

@@ -1,0 +1,599 @@
+"""The answers that a gateway holds: what each waits for, until when, and what becomes of those that wait too long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, ParamSpec, Protocol
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.errors import ClusterError
+from isthmus.gateway.acknowledging import acknowledged, ends_of, fail
+from isthmus.gateway.commits import CommitLooks
+from isthmus.gateway.committing import (
+    CommitAsked,
+    CommitOwed,
+    GroupSeen,
+    PositionsOwed,
+    Span,
+    code_of_commit,
+    positions_told,
+)
+from isthmus.gateway.duties import Duties, Duty, SyncLink, Waiter, carriers
+from isthmus.gateway.holding import HeldAnswer
+from isthmus.gateway.positions import PositionWatch
+from isthmus.gateway.preparing import Preparations
+from isthmus.gateway.walking import ProduceWalk
+from isthmus.model.gatewayfigures import Refusal
+from isthmus.model.log import LogRange
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_log = logging.getLogger(__name__)
+_LOOK_S: Final = 0.05
+_OF_TIMEOUT: Final = 0.8
+"""Clients close a connection after the time that they give a broker: they are answered before."""
+_COMMIT_S: Final = 24.0
+GIVEN_UP_S: Final = 1.0
+"""A client may have asked elsewhere for a commit that has waited for so long."""
+_POSITIONS_S: Final = 3.0
+"""Heartbeats share the connection: a member whose commit is held longer may lose its session."""
+_RETRY_S: Final = 0.1
+_BEGINS_S: Final = 3.0
+_TOLD_S: Final = 0.5
+_UNTOLD_ROUNDS: Final = 10
+_UNKNOWN: Final = -1
+_NAMED_MAX: Final = 3
+_NOTHING: Final[Mapping[PartitionKey, bool]] = {}
+P = ParamSpec("P")
+
+
+class AnswerOwner(Protocol):
+    """Whose answers are held."""
+
+    def release(self) -> None:
+        """Some of them may leave."""
+
+    def refuse(self, refusal: Refusal, why: str) -> None:
+        """It is to be ended, as there is no answer that would be true."""
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Something that an answer waits for, `what` in words. `target` is the partition of the follower, if it is one, and
+    `late` the first offset, by source partition, that the follower may lack if nobody waits; below 0 it is where the
+    follower ends. In the frame its error codes stand at `codes_at`. An answer that `implies_earlier` tells its client
+    that what it wrote there before was taken as well: librdkafka does so of an idempotent producer whose earlier
+    batches wait to be sent again.
+    """
+
+    link: SyncLink
+    what: str
+    target: PartitionKey | None = None
+    late: Mapping[PartitionKey, int] = field(default_factory=dict)
+    codes_at: tuple[int, ...] = ()
+    implies_earlier: bool = False
+    waiter: Waiter | None = None
+    is_let_go: bool = False
+    losses: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.losses = self.link.losses
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """An answer that is held. After `deadline` (monotonic s) it says `late_code` of what it still waits for; with none
+    the connection ends.
+    """
+
+    answer: HeldAnswer
+    owner: AnswerOwner
+    since: float
+    deadline: float
+    late_code: int | None
+    parts: set[_Part] = field(default_factory=set)
+
+
+class _Pending(NamedTuple):
+    """A part of an answer that is to be let go, or whose partition is to be compared up to an offset."""
+
+    kept: _Kept
+    part: _Part
+    end: int = _UNKNOWN
+
+
+class HeldCount(NamedTuple):
+    """How many answers wait for the follower of a link, and for how long (s) the first of them does."""
+
+    answers: int
+    oldest_s: float
+
+
+class Keeper:
+    """All answers that a gateway holds. `source` is the client of the cluster that it stands before."""
+
+    def __init__(self, duties: Duties, source: Client) -> None:
+        self.duties = duties
+        self._source = source
+        self._commits = CommitLooks(duties, source)
+        self._preparations = Preparations(duties)
+        self._positions: dict[str, PositionWatch] = {}
+        self._kept: dict[AnswerOwner, set[_Kept]] = {}
+        self._letting: dict[str, list[_Pending]] = {}
+        self._comparing: dict[str, list[_Pending]] = {}
+        self._tasks = set[asyncio.Task[None]]()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """Hold nothing more: nobody is answered any more."""
+        tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *(each.aclose() for each in self._positions.values()), return_exceptions=True)
+
+    def held(self) -> dict[str, HeldCount]:
+        """What is held now, by link."""
+        now, found = time.monotonic(), dict[str, HeldCount]()
+        waiting = [(frozenset(part.link.name for part in kept.parts), kept.since) for kept in self._all()]
+        for names, since in (*waiting, *self._preparations.waiting()):
+            for name in names:
+                before = found.get(name, HeldCount(0, 0.0))
+                found[name] = HeldCount(before.answers + 1, max(before.oldest_s, now - since))
+        return found
+
+    async def look_at(self, asked: CommitAsked) -> CommitOwed | bytes:
+        """What a commit has to wait for once it was forwarded, or the answer to it if it is not to be. It returns when
+        followers have all of the transaction that they get before it is decided.
+        """
+        owed = await self._commits.look(asked)
+        if isinstance(owed, bytes):
+            return owed
+        if (refusal := await self._preparations.prepare(owed)) is not None:
+            return refusal
+        is_old = time.monotonic() - asked.begun_at > GIVEN_UP_S
+        return await self._commits.look_again(owed) if is_old else owed
+
+    def keep(self, answer: HeldAnswer, owner: AnswerOwner) -> None:
+        """Hold an answer for as long as something is missing at a follower. It is ready already if nothing is.
+
+        :raises Short: It is cut off.
+        :raises ValueError: It is no such answer.
+        """
+        owed = answer.owed
+        if isinstance(owed, GroupSeen):
+            self._commits.note(owed)
+            answer.is_ready = True
+        elif isinstance(owed, PositionsOwed):
+            self._keep_positions(answer, owner, owed)
+        elif isinstance(owed, CommitOwed):
+            self._keep_commit(answer, owner, owed)
+        else:
+            self._keep_written(answer, owner, owed)
+
+    def leave(self, owner: AnswerOwner) -> None:
+        """Nobody is there any more to be answered."""
+        for kept in self._kept.pop(owner, ()):
+            self._drop(kept)
+
+    def _keep_written(self, answer: HeldAnswer, owner: AnswerOwner, walk: ProduceWalk) -> None:
+        told = acknowledged(memoryview(answer.frame), answer.version)
+        ends = ends_of(walk.written, told)
+        outside = {(each.topic, each.partition): each for each in walk.written if not each.is_transactional}
+        deadline = walk.begun_at + walk.timeout_ms / 1000 * _OF_TIMEOUT
+        kept = _Kept(answer, owner, time.monotonic(), deadline, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        found: list[tuple[_Part, Callable[[], None]]] = []
+        for each in told:
+            if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER) and each.key in outside:
+                first, end = ends.get(each.key, (_UNKNOWN, _UNKNOWN))
+                part = self._partition_part(each.key, first, (each.code_at,))
+                if part is not None:
+                    part.implies_earlier = outside[each.key].producer_id >= 0
+                    found.append((part, self._waiting_for_log(kept, part, end)))
+        self._begin(kept, found)
+
+    def _keep_commit(self, answer: HeldAnswer, owner: AnswerOwner, owed: CommitOwed) -> None:
+        kept = _Kept(answer, owner, time.monotonic(), owed.asked.begun_at + _COMMIT_S, None)
+        found: list[tuple[_Part, Callable[[], None]]] = []
+        is_decided = code_of_commit(memoryview(answer.frame), answer.version) == codes.NONE
+        for link in self.duties.links if is_decided else ():
+            spans = {key: span for key, span in owed.spans.items() if self.duties.of(key[0]) is link}
+            for group in owed.groups:
+                if link in carriers(self.duties, [group]):
+                    found.append(self._group_part(kept, link, group, owed))
+            # What it waits for has to be found first, and the link is not asked again before.
+            if owed.is_all:
+                part = _Part(link, f"all of {link.name}", is_let_go=True)
+                found.append((part, partial(self._start, self._wait_for_all, kept, part, owed)))
+            elif spans:
+                part = _Part(link, f"the end of a transaction of {owed.asked.transactional_id}", is_let_go=True)
+                found.append((part, partial(self._start, self._wait_for_ends, kept, part, owed, spans)))
+        self._begin(kept, found)
+
+    def _keep_positions(self, answer: HeldAnswer, owner: AnswerOwner, owed: PositionsOwed) -> None:
+        told = positions_told(memoryview(answer.frame), answer.version)
+        now = time.monotonic()
+        kept = _Kept(answer, owner, now, now + _POSITIONS_S, codes.COORDINATOR_LOAD_IN_PROGRESS)
+        found: list[tuple[_Part, Callable[[], None]]] = []
+        carried: dict[SyncLink, dict[PartitionKey, int]] = defaultdict(dict)
+        for each in told:
+            if not each.code and each.key in owed.keys:
+                for link in self._carrying(owed.group, each.key[0]):
+                    carried[link][each.key] = each.code_at
+        for link, own in carried.items():
+            part = _Part(link, f"group {owed.group}", codes_at=tuple(own.values()))
+            found.append((part, partial(self._wait_for_group, kept, part, owed.group, frozenset(own))))
+        self._begin(kept, found)
+
+    def _carrying(self, group: str, topic: str) -> Iterable[SyncLink]:
+        """Those that carry positions of a group on a topic of the source. Where a link goes on without the one or the
+        other, as that was failed over, it is what is lost of it.
+        """
+        lost_last = tuple(self.duties.links)[::-1]
+        groups = {each.name: each for each in lost_last if each.target_group(group) is not None}
+        topics = {each.name: each for each in lost_last if each.target_topic(topic) is not None}
+        return [groups[name] if groups[name].is_lost else each for name, each in topics.items() if name in groups]
+
+    def _partition_part(self, key: PartitionKey, first: int, codes_at: tuple[int, ...]) -> _Part | None:
+        """What waits for a partition of the source to be at the follower, if it is one of a link."""
+        link = self.duties.of(key[0])
+        topic = None if link is None else link.target_topic(key[0])
+        if link is None or topic is None:
+            return None
+        return _Part(link, f"{key[0]}-{key[1]}", (topic, key[1]), {key: first}, codes_at)
+
+    def _group_part(
+        self, kept: _Kept, link: SyncLink, group: str, within: CommitOwed
+    ) -> tuple[_Part, Callable[[], None]]:
+        part = _Part(link, f"group {group}")
+        return part, partial(self._start, self._wait_for_committed, kept, part, group, within)
+
+    async def _wait_for_committed(self, kept: _Kept, part: _Part, group: str, within: CommitOwed) -> None:
+        """Wait until the follower has the positions that a transaction has committed."""
+        while part in kept.parts:
+            try:
+                await self._commits.completed(within)
+            except ClusterError as error:
+                _log.warning("whether a transaction is complete is not known: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                if part in kept.parts:
+                    self._wait_for_group(kept, part, group, None)
+                return
+
+    def _waiting_for_log(self, kept: _Kept, part: _Part, end: int) -> Callable[[], None]:
+        if end >= 0:
+            return partial(self._wait, kept, part, end)
+        return partial(self._start, self._find_end, kept, part)
+
+    def _begin(self, kept: _Kept, found: list[tuple[_Part, Callable[[], None]]]) -> None:
+        """Hold an answer for these, and begin to wait for each."""
+        begun = [(part, wait, part.link.duty(is_transactional=False)) for part, wait in found]
+        kept.parts.update(part for part, _, duty in begun if duty is not Duty.PASS)
+        if not kept.parts:
+            kept.answer.is_ready = True
+            return
+        self._kept.setdefault(kept.owner, set()).add(kept)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_always())
+        for part, wait, duty in begun:
+            if part in kept.parts and not part.link.is_lost:
+                # Also one that is to be let go: that may take long, and the duty may be another one until then.
+                wait()
+            if duty is Duty.LET_GO and part in kept.parts:
+                self._let_go(kept, part)
+
+    def _wait(self, kept: _Kept, part: _Part, end: int) -> None:
+        """Wait until the follower has a partition up to there. If it may have been that far before the source was, what
+        it has there is compared: a repeated batch is alike, and what stands in a log that was begun anew is not.
+        """
+        if part.target is None:
+            self._end_part(kept, part)
+            return
+        (first,) = part.late.values()
+        follower, compare = part.link.follower, partial(self._compare, kept, part, end)
+        # Of a transaction that is committed the records may be there before, and its end is not.
+        is_new = follower.lacks(part.target, first if first >= 0 and part.codes_at else end - 1)
+        then = partial(self._arrived, kept, part, compare) if is_new else compare
+        part.waiter = follower.wait(part.target, end, then)
+        if part.waiter is None:
+            then()
+
+    def _arrived(self, kept: _Kept, part: _Part, compare: Callable[[], None]) -> None:
+        """The follower has what it was seen to lack: its lane has written it, or somebody who goes on there."""
+        if part.link.is_current:
+            self._end_part(kept, part)
+        else:
+            compare()
+
+    def _compare(self, kept: _Kept, part: _Part, end: int) -> None:
+        """The follower is that far: see that it has there what the source has."""
+        name = part.link.name
+        if part in kept.parts:
+            is_begun = name in self._comparing
+            self._comparing.setdefault(name, []).append(_Pending(kept, part, end))
+            if not is_begun:
+                self._start(self._compare_all, part.link)
+
+    async def _compare_all(self, link: SyncLink) -> None:
+        """Compare for all who wait for it. What cannot be told now is asked again, but for commits: there may be no
+        record that would tell.
+        """
+        rounds = 0
+        try:
+            while pending := [each for each in self._comparing[link.name] if each.part in each.kept.parts]:
+                self._comparing[link.name] = []
+                ends: dict[PartitionKey, int] = {}
+                for each in pending:
+                    (key,) = each.part.late
+                    ends[key] = max(each.end, ends.get(key, each.end))
+                told = await self._told_alike(link, ends)
+                for each in pending:
+                    (key,) = each.part.late
+                    if told.get(key, told is not _NOTHING and not each.part.codes_at):
+                        self._end_part(each.kept, each.part)
+                    else:
+                        self._comparing[link.name].append(each)
+                if left := self._comparing[link.name]:
+                    rounds += 1
+                    if rounds == _UNTOLD_ROUNDS:
+                        _log.warning(
+                            "%s: %s is held, as the same record is not seen on both sides: READ is needed there",
+                            link.name, left[0].part.what,
+                        )  # fmt: skip
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            del self._comparing[link.name]
+
+    async def _told_alike(self, link: SyncLink, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
+        try:
+            return await link.compared(ends)
+        except ClusterError as error:
+            _log.warning("%s: what its follower has cannot be compared: %s", link.name, error)
+        except Exception:  # noqa: BLE001 - it is tried again
+            _log.exception("%s: what its follower has cannot be compared", link.name)
+        return _NOTHING
+
+    def _wait_for_group(self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None) -> None:
+        """Wait until the follower has the positions of a group."""
+        watch = self._positions.get(part.link.name)
+        if watch is None or watch.link is not part.link:
+            # A link that was asynchronous meanwhile is another one: who waits for the former is let go.
+            watch = self._positions[part.link.name] = PositionWatch(part.link, self._source)
+        part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part))
+
+    async def _find_end(self, kept: _Kept, part: _Part) -> None:
+        """A duplicate that names no offset is there when all is that the source has now."""
+        (key,) = part.late
+        while part in kept.parts:
+            try:
+                found = (await log_ranges(self._source, [key])).values.get(key)
+            except ClusterError as error:
+                _log.warning("where %s ends is not known: %s", part.what, error)
+            else:
+                if found is not None and found.end >= 0 and part in kept.parts:
+                    self._wait(kept, part, found.end)
+                    return
+            await asyncio.sleep(_RETRY_S)
+
+    async def _wait_for_all(self, kept: _Kept, part: _Part, owed: CommitOwed) -> None:
+        """Wait for all that a link copies, as far as the source has it now."""
+        link = part.link
+        while part in kept.parts:
+            try:
+                keys = await self._commits.all_partitions(link)
+                begins = await self._begins(link, keys)
+                ends = await self._commits.ended(owed, keys)
+                groups = await self._commits.all_groups(link)
+            except ClusterError as error:
+                _log.warning("what %s copies is not known: %s", link.name, error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if part in kept.parts:
+                found = [self._group_part(kept, link, group, owed) for group in groups]
+                self._go_on(kept, part, [*found, *self._log_parts(kept, begins, ends)])
+
+    async def _wait_for_ends(
+        self, kept: _Kept, part: _Part, owed: CommitOwed, spans: Mapping[PartitionKey, Span]
+    ) -> None:
+        """Wait until the follower has the end of a transaction in all of its partitions. That is behind all its
+        records, and survives a failover, which aborts what has no end.
+        """
+        while part in kept.parts:
+            try:
+                ends = await self._commits.ended(owed, spans)
+            except ClusterError as error:
+                _log.warning("where a transaction ends is not known: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if part in kept.parts:
+                begins = {key: span.begin for key, span in spans.items()}
+                found = self._log_parts(kept, begins, ends)
+                self._go_on(kept, part, found)
+                self._start(self._forget_once_there, part.link, owed.producer_id, spans, ends)
+
+    async def _forget_once_there(
+        self, link: SyncLink, producer_id: int, spans: Mapping[PartitionKey, Span], ends: Mapping[PartitionKey, int]
+    ) -> None:
+        """Have nobody end a transaction that has ended at the follower, whoever has been answered by then."""
+        targets = self._targets(link, ends)
+        await link.follower.covered({target: ends[key] for key, target in targets.items()})
+        link.forget(producer_id, {target: spans[key].end for key, target in targets.items()})
+
+    async def _begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+        """From where on a follower may lack something of a transaction that has ended at the source: what has its end
+        there lies before.
+        """
+        targets = self._targets(link, keys)
+        found: Mapping[PartitionKey, LogRange] = {}
+        with contextlib.suppress(ClusterError):
+            found = (await log_ranges(link.follower.client, targets.values(), timeout_s=_BEGINS_S)).values
+        return {key: found[target].stable_end if target in found else 0 for key, target in targets.items()}
+
+    def _targets(self, link: SyncLink, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionKey]:
+        """The same partitions at the follower."""
+        return {key: (topic, key[1]) for key in keys if (topic := link.target_topic(key[0])) is not None}
+
+    def _log_parts(
+        self, kept: _Kept, begins: Mapping[PartitionKey, int], ends: Mapping[PartitionKey, int]
+    ) -> list[tuple[_Part, Callable[[], None]]]:
+        found = []
+        for key, end in ends.items():
+            part = self._partition_part(key, begins.get(key, 0), ())
+            if part is not None and end:
+                found.append((part, self._waiting_for_log(kept, part, end)))
+        return found
+
+    def _go_on(self, kept: _Kept, part: _Part, found: list[tuple[_Part, Callable[[], None]]]) -> None:
+        """It is known what a part stands for."""
+        self._begin(kept, found)
+        self._end_part(kept, part)
+
+    def _end_part(self, kept: _Kept, part: _Part) -> None:
+        """One thing less to wait for. What came to the follower of something that is lost is somebody else's."""
+        if part in kept.parts and not self._is_lost(part):
+            kept.parts.discard(part)
+            if part.waiter is not None:
+                part.waiter.cancel()
+            if not kept.parts:
+                self._end(kept)
+
+    def _end(self, kept: _Kept) -> None:
+        """Have it leave."""
+        self._forget(kept)
+        kept.answer.is_ready = True
+        kept.owner.release()
+
+    def _forget(self, kept: _Kept) -> None:
+        own = self._kept.get(kept.owner)
+        if own is not None:
+            own.discard(kept)
+            if not own:
+                del self._kept[kept.owner]
+        self._drop(kept)
+
+    def _drop(self, kept: _Kept) -> None:
+        for part in kept.parts:
+            if part.waiter is not None:
+                part.waiter.cancel()
+        kept.parts.clear()
+
+    def _all(self) -> list[_Kept]:
+        return [kept for own in self._kept.values() for kept in own]
+
+    async def _look_always(self) -> None:
+        """Look now and then at all that is held, as long as there is something."""
+        while self._kept:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                self._look(time.monotonic())
+            except Exception:  # noqa: BLE001 - what is held is looked at again
+                _log.exception("what is held could not be looked at")
+
+    def _look(self, now: float) -> None:
+        duties = {link.name: link.duty(is_transactional=False) for link in self.duties.links if not link.is_lost}
+        for kept in self._all():
+            if now >= kept.deadline or any(map(self._is_lost, kept.parts)):
+                self._expire(kept)
+                continue
+            for part in list(kept.parts):
+                duty = duties.get(part.link.name, Duty.PASS)
+                if duty is Duty.PASS:
+                    self._end_part(kept, part)
+                elif duty is Duty.LET_GO or (duty is Duty.HOLD and _stands_still(part)):
+                    self._let_go(kept, part)
+
+    def _is_lost(self, part: _Part) -> bool:
+        """Whether nothing more of it gets to the follower, as that was detached since it was held, or may have been."""
+        if part.link.is_lost or part.losses == part.link.losses:
+            return part.link.is_lost
+        return not part.late or any(self.duties.of(topic) is not part.link for topic, _ in part.late)
+
+    def _expire(self, kept: _Kept) -> None:
+        """It has waited as long as it may."""
+        where = ", ".join(sorted(part.what for part in kept.parts)[:_NAMED_MAX])
+        if kept.late_code is None:
+            self._forget(kept)
+            kept.owner.refuse(
+                Refusal.FOLLOWER, f"the follower did not get {where} in time: the commit is to be asked for again"
+            )
+            return
+        _log.warning("%s did not get to the follower in time: the client is told so", where)
+        for part in kept.parts:
+            for at in part.codes_at:
+                fail(kept.answer.frame, at, kept.late_code)
+        self._end(kept)
+
+    def _let_go(self, kept: _Kept, part: _Part) -> None:
+        """Have it leave as soon as it is written down that the follower may lack it."""
+        if part.is_let_go:
+            return
+        part.is_let_go = True
+        name = part.link.name
+        if name in self._letting:
+            self._letting[name].append(_Pending(kept, part))
+        else:
+            self._letting[name] = [_Pending(kept, part)]
+            self._start(self._let_go_all, part.link)
+
+    async def _let_go_all(self, link: SyncLink) -> None:
+        batch: list[_Pending] = []
+        try:
+            while batch := self._letting[link.name]:
+                self._letting[link.name] = []
+                late = await self._begins_of(batch)
+                async with asyncio.timeout(link.settings.lag_max_ms / 1000):
+                    await link.let_go(late)
+                for each in batch:
+                    self._end_part(each.kept, each.part)
+        except TimeoutError:
+            _log.warning("%s: nothing that its follower may lack is acknowledged", link.name)
+        except Exception:  # noqa: BLE001 - what is held is looked at again
+            _log.exception("%s: it could not be written down that its follower lags", link.name)
+        finally:
+            for each in (*batch, *self._letting.pop(link.name, ())):
+                each.part.is_let_go = False
+
+    async def _begins_of(self, batch: Collection[_Pending]) -> dict[PartitionKey, int]:
+        """The first offset of each source partition that the follower may lack of what these acknowledge. Where the
+        followers end is waited for once, by all together: each would be too late for those behind it.
+        """
+        until, late = time.monotonic() + _TOLD_S, dict[PartitionKey, int]()
+        for each in batch:
+            for key, first in each.part.late.items():
+                begin = await self._begin_of(each.part, first, until)
+                late[key] = min(late.get(key, begin), begin)
+        return late
+
+    async def _begin_of(self, part: _Part, first: int, until: float) -> int:
+        """The first offset that the follower may lack of what an answer acknowledges: `first`, or where the follower
+        ends if that is not known, or if what was written before is acknowledged as well. 0 if that is not told `until`
+        (monotonic s) either: the follower may lack all of it.
+        """
+        if first >= 0 and not part.implies_earlier:
+            return first
+        if part.target is None:
+            return 0
+        follower = part.link.follower
+        while (end := follower.end(part.target)) < 0 and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_S)
+        return max(end if first < 0 else min(first, end), 0)
+
+    def _start(self, work: Callable[P, Coroutine[None, None, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+        task = asyncio.create_task(work(*args, **kwargs))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _stands_still(part: _Part) -> bool:
+    """Whether the follower has got nothing of the partition for as long as it may lag. Whoever asks again because its
+    own time was over goes on waiting for the same.
+    """
+    return part.target is not None and part.link.follower.still_s(part.target) >= part.link.settings.lag_max_ms / 1000

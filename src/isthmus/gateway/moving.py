@@ -1,0 +1,562 @@
+"""Clients that move to another cluster: what a gateway does for it, as the ledgers of its clusters say.
+
+It takes no more requests and has all answers come (the fence), says so, and waits for what is decided: that clients go
+on where they were, or are served from the other cluster. Whoever fences a gateway is heard all the time. If nobody is,
+it calls the move off, and goes on once the ledger shows that this was the first word. So one that was paused, or cut
+off, lets nothing pass that comes behind the word of somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.errors import ClusterError, ConfigError, IsthmusError, NotAuthorized, PlanRefused, Unreachable
+from isthmus.gateway.arriving import (
+    carried_from,
+    check_arrived,
+    forget_overtaken,
+    hidden_ids,
+    resolve_doubts,
+    take_hidden,
+    take_reserved,
+)
+from isthmus.gateway.certified import lacking
+from isthmus.gateway.hidden import HIDING, HiddenTopics
+from isthmus.gateway.messages import END_TXN, WAITING
+from isthmus.gateway.registering import registration
+from isthmus.gateway.reserved import ReservedNames
+from isthmus.gateway.server import Beside, Gateway, GatewaySettings, nothing
+from isthmus.gateway.serving import Serving
+from isthmus.ledger.documents import (
+    GatewayDocument,
+    MovableGatewayDocument,
+    MoveDocument,
+    NamespaceDocument,
+    decoded,
+    kind_of,
+)
+from isthmus.ledger.log import LedgerWriter, News
+from isthmus.ledger.moves import MovesAway, arrived_by
+from isthmus.ledger.records import Deletion, Entry, LedgerChange
+from isthmus.ledger.topic import is_missing
+from isthmus.ledger.view import LedgerView
+from isthmus.local.host import liveness_of
+from isthmus.model.configuration import Configuration
+from isthmus.model.moves import MoveStep
+from isthmus.model.producerids import cluster_tag
+from isthmus.model.whereabouts import Liveness
+from isthmus.model.wording import counted
+from isthmus.wire.client import Client
+
+_log = logging.getLogger(__name__)
+_LOOK_S: Final = 0.1
+_RETRY_S: Final = 1.0
+_BEAT_S: Final = 3.0
+_HEARD_S: Final = 15.0
+_DRAIN_S: Final = 10.0
+_STEP_S: Final = 0.02
+_BEGIN_S: Final = 15.0
+_ASLEEP_S: Final = 5.0
+_UNREADABLE_S: Final = 30.0
+_FAREWELL_S: Final = 2.0
+_IDS_S: Final = 1.0
+_TAKEN: Final = HIDING | {MoveDocument.KIND, NamespaceDocument.KIND}
+
+
+@asynccontextmanager
+async def movable(
+    gateway: Gateway, *, configuration: Configuration, known: GatewayDocument, ports: int, logs_in: bool
+) -> AsyncIterator[None]:
+    """For as long as the block runs, clients of the gateway, which ledgers know as this, go to another cluster when
+    they say so. It begins once the ledger of the cluster that is served has been read: clients may have moved before.
+
+    :raises ClusterError: That cannot be read.
+    """
+    word = MovableGatewayDocument(
+        gateway=known.gateway,
+        described=known.described,
+        serves=gateway.cluster.cluster_id or "",
+        ports=ports,
+        keeps_reserved=True,
+        hides=True,
+        host_id=known.host_id,
+        pid=known.pid,
+        process_start=known.process_start,
+    )
+    mover = Mover(gateway, configuration, word, logs_in)
+    tasks = [
+        asyncio.create_task(mover.follow()),
+        asyncio.create_task(resolve_doubts(gateway)),
+        asyncio.create_task(check_arrived(gateway)),
+    ]
+    try:
+        await mover.begin()
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def moving_with(
+    configuration: Configuration | None, settings: GatewaySettings, known: GatewayDocument | None = None
+) -> Beside:
+    """What goes on beside a gateway of these settings whose clients may move to clusters of a configuration, and which
+    ledgers know as this.
+    """
+    if configuration is None:
+        return nothing
+    return partial(
+        movable,
+        configuration=configuration,
+        known=known or registration(settings),
+        ports=settings.nodes_max,
+        logs_in=settings.client_ca is not None,
+    )
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The newest word of whoever fences, and when (monotonic s) it came."""
+
+    move: str = ""
+    beat: int = -1
+    at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Place:
+    """A ledger that is followed, and what is written there."""
+
+    client: Client
+    view: LedgerView
+    writer: LedgerWriter
+    told: MovableGatewayDocument | None = None
+    told_at: float = 0.0
+    is_there: bool = False
+    shows_us: bool = False
+    is_overlaid: bool = False
+    away: MovesAway = field(default_factory=MovesAway)
+    untaken: list[Entry] = field(default_factory=list)
+    others: dict[str, Entry] = field(default_factory=dict)
+    may_tell_from: float = 0.0
+    ids_at: float = float("-inf")
+
+
+@dataclass(slots=True)
+class Mover:
+    """What a gateway does for clients that move to a cluster of its configuration. `word` is what it says of itself.
+
+    One that `logs_in` clients by their certificates goes by the logins of the cluster that it serves.
+    """
+
+    gateway: Gateway
+    configuration: Configuration
+    word: MovableGatewayDocument
+    logs_in: bool = False
+    _looked: set[str] = field(default_factory=set)
+    _problems: dict[str, IsthmusError] = field(default_factory=dict)
+    _known_at: set[str] = field(default_factory=set)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _fencing: asyncio.Task[None] | None = None
+    _heard: _Heard = field(default_factory=_Heard)
+    _leaving: dict[str, MoveDocument] = field(default_factory=dict)
+    _served: dict[str, MoveDocument] = field(default_factory=dict)
+    _reserved: dict[str, ReservedNames] = field(default_factory=dict)
+    _hidden: dict[str, HiddenTopics] = field(default_factory=dict)
+    _is_due: bool = False
+    _has_begun: bool = False
+    _complaint: str = ""
+    _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        here = self.gateway.cluster.alias
+        aliases = {here, *(each.alias for each in self.configuration.clusters)}
+        self._reserved = {each: ReservedNames() for each in aliases}
+        self._hidden = {each: HiddenTopics() for each in aliases}
+        serving = self.gateway.serving
+        self.gateway.serving = replace(serving, reserved=self._reserved[here], hidden=self._hidden[here])
+
+    async def follow(self) -> None:
+        """Follow the ledgers of all clusters, until cancelled."""
+        async with self._stack:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for cluster in self.configuration.clusters:
+                        group.create_task(self._follow(cluster.alias))
+            finally:
+                await self._end_fencing()
+
+    async def begin(self) -> None:
+        """Wait until the ledger of the cluster that is served was read, what is reserved and hidden there too, and
+        those of others that can be.
+
+        :raises ClusterError: It cannot be.
+        :raises ConfigError: Clients have moved to a cluster that the configuration does not have.
+        """
+        alias, deadline = self.gateway.cluster.alias, time.monotonic() + _BEGIN_S
+        # What a failover decided stands in the ledger of its target alone.
+        others = {each.alias for each in self.configuration.clusters} - {alias}
+        while alias not in self._looked or (
+            time.monotonic() < deadline and others - self._looked - self._problems.keys()
+        ):
+            problem = self._problems.get(alias)
+            if isinstance(problem, ConfigError):
+                raise problem
+            if time.monotonic() > deadline:
+                raise Unreachable(
+                    f"the ledger of {alias} cannot be followed, so it is not known whether clients have moved to "
+                    f"another cluster, and what is reserved or hidden{f': {problem}' if problem is not None else ''}",
+                    cluster=alias,
+                )
+            await asyncio.sleep(_STEP_S)
+        self._has_begun = True
+
+    async def _follow(self, alias: str) -> None:
+        async with Client(self.configuration.cluster(alias)) as client:
+            place = _Place(client, LedgerView(client), LedgerWriter(client, in_order=True))
+            try:
+                while True:
+                    try:
+                        await self._look(place)
+                    except NotAuthorized as error:
+                        if alias not in self._looked:
+                            _log.warning(
+                                "what the ledger of %s says of clients that move, of reserved names and of topics that "
+                                "are not to be read is not known here, and not followed: %s", alias, error,
+                            )  # fmt: skip
+                        else:
+                            self._complain(alias, error)
+                        self._looked.add(alias)
+                        await asyncio.sleep(_UNREADABLE_S)
+                    except (ClusterError, ConfigError, PlanRefused) as error:
+                        self._complain(alias, error)
+                        self._problems[alias] = error
+                        await asyncio.sleep(_RETRY_S)
+                    except Exception:  # noqa: BLE001 - whoever is connected goes on
+                        _log.exception("the ledger of %s could not be followed", alias)
+                        await asyncio.sleep(_RETRY_S)
+                    await asyncio.sleep(_LOOK_S)
+            finally:
+                await _leave(place, self.word)
+
+    def _complain(self, alias: str, error: IsthmusError) -> None:
+        """Say once what keeps clients waiting, or does not end by itself; the rest is for whoever looks for it."""
+        keeps_waiting = (self._is_due or self.gateway.is_in_doubt) and self.gateway.is_fenced
+        is_new = keeps_waiting and str(error) != self._complaint
+        if is_new:
+            self._complaint = str(error)
+        lasts = isinstance(error, PlanRefused) and str(error) != str(self._problems.get(alias))
+        _log.log(logging.WARNING if is_new or lasts else logging.DEBUG, "the ledger of %s: %s", alias, error)
+
+    async def _look(self, place: _Place) -> None:
+        begun, alias = time.monotonic(), place.client.cluster.alias
+        reserved, hidden = self._reserved[alias], self._hidden[alias]
+        news = await place.view.look()
+        if news.is_other_log:
+            place.away, place.shows_us, place.untaken = MovesAway(), False, []
+            reserved.forget()
+            hidden.forget()
+        place.is_there = place.is_there or bool(news.entries)
+        place.shows_us = place.shows_us or any(entry.key == self.word.key for entry in news.entries)
+        # No look tells twice what came with a record, or behind it, that this release cannot read.
+        self._note_others(place, news)
+        place.untaken += (entry for entry in news.entries if kind_of(entry.key) in _TAKEN)
+        take_reserved(reserved, place.untaken, place.client.cluster.cluster_id)
+        if place.untaken or news.is_other_log:
+            self._hide(place, hidden)
+        moves = [
+            (entry.key, None if entry.value is None else decoded(entry.key, entry.value))
+            for entry in place.untaken
+            if kind_of(entry.key) == MoveDocument.KIND
+        ]
+        place.untaken, reserved.heard_at = [], begun
+        for key, document in moves:
+            if document is None:
+                self._forget(place, key)
+            elif isinstance(document, MoveDocument):
+                self._read(place, document)
+        try:
+            async with self._taking:
+                if self._is_due:
+                    await self._take()
+                    self._is_due = False
+        finally:
+            await self._tell(place)
+        gateway = self.gateway
+        if gateway.is_in_doubt and place.client.cluster.alias == gateway.cluster.alias and begun > gateway.doubted_at:
+            gateway.fence(is_up=False, why="doubt")
+        if place.shows_us or not place.is_there or place.may_tell_from:
+            # Whoever fences from now on finds this gateway in the ledger; whoever did before has been heard.
+            self._looked.add(alias)
+        await self._learn_ids(place, hidden)
+
+    def _note_others(self, place: _Place, news: News) -> None:
+        """Remember what other gateways say of themselves."""
+        if news.is_other_log:
+            place.others = {}
+        for entry in news.entries:
+            if kind_of(entry.key) == MovableGatewayDocument.KIND and entry.key != self.word.key:
+                place.others[entry.key] = entry
+                if entry.value is None:
+                    del place.others[entry.key]
+
+    def _hide(self, place: _Place, hidden: HiddenTopics) -> None:
+        """Have nobody read topics of links that are SYNCING, and all read those of links that are it no more."""
+        before, alias = hidden.links, place.client.cluster.alias
+        is_more = take_hidden(hidden, place.untaken, place.client.cluster.cluster_id)
+        if hidden.links != before and self.gateway.cluster.alias == alias:
+            for link in hidden.links:
+                _log.info("link %s is SYNCING: nobody reads its topics here until it is IN_SYNC", link)
+            for link in set(before) - set(hidden.links):
+                _log.info("topics of link %s are read again", link)
+        if is_more and self.gateway.cluster.alias == alias:
+            # What was asked for before would bring what came since.
+            self.gateway.part_readers()
+
+    async def _learn_ids(self, place: _Place, hidden: HiddenTopics) -> None:
+        now, is_served = time.monotonic(), place.client.cluster.alias == self.gateway.cluster.alias
+        if is_served and hidden and (hidden.ids is None or now - place.ids_at > _IDS_S):
+            place.ids_at = now
+            try:
+                # Whoever moves clients is to be heard meanwhile.
+                async with asyncio.timeout(_IDS_S):
+                    await hidden_ids(place.client, hidden)
+            except (ClusterError, TimeoutError) as error:
+                _log.debug("ids of topics of %s: %s", place.client.cluster.alias, error)
+
+    def _read(self, place: _Place, document: MoveDocument) -> None:
+        """Take note of what a ledger says; of the moves away from its own cluster that decides which word counts."""
+        if document.source == place.client.cluster.cluster_id and not place.away.take(document):
+            # Whoever reads the ledger once it is compacted is not to take it for the last word.
+            place.is_overlaid = document.step is MoveStep.SERVE and not place.away.is_decided(document.move)
+            return
+        known = self._served.get(document.source)
+        if document.step is not MoveStep.SERVE:
+            self._leaving[document.source], self._is_due = document, True
+        elif known is None or document.stay > known.stay:
+            self._served[document.source], self._is_due = document, True
+
+    def _forget(self, place: _Place, key: str) -> None:
+        """Whoever was told of by this key is told of no more: it counts for those that are started later."""
+        for known in (self._served, self._leaving):
+            for source in [source for source, document in known.items() if document.key == key]:
+                del known[source]
+        if place.away.latest is not None and place.away.latest.key == key:
+            place.away = MovesAway()
+
+    async def _tell(self, place: _Place) -> None:
+        """Have the ledger hold what is to be known of this gateway, where there is a ledger."""
+        now = time.monotonic()
+        if place.is_overlaid and place.away.latest is not None:
+            await _append(place, place.away.latest)
+            place.is_overlaid = False
+        word = replace(self.word, beat=0, lacks=self._lacking_at(place))
+        if not place.is_there or (word == place.told and now - place.told_at < _BEAT_S):
+            return
+        if now < place.may_tell_from:
+            return
+        beat = int(now * 1000)
+        try:
+            await _append(place, replace(word, beat=beat))
+        except NotAuthorized as error:
+            if not place.may_tell_from:
+                _log.warning("the ledger of %s cannot be told of this gateway: %s", place.client.cluster.alias, error)
+            place.may_tell_from = now + _UNREADABLE_S
+            return
+        self._known_at.add(place.client.cluster.alias)
+        if place.client.cluster.alias == self.gateway.cluster.alias:
+            # Whoever gives up on this gateway waits for longer. Who is not known here is not waited for.
+            self.gateway.asleep_max_s = _ASLEEP_S
+        place.told, place.told_at = word, now
+        await _take_out_ended(place)
+
+    def _lacking_at(self, place: _Place) -> tuple[str, ...]:
+        """Whose certificates would be refused if clients went to the cluster of this ledger."""
+        return lacking(self.gateway.cluster, place.client.cluster) if self.logs_in else ()
+
+    async def _take(self) -> None:
+        """Do what the ledgers say now."""
+        gateway = self.gateway
+        here = gateway.cluster.cluster_id or ""
+        arrived = arrived_by(here, self._served.values())
+        # Clients that others bring along while this one serves its own change nothing for those.
+        if (
+            arrived is not None
+            and arrived.stay > gateway.serving.stay
+            and (arrived.target != here or not self._has_begun)
+        ):
+            await self._end_fencing()
+            await self._turn(arrived)
+            here = arrived.target
+        leaving = self._leaving.get(here)
+        if leaving is None or leaving.stay <= gateway.serving.stay:
+            return
+        if leaving.step is MoveStep.OFF:
+            await self._end_fencing()
+            if gateway.is_fenced:
+                _log.warning("clients are not moved any more, says %s: they go on where they were", leaving.by)
+            gateway.fence(is_up=False)
+        else:
+            self._hear(leaving)
+
+    def _hear(self, document: MoveDocument) -> None:
+        if (self._heard.move, self._heard.beat) != (document.move, document.beat):
+            is_new = self._heard.move != document.move
+            self._heard = _Heard(document.move, document.beat, time.monotonic())
+            if is_new or self._fencing is None or self._fencing.done():
+                if self._fencing is not None:
+                    self._fencing.cancel()
+                self.gateway.fence(is_up=True)
+                self._fencing = asyncio.create_task(self._fence(document))
+
+    async def _end_fencing(self) -> None:
+        if self._fencing is not None:
+            self._fencing.cancel()
+            await asyncio.gather(self._fencing, return_exceptions=True)
+            self._fencing = None
+
+    async def _fence(self, document: MoveDocument) -> None:
+        """Take no more requests for as long as whoever moves the clients is heard."""
+        _log.info("clients are to move to %s: no request is taken", document.target_alias)
+        late = time.monotonic() + _DRAIN_S
+        self.gateway.fence(is_up=True)
+        while time.monotonic() - self._heard.at < _HEARD_S:
+            waiting = self._waiting(is_late=time.monotonic() > late)
+            self._say(document.move, is_drained=not waiting, waits_for=waiting)
+            await asyncio.sleep(_STEP_S)
+        while not await self._called_off(document):
+            await asyncio.sleep(_RETRY_S)
+
+    def _say(
+        self, move: str, *, is_drained: bool = False, is_serving: bool = False, waits_for: tuple[str, ...] = ()
+    ) -> None:
+        self.word = replace(
+            self.word,
+            serves=self.gateway.cluster.cluster_id or "",
+            stay=self.gateway.serving.stay,
+            move=move,
+            is_drained=is_drained,
+            is_serving=is_serving,
+            waits_for=waits_for,
+        )
+
+    async def _called_off(self, document: MoveDocument) -> bool:
+        """Have the ledger of the cluster that is served hold that nobody is moved; whoever follows it finds whether
+        that was in time. Whether it does, or nobody counts on this gateway.
+        """
+        client = self.gateway.client
+        writer = LedgerWriter(client)
+        try:
+            await writer.append([replace(document, step=MoveStep.OFF, by=self.word.described)])
+        except ClusterError as error:
+            _log.warning("the ledger of %s cannot be written: %s", client.cluster.alias, error)
+            # One that may not write, and never did, is not among those whose word is waited for.
+            is_alone = isinstance(error, NotAuthorized) and client.cluster.alias not in self._known_at
+            if is_alone:
+                self.gateway.fence(is_up=False)
+            return is_alone
+        finally:
+            writer.close()
+        return True
+
+    def _waiting(self, *, is_late: bool) -> tuple[str, ...]:
+        """Whose answers are waited for; once it is late only those of ends of transactions are."""
+        found = set[str]()
+        for passage in list(self.gateway.passages):
+            owed = [key for key in passage.owed if key not in WAITING]
+            if owed and (not is_late or END_TXN in owed):
+                found.add(f"{passage.conversation.software.name} at {passage.address}")
+        return tuple(sorted(found))
+
+    async def _turn(self, document: MoveDocument) -> None:
+        """Serve clients from the other cluster.
+
+        :raises ClusterError: It does not answer.
+        :raises ConfigError: The configuration does not have it, or has another one by that name.
+        """
+        gateway, alias = self.gateway, document.target_alias
+        moved = f"clients of {gateway.cluster.alias} have moved to {alias} ({document.target})"
+        hint = f"Give the gateway a configuration in which {alias} is that cluster, or stand it before {alias}."
+        if alias not in {each.alias for each in self.configuration.clusters}:
+            raise ConfigError(f"{moved}, which the configuration does not have", hint=hint)
+        client = Client(self.configuration.cluster(alias))
+        try:
+            found = await describe_cluster(client)
+            if found.cluster_id != document.target:
+                raise ConfigError(f"{moved}, and {alias} of the configuration is {found.cluster_id}", hint=hint)
+            reserved, hidden = self._reserved[alias], self._hidden[alias]
+            arrived = await carried_from(client, document.source, document.stay, reserved, hidden)
+            # One that is started much later meets producers that have gone on for long.
+            await forget_overtaken(client, arrived.producers)
+        except BaseException:
+            await client.aclose()
+            raise
+        self._stack.push_async_callback(client.aclose)
+        serving = Serving(
+            tag=cluster_tag(found.cluster_id),
+            stay=document.stay,
+            common=arrived.ends,
+            epochs=arrived.epochs,
+            carried=arrived.producers,
+            transactions=arrived.transactions,
+            reserved=reserved,
+            hidden=hidden,
+        )
+        places = gateway.places.begun_at(document.first_node)
+        brokers = {node: (broker.host, broker.port) for node, broker in found.brokers.items()}
+        # Before anybody is answered there.
+        duties = await gateway.duties_at(alias)
+        gateway.turn(client, places, brokers, serving, duties)
+        _log.info("clients are served from %s now", document.target_alias)
+        self._say(document.move, is_drained=True, is_serving=True)
+
+
+async def _append(place: _Place, change: LedgerChange) -> None:
+    try:
+        await place.writer.append([change])
+    except ClusterError as error:
+        if not is_missing(error):
+            raise
+        place.is_there = False
+
+
+async def _take_out_ended(place: _Place) -> None:
+    """Have a ledger know nothing of gateways whose processes have ended on this host: nobody is to wait for their word.
+
+    :raises ClusterError: It cannot be written.
+    """
+    ended = [key for key, entry in place.others.items() if entry.value is not None and _has_ended(key, entry.value)]
+    if ended:
+        await place.writer.append([Deletion(key) for key in ended])
+        _log.info("%s of gateways that have ended here: taken out of the ledger of %s",
+                  counted(len(ended), "entry", "entries"), place.client.cluster.alias)  # fmt: skip
+
+
+def _has_ended(key: str, value: bytes) -> bool:
+    try:
+        known = decoded(key, value)
+    except PlanRefused:
+        return False
+    return isinstance(known, MovableGatewayDocument) and liveness_of(known.whereabouts) is Liveness.DEAD
+
+
+async def _leave(place: _Place, word: MovableGatewayDocument) -> None:
+    """Have the ledger know nothing of a gateway that ends."""
+    try:
+        if place.told is not None:
+            async with asyncio.timeout(_FAREWELL_S):
+                await place.writer.append([Deletion(word.key)])
+    except (ClusterError, TimeoutError) as error:
+        _log.debug("the ledger of %s: %s", place.client.cluster.alias, error)
+    finally:
+        place.writer.close()
+        place.view.close()

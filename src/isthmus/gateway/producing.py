@@ -1,0 +1,23 @@
+"""Producer ids in answers: those without transactions are marked with the cluster they are from. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from isthmus.gateway.layout import Edit, MessageCursor
+from isthmus.model.producerids import tagged_producer_id
+
+_ID: Final = struct.Struct(">q")
+
+
+def tagged(body: MessageCursor, tag: int, stay: int) -> list[Edit]:
+    """What becomes other in the body of an answer to InitProducerId, when clients have moved `stay` times.
+
+    :raises Short: More of it is needed.
+    """
+    body.skip(6)
+    begin = body.at
+    given = body.int64()
+    found = tagged_producer_id(given, tag, stay)
+    return [] if found == given else [Edit(begin, body.at, _ID.pack(found))]

@@ -1,0 +1,722 @@
+"""The gateway: where it listens, which brokers there are, and how long it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import math
+import random
+import resource
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.errors import (
+    AuthenticationFailed,
+    ClusterError,
+    ConfigError,
+    HostError,
+    PlanRefused,
+    PortBusy,
+    Unreachable,
+)
+from isthmus.gateway.bounds import DEFAULTS, Admission, GatewayBounds, GatheringRoom
+from isthmus.gateway.certified import (
+    NotAdmitted,
+    admitted,
+    check_dates,
+    check_logins,
+    is_certificate_needed,
+    subject_of,
+)
+from isthmus.gateway.duties import NO_DUTIES, Duties
+from isthmus.gateway.entering import Entrance
+from isthmus.gateway.keeping import Keeper
+from isthmus.gateway.messages import CONSUMING, FETCH, SHARE_FETCH
+from isthmus.gateway.passage import Passage, PassageEnd, Scratch
+from isthmus.gateway.ports import BrokerNames, BrokerPlaces, ListenRange, placed
+from isthmus.gateway.serving import Serving
+from isthmus.gateway.tally import GatewayTally
+from isthmus.model.cluster import Cluster
+from isthmus.model.gatewayfigures import GatewayFigures, Refusal
+from isthmus.model.listening import ListenAddress, is_unspecified
+from isthmus.model.wording import counted
+from isthmus.wire.address import reached_at, whereabouts, written_address
+from isthmus.wire.certificates import serving_context, tls_context
+from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
+from isthmus.wire.credentials import renewed
+from isthmus.wire.diagnosis import unreached
+from isthmus.wire.reach import reach
+from isthmus.wire.security import uses_sasl, uses_tls
+
+_log = logging.getLogger(__name__)
+_ProtocolT = TypeVar("_ProtocolT", bound=asyncio.BaseProtocol)
+_BACKLOG: Final = 1024
+_HANDSHAKE_S: Final = 10.0
+_LOOK_S: Final = 1.0
+_REFRESH_S: Final = 5.0
+_CONTEXT_S: Final = 10.0
+_DIALS_MAX: Final = 256
+_SESSION_SHARE: Final = (0.75, 0.9)
+"""After what share of its session a client whose login is ours is ended, from and to."""
+_NODES_MAX: Final = 1 << 31
+_FILES_KEPT: Final = 200
+"""Files that this process needs beside those of passages, each of which takes two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Where a gateway listens, what clients are told, and what it bears. With a certificate and its key it speaks TLS,
+    and with authorities of clients as well it logs clients in by their certificates.
+
+    `first_node` is the id of the broker behind the first port; without one it is the lowest id that is found. Where
+    names are advertised all brokers are behind one port. Where it `shares_ports`, other processes of the same user may
+    listen there as well: it is one of `processes` that a command has started.
+    """
+
+    listen: ListenRange
+    advertise: ListenAddress | BrokerNames
+    first_node: int | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    bounds: GatewayBounds = DEFAULTS
+    shares_ports: bool = False
+    processes: int = 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the TLS context is made of."""
+        return tuple(file for file in (self.certificate, self.key, self.client_ca) if file is not None)
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context for clients, of the files as they are now; `None` where they use none.
+
+        :raises ConfigError: The files cannot be used.
+        """
+        if self.certificate is None or self.key is None:
+            return None
+        context = serving_context(self.certificate, self.key, self.client_ca)
+        context.sni_callback = _remember_name
+        return context
+
+    @property
+    def nodes_max(self) -> int:
+        """How many ids of brokers in a row there is room for."""
+        return _NODES_MAX if isinstance(self.advertise, BrokerNames) else self.listen.size
+
+
+Beside = Callable[["Gateway"], contextlib.AbstractAsyncContextManager[None]]
+"""What goes on beside a gateway, from before it accepts connections until it has ended."""
+
+
+Fence = Literal["move", "doubt"]
+"""Why no request passes: clients are to move, or it is not known whether they have."""
+DutiesAt = Callable[[str], Awaitable[Duties]]
+"""What a gateway has to hold once it serves the cluster with this alias."""
+
+
+async def no_duties(_: str) -> Duties:
+    """Nothing is held at any cluster."""
+    return NO_DUTIES
+
+
+def nothing(_: Gateway) -> contextlib.AbstractAsyncContextManager[None]:
+    """Nothing goes on beside it."""
+    return contextlib.nullcontext()
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    cluster: Cluster, settings: GatewaySettings, duties: Duties = NO_DUTIES, beside: Beside = nothing
+) -> AsyncIterator[Gateway]:
+    """A gateway that listens for as long as the block runs, and holds what `duties` have it hold.
+
+    :raises ConfigError: Certificate and key, or the range of ports, cannot be used.
+    :raises PlanRefused: The range is too small for the brokers, or the cluster cannot be served.
+    :raises PortBusy: Something listens at one of the ports already.
+    :raises HostError: One cannot listen there.
+    :raises ClusterError: The cluster does not answer.
+    """
+    check_settings(cluster, settings)
+    limits = _affordable(settings.bounds)
+    context = settings.context()
+    async with Client(cluster) as client:
+        found = await describe_cluster(client)
+        places = _placed(cluster, settings, {*found.brokers, *found.fenced})
+        gateway = Gateway(client, places, limits, context, _keeper(duties, client))
+        gateway.know({node: (broker.host, broker.port) for node, broker in found.brokers.items()})
+        # Names are looked up there too.
+        asyncio.get_running_loop().set_default_executor(gateway.dials)
+        async with beside(gateway):
+            await gateway.listen(settings.listen, shares_ports=settings.shares_ports)
+            _log.info("%s of %s are behind %s", places, cluster.alias, settings.listen)
+            looking = [
+                asyncio.create_task(gateway.watch()),
+                asyncio.create_task(gateway.follow(settings)),
+            ]
+            try:
+                yield gateway
+            finally:
+                for task in looking:
+                    task.cancel()
+                gateway.close()
+                await asyncio.gather(*looking, return_exceptions=True)
+                await gateway.hold_nothing()
+
+
+def _keeper(duties: Duties, client: Client) -> Keeper | None:
+    return None if duties is NO_DUTIES else Keeper(duties, client)
+
+
+async def settled(cluster: Cluster, settings: GatewaySettings) -> GatewaySettings:
+    """See that all ports are free and enough, and the settings for processes that share them: with the first broker
+    that all of them go by.
+
+    Raises what `listening` does.
+    """
+    check_settings(cluster, settings)
+    async with Client(cluster) as client:
+        found = await describe_cluster(client)
+    places = _placed(cluster, settings, {*found.brokers, *found.fenced})
+    for index in range(settings.listen.size):
+        address = ListenAddress(settings.listen.host, settings.listen.first + index)
+        try:
+            # Where others share the port, this one is refused.
+            server = await asyncio.get_running_loop().create_server(asyncio.Protocol, *address)
+            server.close()
+        except OSError as error:
+            raise _not_listening(address, error) from error
+    first_node = None if isinstance(places, BrokerNames) else places.first_node
+    return replace(settings, first_node=first_node, shares_ports=True)
+
+
+def _placed(cluster: Cluster, settings: GatewaySettings, ids: Collection[int]) -> BrokerPlaces:
+    if not ids:
+        raise Unreachable(f"the broker of {cluster.alias} that answered names no brokers", cluster=cluster.alias)
+    if isinstance(settings.advertise, BrokerNames):
+        return settings.advertise
+    return placed(settings.listen, settings.advertise, ids, first_node=settings.first_node)
+
+
+def _not_listening(address: ListenAddress, error: OSError) -> HostError:
+    if error.errno == errno.EADDRINUSE:
+        return PortBusy(
+            f"the gateway cannot listen at {address}: something listens there already",
+            hint="Give --listen another range, or end what listens there. All ports are needed: brokers may join.",
+        )
+    return HostError(
+        f"the gateway cannot listen at {address}: {error.strerror or error}",
+        hint="Give --listen an address of this host, and ports that this user may listen at.",
+    )
+
+
+def check_settings(cluster: Cluster, settings: GatewaySettings) -> None:
+    """See that a gateway of these settings could serve the cluster, as far as that can be told without asking it.
+
+    :raises ConfigError: The options contradict each other, files cannot be used, or no login is there for clients.
+    :raises PlanRefused: The cluster cannot be served.
+    """
+    if isinstance(settings.advertise, BrokerNames):
+        _check_names(settings)
+    elif is_unspecified(settings.advertise.host):
+        raise ConfigError(
+            f"clients that are told {settings.advertise} look on their own host",
+            hint="Give --advertise the name or the address by which clients reach this host.",
+        )
+    settings.context()
+    if settings.client_ca is not None:
+        if settings.certificate is None:
+            raise ConfigError(
+                "clients show a certificate over TLS only",
+                hint="Give --tls-cert and --tls-key with --tls-client-ca.",
+            )
+        check_logins(cluster)
+    elif is_certificate_needed(cluster):
+        raise PlanRefused(
+            f"brokers know clients of {cluster.alias} by certificates, which end at a gateway: all clients would be us",
+            hint="Give --tls-client-ca, and logins of the cluster the certificates of clients; or give clients a "
+            "listener with SASL, and bootstrap_servers and security of the cluster those of it.",
+        )
+    if cluster.proxy is not None and cluster.proxy.kind == "relay":
+        raise PlanRefused(
+            f"{cluster.alias} is reached through the relay {cluster.proxy}, which a gateway does not go through",
+            hint="Run the gateway where the brokers can be reached, with a configuration that has no such proxy.",
+        )
+
+
+def _check_names(settings: GatewaySettings) -> None:
+    """
+    :raises ConfigError: Clients cannot be told apart by the names they use.
+    """
+    if settings.certificate is None:
+        raise ConfigError(
+            f"without TLS nobody says which of the names {settings.advertise} is meant",
+            hint="Give --tls-cert and --tls-key, with a certificate for all of these names such as *.east.example; or "
+            "give --listen a port for each broker, and --advertise the address of the first.",
+        )
+    if settings.listen.size > 1 or settings.first_node is not None:
+        raise ConfigError(
+            f"all brokers are behind one port where names are advertised, {settings.advertise}",
+            hint="Give --listen a single port, and leave --first-node out.",
+        )
+
+
+def _affordable(limits: GatewayBounds) -> GatewayBounds:
+    """The limits, with no more connections than this process may have files for.
+
+    :raises HostError: It may have hardly any.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    most = (soft - _FILES_KEPT) // 2
+    if most < 1:
+        raise HostError(f"this process may open {soft} files only", hint="Raise its limit: ulimit -n 20000.")
+    if most < limits.connections:
+        _log.info("this process may open %d files: there can be %s", soft, counted(most, "connection"))
+        return replace(limits, connections=most)
+    return limits
+
+
+class Gateway:
+    """The brokers that there are, and whoever is connected."""
+
+    def __init__(
+        self,
+        client: Client,
+        places: BrokerPlaces,
+        limits: GatewayBounds,
+        context: ssl.SSLContext | None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.keeper = keeper
+        self.duties_at: DutiesAt = no_duties
+        self._left = set[asyncio.Task[None]]()
+        self.places = places
+        self.passages = set[Passage]()
+        self.dials = ThreadPoolExecutor(_DIALS_MAX, "dial")
+        """Threads of their own, and many: a few dials that hang are not to hold up all others."""
+        self.client = client
+        self._cluster = client.cluster
+        self._limits = limits
+        self._context = context
+        self._scratch = Scratch()
+        self._admission = Admission(limits)
+        self._rooms = GatheringRoom(limits), GatheringRoom(limits)
+        """For requests, and for answers."""
+        self._tally = GatewayTally()
+        self._looked_at = time.monotonic()
+        self.brokers: dict[int, tuple[str, int]] = {}
+        self._broker_contexts = dict[str, tuple[float, ssl.SSLContext]]()
+        self._needs_login = uses_sasl(self._cluster.security)
+        self.serving = Serving.of(self._cluster.cluster_id)
+        self._servers: list[asyncio.Server] = []
+        self._is_ending = False
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._fences = set[Fence]()
+        self._awake_at = lasting_s()
+        self.asleep_max_s = math.inf
+        """After so long without doing anything it is in doubt whether it may go on."""
+        self.doubted_at = -math.inf
+        """When (monotonic s) that was so last."""
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    async def listen(self, where: ListenRange, *, shares_ports: bool = False) -> None:
+        """Accept connections at all ports of the range.
+
+        :raises PortBusy: Something listens at one of them already.
+        :raises HostError: One cannot listen there.
+        """
+        loop = asyncio.get_running_loop()
+        for index in range(where.size):
+            address, accept = ListenAddress(where.host, where.first + index), partial(self.accept, index)
+            try:
+                self._servers.append(
+                    await loop.create_server(accept, *address, backlog=_BACKLOG, reuse_port=shares_ports)
+                )
+            except OSError as error:
+                self.close()
+                raise _not_listening(address, error) from error
+
+    def accept(self, index: int) -> asyncio.BaseProtocol:
+        """What a connection to the n-th port of the range speaks with."""
+        return Passage(
+            self._scratch,
+            self._limits,
+            self._move,
+            self,
+            self._rooms,
+            index=index,
+            needs_login=self._needs_login,
+            serving=self.serving,
+            keeper=self.keeper,
+        ).client
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether acknowledgements are on their way that cannot be held: their requests passed while there was no
+        synchronous link.
+        """
+        return any(passage.conversation.is_blind for passage in self.passages)
+
+    def begin(self, passage: Passage) -> None:
+        """A client has connected."""
+        why = self._admission.refusal(passage.address)
+        self._admission.enter(passage.address)
+        self.passages.add(passage)
+        self._emptied.clear()
+        if self._is_ending:
+            passage.abandon()
+        elif why:
+            passage.refuse(Refusal.TOO_MANY, why)
+        else:
+            passage.open(partial(self._secure, passage), partial(self._dial_for, passage))
+
+    def refused(self, passage: Passage, refusal: Refusal, why: str) -> None:
+        """A client is about to be left."""
+        self._tally.refused[refusal] += 1
+        _log.warning("a connection from %s was ended: %s", passage.address, why)
+
+    def figures(self) -> GatewayFigures:
+        """What has been counted until now."""
+        return GatewayFigures(
+            cluster=self._cluster.alias,
+            brokers=len(self.brokers),
+            metadata_age_s=time.monotonic() - self._looked_at,
+            is_ending=self._is_ending,
+            gathered_bytes=sum(each.taken_bytes for each in self._rooms),
+            clients=self._tally.figures(self.passages),
+            refused=dict(self._tally.refused),
+        )
+
+    def end(self, passage: Passage) -> None:
+        """A client has gone."""
+        if passage in self.passages:
+            self._tally.leave(passage)
+        self._admission.leave(passage.address)
+        self.passages.discard(passage)
+        if not self.passages:
+            self._emptied.set()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is served now."""
+        return self._cluster
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether no request passes now."""
+        return not self._passes.is_set()
+
+    def awake(self, now: float) -> None:
+        """It does something at this time (`lasting_s`). One that stood still may have been taken for one that has
+        ended: nothing that came meanwhile is to pass before that is known, not even the rest of what has begun to.
+        """
+        asleep_s, self._awake_at = now - self._awake_at, now
+        if asleep_s > self.asleep_max_s:
+            _log.warning("stood still for %.1f s: nothing passes until the ledger has been read", asleep_s)
+            self.doubted_at = time.monotonic()
+            for passage in list(self.passages):
+                passage.end_halves()
+            self.fence(is_up=True, why="doubt")
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it stood still, and it is not known yet whether it may go on."""
+        return "doubt" in self._fences
+
+    def fence(self, *, is_up: bool, why: Fence = "move") -> None:
+        """Have no request pass on any connection that has not begun to; who connects waits. With the fence down again,
+        whyever it was up, everything goes on.
+        """
+        if is_up:
+            self._fences.add(why)
+        else:
+            self._fences.discard(why)
+        if bool(self._fences) == self.is_fenced:
+            return
+        if is_up:
+            self._passes.clear()
+        else:
+            self._passes.set()
+        for passage in list(self.passages):
+            passage.fence(is_up=is_up)
+
+    def part_readers(self) -> None:
+        """End connections on which a consumer waits for records: it connects again, and asks anew. Those on which
+        somebody writes as well stay.
+        """
+        for passage in list(self.passages):
+            owed = set(passage.owed)
+            if owed & {FETCH, SHARE_FETCH} and not owed - CONSUMING:
+                passage.part()
+
+    def turn(
+        self,
+        client: Client,
+        places: BrokerPlaces,
+        brokers: Mapping[int, tuple[str, int]],
+        serving: Serving,
+        duties: Duties = NO_DUTIES,
+    ) -> None:
+        """Serve all ports from another cluster, and hold what is to be held there. Whoever is connected is left, with
+        the answers that have come, and whoever connects from now on is led there.
+        """
+        self.fence(is_up=True)
+        for passage in list(self.passages):
+            passage.part()
+        if self.keeper is not None:
+            leaving = asyncio.create_task(self.keeper.aclose())
+            self._left.add(leaving)
+            leaving.add_done_callback(self._left.discard)
+        self.keeper = _keeper(duties, client)
+        self.client, self._cluster, self.serving = client, client.cluster, serving
+        self.places, self.brokers = places, {}
+        self._broker_contexts = {}
+        self._needs_login = uses_sasl(self._cluster.security)
+        self.know(brokers)
+        self.fence(is_up=False)
+
+    async def hold_nothing(self) -> None:
+        """End all holding: nobody is answered any more."""
+        await asyncio.gather(*self._left, *([] if self.keeper is None else [self.keeper.aclose()]))
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait until those that were taken have been answered, for a while."""
+        self._end_listening()
+        for passage in list(self.passages):
+            passage.finish()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.drain_s):
+                await self._emptied.wait()
+
+    def close(self) -> None:
+        """End all connections at once."""
+        self._end_listening()
+        if self.passages:
+            _log.info("%s had to be broken off", counted(len(self.passages), "connection"))
+        for passage in list(self.passages):
+            passage.abandon()
+
+    def _end_listening(self) -> None:
+        self._is_ending = True
+        for server in self._servers:
+            server.close()
+
+    def know(self, brokers: Mapping[int, tuple[str, int]]) -> None:
+        """These brokers there are now, and no others."""
+        for node in sorted(brokers.keys() - self.brokers.keys()):
+            self._told(node)
+        self.brokers = dict(brokers)
+
+    async def watch(self) -> None:
+        """End the connections that take too long for something, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now = time.monotonic()
+            self.awake(lasting_s())
+            for passage in list(self.passages):
+                if why := passage.overdue(now):
+                    passage.refuse(*why)
+
+    async def follow(self, settings: GatewaySettings, *, every_s: float = _REFRESH_S) -> None:
+        """Look every so often which brokers there are, and for renewed certificates, until cancelled."""
+        read = _modified(settings.files)
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                if (found := _modified(settings.files)) != read:
+                    # A context that fails to load a chain has lost the one it had.
+                    self._context = settings.context()
+                    _log.info("new connections get what %s hold now", ", ".join(map(str, settings.files)))
+                    read = found
+            except ConfigError as error:
+                # Perhaps one of them is not there yet.
+                _log.warning("%s; new connections get what was there before", error)
+            try:
+                metadata = await self.client.metadata()
+                if metadata.brokers:
+                    self._looked_at = time.monotonic()
+                    self.know({node: (broker.host, broker.port) for node, broker in metadata.brokers.items()})
+            except ClusterError as error:
+                _log.warning("%s", error)
+            except Exception:  # noqa: BLE001 - whoever is connected goes on
+                _log.exception("the gateway could not look which brokers there are")
+
+    def _told(self, node: int) -> None:
+        if self.places.has(node):
+            _log.info("broker %d of %s is at %s", node, self._cluster.alias, written_address(*self.places.of(node)))
+        else:
+            _log.warning(
+                "broker %d of %s has no port: the range is that of %s. Its partitions are not reached until all "
+                "gateways have been started again with a larger one", node, self._cluster.alias, self.places,
+            )  # fmt: skip
+
+    def _move(self, node: int, host: str, port: int) -> tuple[str, int]:
+        """Where clients reach a broker that an answer names. One that nobody has heard of is known from now on."""
+        if self.brokers.get(node) != (host, port):
+            if node not in self.brokers:
+                self._told(node)
+            self.brokers[node] = host, port
+        return self.places.of(node)
+
+    async def _secure(self, passage: Passage, end: PassageEnd) -> None:
+        if self._context is None or end.transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        left = ConnectionResetError("it left during the TLS handshake")
+        try:
+            transport = await loop.start_tls(
+                end.transport, end, self._context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
+            )
+        except ConnectionResetError as error:
+            # This one says nothing.
+            raise left from error
+        if transport is None:
+            raise left
+        end.secured(transport)
+        secured = transport.get_extra_info("ssl_object")
+        passage.server_name = _names.get(secured, "")
+        if certificate := secured.getpeercert(binary_form=True):
+            try:
+                check_dates(certificate, datetime.now(UTC))
+                passage.subject = subject_of(certificate)
+            except ValueError as error:
+                raise NotAdmitted(Refusal.CERTIFICATE, f"its certificate cannot be read: {error}") from None
+
+    async def _dial_for(self, passage: Passage, end: Callable[[], PassageEnd]) -> bool:
+        """As `_dial`, once requests pass, for the cluster that is served then."""
+        await self._passes.wait()
+        cluster = admitted(self._cluster, passage.subject)
+        is_certified = passage.subject is not None
+        passage.settle(self.serving, self.keeper, needs_login=self._needs_login, is_certified=is_certified)
+        node = self.places.node_at(passage.index, passage.server_name)
+        passage.node, life_s = await self._dial(cluster, node, end)
+        if life_s is not None:
+            # Brokers end what goes on for longer (connections.max.reauth.ms). Not all clients are to come back at once.
+            passage.finish_after(life_s * random.uniform(*_SESSION_SHARE))
+        return node in (None, passage.node)
+
+    async def _dial(
+        self, cluster: Cluster, node: int | None, end: Callable[[], PassageEnd]
+    ) -> tuple[int, float | None]:
+        """Connect an end to this broker, or where it is away to any other: what that answers leads the client on. Where
+        none is meant any will do. What comes out is which one it is, and for how long a login of ours lasts, in
+        seconds, if that has an end.
+        """
+        others = [other for other in self.brokers if other != node]
+        random.shuffle(others)
+        last: Exception = Unreachable(f"{cluster.alias} has no broker that serves", cluster=cluster.alias)
+        for each in others if node is None or node not in self.brokers else [node, *others]:
+            host, port = self.brokers.get(each, ("", 0))
+            if not host:
+                continue
+            try:
+                async with asyncio.timeout(self._limits.connect_s):
+                    life_s = await self._connect(cluster, host, port, end)
+            except (OSError, ClusterError) as error:
+                if cluster.login and isinstance(error, AuthenticationFailed):
+                    # All brokers know the same users.
+                    raise NotAdmitted(Refusal.LOGIN, f"login {cluster.login}, by its certificate: {error}") from error
+                last = (
+                    error
+                    if isinstance(error, ClusterError)
+                    else unreached(error, cluster, whereabouts(cluster, host, port))
+                )
+                _log.warning("broker %d: %s", each, last)
+            else:
+                return each, life_s
+        raise last
+
+    async def _connect(self, cluster: Cluster, host: str, port: int, end: Callable[[], PassageEnd]) -> float | None:
+        """Connect an end to a broker, and log in there if the client does not do that itself."""
+        if not (cluster.login and uses_sasl(cluster.security)):
+            await self._open(cluster, host, port, end)
+            return None
+        transport, entrance = await self._open(cluster, host, port, Entrance)
+        try:
+            aside = partial(asyncio.get_running_loop().run_in_executor, self.dials)
+            logged_in = await entrance.log_in(renewed(cluster), host, whereabouts(cluster, host, port), aside)
+        except BaseException:
+            transport.abort()
+            raise
+        taken = end()
+        transport.set_protocol(taken)
+        taken.connection_made(transport)
+        return logged_in.session_life_s
+
+    async def _open(
+        self, cluster: Cluster, host: str, port: int, protocol: Callable[[], _ProtocolT]
+    ) -> tuple[asyncio.Transport, _ProtocolT]:
+        """A connection to a broker, with TLS where it has some."""
+        loop = asyncio.get_running_loop()
+        context = self._context_of_brokers(cluster) if uses_tls(cluster.security) else None
+        name = host if context is not None else None
+        if cluster.proxy is None:
+            return await loop.create_connection(
+                protocol, *reached_at(cluster, host, port), ssl=context, server_hostname=name
+            )
+        reaching = loop.run_in_executor(self.dials, reach, renewed(cluster), host, port, self._limits.connect_s)
+        try:
+            sock = await asyncio.shield(reaching)
+        except asyncio.CancelledError:
+            # The thread goes on, and may get there yet.
+            reaching.add_done_callback(_closed)
+            raise
+        try:
+            sock.setblocking(False)
+            return await loop.create_connection(protocol, sock=sock, ssl=context, server_hostname=name)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _context_of_brokers(self, cluster: Cluster) -> ssl.SSLContext:
+        """The TLS context for brokers; its files are read anew now and then, and not for each connection."""
+        now = time.monotonic()
+        read_at, context = self._broker_contexts.get(cluster.login, (-_CONTEXT_S, None))
+        if context is None or now - read_at > _CONTEXT_S:
+            context = tls_context(renewed(cluster))
+            self._broker_contexts[cluster.login] = now, context
+        return context
+
+
+_names: Final = WeakKeyDictionary[ssl.SSLObject, str]()
+"""What clients call us, by their connections."""
+
+
+def _remember_name(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+    """During a handshake: its context is shared, and nothing else knows the name afterwards."""
+    if isinstance(connection, ssl.SSLObject):
+        _names[connection] = name or ""
+
+
+def _closed(reaching: asyncio.Future[socket.socket]) -> None:
+    """Close a connection that nobody waits for any more."""
+    if not reaching.cancelled() and reaching.exception() is None:
+        reaching.result().close()
+
+
+def _modified(files: Collection[Path]) -> tuple[float, ...]:
+    """When these files were written last; empty if one is not there."""
+    try:
+        return tuple(file.stat().st_mtime for file in files)
+    except OSError:
+        return ()

@@ -1,0 +1,94 @@
+"""Producers that came from another cluster, in a Produce request that is there as a whole.
+
+Under the id that a producer has at its client it may have been at the cluster before: then it goes there under another
+one, and the checksum of its batch with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from isthmus.gateway.acknowledging import Acknowledged
+from isthmus.gateway.serving import Serving
+from isthmus.gateway.walking import BatchWritten, ProduceWalk
+from isthmus.model.carriedproducers import CarriedVerdict, SentBatch
+from isthmus.model.carriedtransactions import CarriedTransactions, WithinVerdict
+from isthmus.model.producerids import settled_producer_id
+from isthmus.wire import checksum, codes
+from isthmus.wire.offsets import PartitionKey
+
+_ID: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_LENGTH_AT: Final = 8
+_LENGTH_COUNTS_FROM: Final = 12
+_CRC_AT: Final = 17
+_ID_AT: Final = 43
+_PASSES: Final = {CarriedVerdict.NEW, CarriedVerdict.NEXT}
+_CODES: Final = {
+    CarriedVerdict.DUPLICATE: codes.DUPLICATE_SEQUENCE_NUMBER,
+    CarriedVerdict.GAP: codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    CarriedVerdict.FENCED: codes.INVALID_PRODUCER_EPOCH,
+}
+"""What is answered of a partition; of all others that they are to come again."""
+
+
+def settled(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) -> Mapping[PartitionKey, int]:
+    """What is answered of partitions where a request does not pass as it is; empty where it does, with other ids then
+    where that has to be. `now` is the time (monotonic s).
+    """
+    if told := _settled_within(walk, serving.transactions, now):
+        return told
+    sent = [each for each in walk.written if each.producer_id >= 0 and not each.is_transactional]
+    verdicts = serving.carried.judge(map(_sent, sent), walk, now) if serving.carried else {}
+    if not _PASSES.issuperset(verdicts.values()):
+        return {key: _CODES.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
+    for each in sent:
+        other = settled_producer_id(each.producer_id, serving.stay)
+        if other != each.producer_id:
+            _rewrite(frame, each.batch_at, other)
+    return {}
+
+
+def _settled_within(walk: ProduceWalk, transactions: CarriedTransactions, now: float) -> Mapping[PartitionKey, int]:
+    """As `settled`, of what is written in transactions."""
+    name = walk.transactional_id
+    if name is None or not transactions:
+        return {}
+    verdicts = {
+        (each.topic, each.partition): transactions.judge(name, each.producer_id, now)
+        for each in walk.written
+        if each.is_transactional
+    }
+    if all(verdict is WithinVerdict.HERE for verdict in verdicts.values()):
+        return {}
+    told = {WithinVerdict.ELSEWHERE: codes.INVALID_PRODUCER_ID_MAPPING}
+    return {key: told.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
+
+
+def taken(acknowledgements: Iterable[Acknowledged]) -> list[PartitionKey]:
+    """The partitions that have what was sent, as an answer says."""
+    return [each.key for each in acknowledgements if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def _sent(written: BatchWritten) -> SentBatch:
+    return SentBatch(
+        written.topic,
+        written.partition,
+        written.producer_id,
+        written.producer_epoch,
+        written.base_sequence,
+        written.records,
+    )
+
+
+def _rewrite(frame: memoryview, batch_at: int, producer_id: int) -> None:
+    """Have the batch that begins there be one of this producer. A checksum that was wrong stays wrong."""
+    (length,) = _LENGTH.unpack_from(frame, batch_at + _LENGTH_AT)
+    at, end = batch_at + _ID_AT, batch_at + _LENGTH_COUNTS_FROM + length
+    before, after = bytes(frame[at : at + _ID.size]), _ID.pack(producer_id)
+    (crc,) = _CRC.unpack_from(frame, batch_at + _CRC_AT)
+    frame[at : at + _ID.size] = after
+    _CRC.pack_into(frame, batch_at + _CRC_AT, checksum.changed(crc, before, after, max(end - at - _ID.size, 0)))

@@ -1,0 +1,88 @@
+"""A cluster that synchronous links of a gateway lead to, as its ledger tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from isthmus.control.links.memory import LedgerMemory, remembered
+from isthmus.errors import ClusterError, PlanRefused
+from isthmus.gateway.follower import FollowerWatch
+from isthmus.gateway.noting import Notes
+from isthmus.ledger.documents import Document
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import LedgerChange
+from isthmus.model.configuration import Configuration
+from isthmus.model.synchrony import LOOK_S
+from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
+
+_log = logging.getLogger(__name__)
+WRITE_S: Final = 3.0
+"""So long a ledger may take to have what is written."""
+_AWAY_S: Final = 10.0
+"""A target whose ledger cannot be read for so long counts as one that does not follow."""
+
+
+class Target:
+    """A cluster that synchronous links lead to, the one with this id: its ledger as it was last read, and who follows
+    there.
+    """
+
+    def __init__(self, configuration: Configuration, alias: str, cluster_id: str) -> None:
+        self._cluster = replace(configuration.cluster(alias), cluster_id=cluster_id)
+        self.client = Client(self._cluster)
+        self.follower = FollowerWatch(self.client)
+        self.cluster_id = cluster_id
+        self.memory: LedgerMemory | None = None
+        self.heard_at = time.monotonic()
+        self.begun_at = float("-inf")
+        self._writer = LedgerWriter(self.client, in_order=True)
+        self._notes: dict[str, Notes] = {}
+
+    def notes(self, link: str, gateway: str) -> Notes:
+        """What its ledger is to know of commits that a gateway lets through. A link that becomes synchronous again goes
+        on with what it had: it is one document of the ledger.
+        """
+        if link not in self._notes:
+            self._notes[link] = Notes(link, gateway, self.client, self.write)
+        return self._notes[link]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it has not been heard for long."""
+        return time.monotonic() - self.heard_at > _AWAY_S
+
+    def documents(self, link: str) -> Mapping[str, Document]:
+        """What its ledger says of a link, as far as it was read."""
+        return {} if self.memory is None else self.memory.of(link).documents
+
+    async def follow(self) -> None:
+        """Read its ledger again and again, until cancelled."""
+        while True:
+            begun = lasting_s()
+            try:
+                async with asyncio.timeout(_AWAY_S):
+                    self.memory = await remembered(self.client)
+                self.heard_at, self.begun_at = time.monotonic(), begun
+            except (ClusterError, TimeoutError, PlanRefused) as error:
+                why = str(error) or "it does not answer in time"
+                _log.warning("the ledger of %s is not heard: %s", self._cluster.alias, why)
+            await asyncio.sleep(LOOK_S)
+
+    async def write(self, changes: Iterable[LedgerChange]) -> None:
+        """Have its ledger hold this.
+
+        :raises ClusterError: It was refused, or did not succeed within seconds.
+        """
+        await self._writer.append(changes, term_s=WRITE_S)
+
+    async def aclose(self) -> None:
+        """End."""
+        await self.follower.aclose()
+        self._writer.close()
+        await self.client.aclose()

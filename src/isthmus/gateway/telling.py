@@ -1,0 +1,104 @@
+"""What a gateway tells of itself over HTTP, from what its processes have said last, and how it is asked."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any, Final
+
+from isthmus.errors import Unreachable
+from isthmus.metrics import gateways
+from isthmus.metrics.gateways import GatewayAnswer, GatewayCollector
+from isthmus.metrics.server import Exposition
+from isthmus.model.gatewayfigures import GatewayFigures, gateway_dict, together
+from isthmus.model.listening import ListenAddress
+
+_ASKED_S: Final = 10.0
+_SHOWN: Final = {"cluster", "clients", "refused"}
+
+
+class Board:
+    """What the processes of a gateway have said last. Written by one thread, read by any."""
+
+    def __init__(self, cluster: str, processes: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self.processes = processes
+        self._cluster = cluster
+        self._clock = clock
+        self._begun_at = clock()
+        self._newest: dict[int, tuple[float, GatewayFigures]] = {}
+        self._ended = GatewayFigures(cluster=cluster, processes=0)
+
+    def take(self, process: int, figures: GatewayFigures) -> None:
+        """What a process says now."""
+        self._newest[process] = self._clock(), figures
+
+    def end(self, process: int) -> None:
+        """A process has ended. What it has counted stays counted."""
+        if process in self._newest:
+            _, figures = self._newest[process]
+            self._ended = together(self._cluster, (self._ended, figures.ended())).ended()
+            del self._newest[process]
+
+    @property
+    def silences_s(self) -> list[float]:
+        """For how long each process has said nothing."""
+        now = self._clock()
+        return [now - at for at, _ in dict(self._newest).values()] or [now - self._begun_at]
+
+    @property
+    def figures(self) -> GatewayFigures:
+        """All together."""
+        return together(self._cluster, [self._ended, *(figures for _, figures in dict(self._newest).values())])
+
+
+class GatewayAnswers:
+    """What is answered to whoever asks for metrics, health or clients of a gateway."""
+
+    paths: Final = "Here are /metrics, /livez, /readyz, /health and /clients.\n"
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self.metrics = Exposition(GatewayCollector(lambda: board.figures)).metrics
+
+    def health(self, path: str) -> GatewayAnswer | None:
+        """How the gateway does, `None` for a path that asks something else."""
+        board = self._board
+        figures = board.figures
+        alive = gateways.livez(board.silences_s)
+        ready = gateways.readyz(figures, board.silences_s, processes=board.processes)
+        told = gateway_dict(figures)
+        match path:
+            case "/livez":
+                return alive
+            case "/readyz":
+                return ready
+            case "/health":
+                return gateways.health(alive, ready, told)
+            case "/clients":
+                return GatewayAnswer(HTTPStatus.OK, told)
+        return None
+
+
+def asked(address: ListenAddress) -> dict[str, Any]:
+    """What the gateway says of itself that tells its metrics at this address.
+
+    :raises Unreachable: Nothing there answers as a gateway does.
+    """
+    try:
+        with urllib.request.urlopen(f"http://{address}/clients", timeout=_ASKED_S) as answer:
+            found = json.load(answer)
+    except (OSError, ValueError, HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise Unreachable(
+            f"no gateway tells its metrics at {address}: {error}",
+            hint="Name the address that the gateway was given by --metrics, and ask on its host if that is 127.0.0.1.",
+        ) from None
+    if not (isinstance(found, dict) and found.keys() >= _SHOWN):
+        raise Unreachable(f"what answers at {address} is no gateway", hint="Name the address of its --metrics.")
+    return found

@@ -1,0 +1,110 @@
+"""From what a gateway has counted to families of metrics, and whether it is well. Pure."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Literal, NotRequired, TypedDict
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from isthmus import __version__
+from isthmus.metrics import catalogue
+from isthmus.metrics.catalogue import GATEWAY_METRICS
+from isthmus.metrics.collector import Families
+from isthmus.model.gatewayfigures import FRESH_S, GatewayFigures, GatewayJson
+
+METADATA_AGE_MAX_S: Final = 30.0
+"""Of a cluster that has not told for so long which brokers there are, it is not known whether it can be reached."""
+STUCK_S: Final = 60.0
+
+
+class GatewayCollector(Collector):
+    """A collector for a registry of prometheus_client: tells what a gateway has counted."""
+
+    def __init__(self, figures: Callable[[], GatewayFigures]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterator[Metric]:
+        """The families, empty."""
+        return iter(Families(GATEWAY_METRICS).all)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families as they stand."""
+        families, figures = Families(GATEWAY_METRICS), self._figures()
+        cluster = figures.cluster
+        families.add(catalogue.BUILD, 1, __version__, platform.python_version())
+        families.add(catalogue.GATEWAY_PROCESSES, figures.processes, cluster)
+        families.add(catalogue.GATEWAY_BROKERS, figures.brokers, cluster)
+        families.add(catalogue.GATEWAY_METADATA_AGE, figures.metadata_age_s, cluster)
+        families.add(catalogue.GATEWAY_GATHERED, figures.gathered_bytes, cluster)
+        for refusal, count in sorted(figures.refused.items()):
+            families.add(catalogue.GATEWAY_REFUSED, count, cluster, str(refusal))
+        for client in figures.clients:
+            who = cluster, client.software, client.version
+            families.add(catalogue.GATEWAY_CONNECTIONS, client.connections, *who)
+            families.add(catalogue.GATEWAY_CONNECTED, client.connected, *who)
+            families.add(catalogue.GATEWAY_REQUESTS, client.requests, *who)
+            families.add(catalogue.GATEWAY_BYTES, client.request_bytes, *who, "requests")
+            families.add(catalogue.GATEWAY_BYTES, client.answer_bytes, *who, "answers")
+        return iter(families.all)
+
+
+class GatewayHealthJson(TypedDict):
+    """How a gateway does: `reasons` are there where it does not do well."""
+
+    status: Literal["ok", "unavailable", "healthy", "starting", "unhealthy"]
+    reasons: NotRequired[list[str]]
+    version: NotRequired[str]
+    gateway: NotRequired[GatewayJson]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAnswer:
+    """An answer to one question about a gateway, and what to say."""
+
+    status: HTTPStatus
+    body: GatewayHealthJson | GatewayJson
+
+
+def livez(silences_s: Sequence[float]) -> GatewayAnswer:
+    """Whether processes that have been silent for so long, in seconds, do anything at all."""
+    if silences_s and min(silences_s) <= STUCK_S:
+        return GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
+    return _unavailable(["no process has said anything for a minute"])
+
+
+def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: int) -> GatewayAnswer:
+    """Whether a gateway of so many processes takes connections, and its cluster can be reached."""
+    fresh = sum(silence_s <= FRESH_S for silence_s in silences_s)
+    reasons: list[str] = []
+    if figures.processes < processes or fresh < processes:
+        reasons.append(f"{min(figures.processes, fresh)} of {processes} processes take connections")
+    if figures.is_ending:
+        reasons.append("the gateway is ending")
+    if figures.metadata_age_s > METADATA_AGE_MAX_S:
+        reasons.append(f"{figures.cluster} has not said for {figures.metadata_age_s:.0f} s which brokers there are")
+    return _unavailable(reasons) if reasons else GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
+
+
+def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayJson) -> GatewayAnswer:
+    """Both in one, with what has been counted."""
+    body: GatewayHealthJson = {"status": "healthy", "version": __version__, "gateway": gateway}
+    if alive.status is not HTTPStatus.OK:
+        return GatewayAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, _because(alive, body))
+    if ready.status is not HTTPStatus.OK:
+        return GatewayAnswer(HTTPStatus.SERVICE_UNAVAILABLE, _because(ready, body))
+    return GatewayAnswer(HTTPStatus.OK, body)
+
+
+def _because(answer: GatewayAnswer, body: GatewayHealthJson) -> GatewayHealthJson:
+    said: dict[str, object] = {**answer.body}
+    reasons = said.get("reasons")
+    return {**body, "status": "unhealthy", "reasons": list(reasons) if isinstance(reasons, list) else []}
+
+
+def _unavailable(reasons: list[str]) -> GatewayAnswer:
+    return GatewayAnswer(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})

@@ -1,0 +1,155 @@
+"""What a gateway counts: who is connected, how much has passed, and what was refused. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypedDict
+
+FRESH_S = 10.0
+"""A process that has said nothing for so long does nothing: it does every second."""
+
+
+class Refusal(enum.StrEnum):
+    """Why a connection was ended that its client had not ended."""
+
+    TOO_MANY = "too_many"
+    HANDSHAKE = "handshake"
+    CERTIFICATE = "certificate"
+    LOGIN = "login"
+    UNREACHED = "unreached"
+    SILENT = "silent"
+    NO_LOGIN = "no_login"
+    REQUEST = "request"
+    ANSWER = "answer"
+    STALLED = "stalled"
+    LEFT = "left"
+    FOLLOWER = "follower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFigures:
+    """What clients of one software and version do. What is no number of now counts since the start."""
+
+    software: str
+    version: str
+    connections: int = 0
+    connected: int = 0
+    requests: int = 0
+    request_bytes: int = 0
+    answer_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFigures:
+    """What a gateway of a cluster has counted, in one or several processes.
+
+    `metadata_age_s` is how long ago the cluster last told which brokers there are, in seconds; `gathered_bytes` what
+    large requests and answers take at this moment.
+    """
+
+    cluster: str
+    processes: int = 1
+    brokers: int = 0
+    metadata_age_s: float = 0.0
+    is_ending: bool = False
+    gathered_bytes: int = 0
+    clients: Sequence[ClientFigures] = ()
+    refused: Mapping[Refusal, int] = field(default_factory=dict)
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return sum(each.connections for each in self.clients)
+
+    def ended(self) -> GatewayFigures:
+        """What stays counted of a process that has ended."""
+        clients = tuple(replace(each, connections=0) for each in self.clients)
+        return GatewayFigures(cluster=self.cluster, processes=0, clients=clients, refused=self.refused)
+
+
+class ClientJson(TypedDict):
+    """`ClientFigures` as JSON."""
+
+    software: str
+    version: str
+    connections: int
+    connected: int
+    requests: int
+    request_bytes: int
+    answer_bytes: int
+
+
+class GatewayJson(TypedDict):
+    """`GatewayFigures` as JSON."""
+
+    cluster: str
+    processes: int
+    brokers: int
+    metadata_age_s: float
+    is_ending: bool
+    connections: int
+    gathered_bytes: int
+    refused: dict[str, int]
+    clients: list[ClientJson]
+
+
+def together(cluster: str, figures: Iterable[GatewayFigures]) -> GatewayFigures:
+    """What processes of one gateway have counted in all."""
+    refused, clients, known = Counter[Refusal](), dict[tuple[str, str], ClientFigures](), list(figures)
+    for each in known:
+        refused.update(each.refused)
+        for client in each.clients:
+            key = client.software, client.version
+            clients[key] = _sum(clients.get(key, ClientFigures(software=key[0], version=key[1])), client)
+    alive = [each for each in known if each.processes]
+    return GatewayFigures(
+        cluster=cluster,
+        processes=sum(each.processes for each in alive),
+        brokers=max((each.brokers for each in alive), default=0),
+        metadata_age_s=max((each.metadata_age_s for each in alive), default=0.0),
+        is_ending=any(each.is_ending for each in alive),
+        gathered_bytes=sum(each.gathered_bytes for each in alive),
+        clients=tuple(clients[key] for key in sorted(clients)),
+        refused=dict(refused),
+    )
+
+
+def gateway_dict(figures: GatewayFigures) -> GatewayJson:
+    """It as JSON has it."""
+    return {
+        "cluster": figures.cluster,
+        "processes": figures.processes,
+        "brokers": figures.brokers,
+        "metadata_age_s": round(figures.metadata_age_s, 1),
+        "is_ending": figures.is_ending,
+        "connections": figures.connections,
+        "gathered_bytes": figures.gathered_bytes,
+        "refused": {str(why): figures.refused[why] for why in sorted(figures.refused)},
+        "clients": [_client_dict(each) for each in figures.clients],
+    }
+
+
+def _client_dict(client: ClientFigures) -> ClientJson:
+    return {
+        "software": client.software,
+        "version": client.version,
+        "connections": client.connections,
+        "connected": client.connected,
+        "requests": client.requests,
+        "request_bytes": client.request_bytes,
+        "answer_bytes": client.answer_bytes,
+    }
+
+
+def _sum(one: ClientFigures, other: ClientFigures) -> ClientFigures:
+    return replace(
+        one,
+        connections=one.connections + other.connections,
+        connected=one.connected + other.connected,
+        requests=one.requests + other.requests,
+        request_bytes=one.request_bytes + other.request_bytes,
+        answer_bytes=one.answer_bytes + other.answer_bytes,
+    )

@@ -1,0 +1,281 @@
+"""Clients of a gateway that are moved to another cluster while they write and read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from isthmus.cluster.groups import committed_offsets
+from isthmus.control.fabric import Fabric
+from isthmus.control.links.promotion import Promoter
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.gateway.moving import moving_with
+from isthmus.gateway.ports import ListenRange
+from isthmus.gateway.server import GatewaySettings, listening
+from isthmus.ledger.documents import MovableGatewayDocument, MoveDocument
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import append_once
+from isthmus.ledger.records import Deletion
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.group import Committed
+from isthmus.model.listening import ListenAddress
+from isthmus.model.moves import MoveStep
+from isthmus.model.namespace import NamespaceMap
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+from tests.integration.gateway.gateways import HOST, Running, free_range, gateway
+from tests.integration.gateway.moving import (
+    Judged,
+    await_more,
+    await_read,
+    forget_moves,
+    have_later_epochs,
+    java,
+    judged,
+    kafka_python,
+    kafka_python_reader,
+    librdkafka,
+    librdkafka_reader,
+    linked_alike,
+    made,
+    moved,
+    read_all,
+    reversed_with_lanes,
+)
+from tests.integration.groups import consumers
+from tests.integration.lane.mirror import Mirror
+from tests.patience import TERM_S
+
+pytestmark = pytest.mark.integration
+
+
+def test_writers_that_are_moved(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Three kinds of clients write while they are moved to a cluster with other brokers, back, and there again: nothing
+    is lost, nothing comes twice, nothing is out of order. Two kinds read on meanwhile: each offset once, in order. The
+    other cluster has later leader epochs.
+    """
+    name, clusters = topic("moving"), (east, east3)
+    for cluster in clusters:
+        made(cluster, name)
+    have_later_epochs(east3, name)
+    with gateway(east.cluster(), size=3) as running, ExitStack() as stack:
+        writers = [
+            stack.enter_context(librdkafka(running.servers, name)),
+            stack.enter_context(kafka_python(running.servers, name, tmp_path)),
+            stack.enter_context(java(running.servers, name, tmp_path)),
+        ]
+        readers = [
+            stack.enter_context(librdkafka_reader(running.servers, name)),
+            stack.enter_context(kafka_python_reader(running.servers, name, tmp_path)),
+        ]
+        await_more(writers)
+        for stay in (1, 2, 3):
+            moved(running, clusters[(stay + 1) % 2], clusters[stay % 2], name, stay=stay)
+            await_more(writers)
+        for writer in writers:
+            writer.end()
+        acknowledged = {writer.name: writer.acknowledged() for writer in writers}
+        records = read_all(east3, name)
+        ends = {partition: len(values) for partition, values in records.items()}
+        await_read(readers, ends)
+        for reader in readers:
+            assert reader.offsets() == {partition: list(range(end)) for partition, end in ends.items()}, reader.name
+
+    assert {each: judged(records, each, numbers) for each, numbers in acknowledged.items()} == {
+        each: Judged() for each in "rp7"
+    }
+
+
+def test_positions_that_were_read_under_other_leader_epochs(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A consumer commits where it is after it was moved to a cluster with earlier leader epochs: whoever goes on there
+    is not kept waiting for a leader that has come to the other cluster's.
+    """
+    name = topic("epochs")
+    for cluster in (east, east3):
+        made(cluster, name)
+    have_later_epochs(east3, name)
+    with gateway(east3.cluster(), size=3) as running, ExitStack() as stack:
+        writer = stack.enter_context(librdkafka(running.servers, name))
+        settings = {"bootstrap.servers": running.servers, "group.id": name, "enable.auto.commit": False}
+        consumer = Consumer({**settings, "auto.offset.reset": "error"})
+        consumer.assign([TopicPartition(name, 0, 0)])
+        read = consumer.consume(10, TERM_S)
+        assert {each.leader_epoch() for each in read} >= {4}
+        moved(running, east3, east, name, stay=1)
+        consumer.commit(message=read[-1], asynchronous=False)
+        consumer.close()
+        await_more([writer])
+        later = Consumer({**settings, "auto.offset.reset": "error"})
+        later.assign([TopicPartition(name, 0)])
+        (found,) = later.consume(1, TERM_S)
+        later.close()
+        writer.end()
+        committed = asyncio.run(committed_at(east, name))
+    assert (found.error(), found.offset()) == (None, 10)
+    assert committed == {(name, 0): Committed(10)}
+
+
+async def committed_at(cluster: LocalCluster, group: str) -> Mapping[PartitionKey, Committed]:
+    """What a cluster has of a group."""
+    async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
+        return (await committed_offsets(client, [group])).all()[group]
+
+
+def test_clients_go_with_a_link_that_is_reversed(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Leader and follower change places while clients write, there and back: nobody has to stop them. What speaks
+    against it is told before anything is changed.
+    """
+    name, clusters = topic("reversed"), (east, east3)
+    configuration, links = linked_alike(name, *clusters)
+    with gateway(east.cluster(), size=3, configuration=configuration) as running, ExitStack() as stack:
+        writers = [
+            stack.enter_context(librdkafka(running.servers, name)),
+            stack.enter_context(kafka_python(running.servers, name, tmp_path)),
+            stack.enter_context(java(running.servers, name, tmp_path)),
+        ]
+        # Named before what other tests have left there: only the first ones are.
+        made(east, f"0-{name}")
+        consumers.commit(east, {f"0-{name}": {(name, 0): 0}})
+        with pytest.raises(PlanRefused, match=f"topics.*0-{name}.*groups.*0-{name}"):
+            asyncio.run(Promoter(configuration=configuration, name=name).reverse(f"{name}-1"))
+        await_more(writers)
+        found, shown = [], [served_by(configuration, running)]
+        for stay, mirror in ((1, Mirror(east, east3)), (2, Mirror(east3, east))):
+            link = name if stay == 1 else f"{name}-1"
+            found.append(reversed_with_lanes(configuration, link, f"{name}-{stay}", mirror, name))
+            shown.append(served_by(configuration, running))
+            await_more(writers)
+        for writer in writers:
+            writer.end()
+        acknowledged = {writer.name: writer.acknowledged() for writer in writers}
+        links.delete(f"{name}-2")
+
+    records = read_all(east, name)
+    assert {each: judged(records, each, numbers) for each, numbers in acknowledged.items()} == {
+        each: Judged() for each in "rp7"
+    }
+    assert [len(each.gateways) for each in found] == [1, 1]
+    assert shown == ["east", "east3", "east"]
+    assert [each.paused_s is not None for each in found] == [True, True], [each.paused_s for each in found]
+    assert len(records[0]) > len(read_all(east3, name)[0])
+
+
+def served_by(configuration: Configuration, running: Running) -> str:
+    """The cluster that whoever looks at gateways finds this one to serve."""
+    found = Fabric(configuration).gateways().gateways
+    (one,) = [each for each in found if each.address.startswith(f"{running.servers} ")]
+    assert not one.is_silent
+    return one.serves
+
+
+def test_clients_go_with_a_link_that_fails_over(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A failover takes the clients of the source's gateways along, which a dry run names. Where names differ they stay,
+    and that is said.
+    """
+    name = topic("failed")
+    configuration, links = linked_alike(name, east, east3)
+    made(east3, f"far.{name}")
+    other = f"{name}-other"
+    links.create(other, source="east", target="east3", maps=[NamespaceMap.parse(f"{name}:far.{name}", is_exact=True)])
+    try:
+        with gateway(east.cluster(), size=3, configuration=configuration) as running:
+            asyncio.run(await_gateway(east3))
+            renamed = asyncio.run(Promoter(configuration=configuration, name=other, timeout_s=TERM_S).failover())
+            assert renamed.gateways == ()
+            assert [each.message for each in renamed.notes if "stay with east: names differ" in each.message]
+            assert len(brokers(running.servers)) == 1
+            promoter = Promoter(configuration=configuration, name=name, timeout_s=TERM_S)
+            planned = asyncio.run(promoter.failover(dry_run=True))
+            assert len(planned.gateways) == 1
+            found = asyncio.run(promoter.failover())
+            assert found.gateways == planned.gateways
+            assert len(brokers(running.servers)) == 3
+            assert asyncio.run(promoter.failover()).gateways == ()
+        links.delete(name)
+        links.delete(other)
+    finally:
+        asyncio.run(forget_moves(east, east3))
+
+
+def test_clients_that_have_moved_go_with_a_link_that_fails_over(
+    east: LocalCluster, east3: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """The cluster that they come to knows nothing of how often they have moved before: the gateway follows all the
+    same.
+    """
+    name = topic("further")
+    configuration, links = linked_alike(name, east, east3, west)
+    maps = [NamespaceMap.parse(f"{name}:{name}", is_exact=True)]
+    try:
+        with gateway(east.cluster(), size=3, configuration=configuration) as running:
+            reversed_with_lanes(configuration, name, f"{name}-back", Mirror(east, east3), name)
+            links.create(f"{name}-on", source="east3", target="west", maps=maps)
+            asyncio.run(await_gateway(west))
+            promoter = Promoter(configuration=configuration, name=f"{name}-on", timeout_s=TERM_S)
+            assert len(asyncio.run(promoter.failover()).gateways) == 1
+            assert served_by(configuration, running) == "west"
+        for link in ("back", "on"):
+            links.delete(f"{name}-{link}")
+    finally:
+        asyncio.run(forget_moves(east, east3, west))
+
+
+def brokers(servers: str) -> list[int]:
+    """The ids of the brokers that clients see."""
+    return list(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=TERM_S).brokers)
+
+
+async def await_gateway(cluster: LocalCluster) -> None:
+    """Wait until a ledger knows of a gateway whose clients can be moved."""
+    async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
+        while not await read_documents(client, kind=MovableGatewayDocument.KIND):
+            await asyncio.sleep(0.05)
+
+
+def test_a_configuration_that_lacks_where_clients_are(east: LocalCluster) -> None:
+    """A gateway of which nobody knows where to serve clients from does not begin, and says where they have gone."""
+    port = free_range(1)
+    settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
+    configuration = Configuration(clusters=(east.cluster(),), links=())
+
+    async def work() -> None:
+        async with Client(east.cluster()) as client:
+            await client.metadata()
+            gone = MoveDocument(
+                source=client.cluster.cluster_id or "",
+                source_alias="east",
+                target="far-away",
+                target_alias="nowhere",
+                link="orders",
+                move="one",
+                step=MoveStep.SERVE,
+                stay=200,
+                first_node=1,
+                by="kate",
+                since_ms=0,
+            )
+            await append_once(client, [gone], replication_factor=1)
+            try:
+                beside = moving_with(configuration, settings)
+                with pytest.raises(ConfigError, match=r"clients of east have moved to nowhere \(far-away\), which"):
+                    async with listening(east.cluster(), settings, beside=beside):
+                        pass
+            finally:
+                await append_once(client, [Deletion(gone.key)], replication_factor=1)
+
+    asyncio.run(asyncio.wait_for(work(), TERM_S))

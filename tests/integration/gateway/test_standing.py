@@ -1,0 +1,145 @@
+"""A gateway registers where it holds acknowledgements: at the cluster that it serves now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from isthmus.control.links.memory import remembered
+from isthmus.errors import NotAuthorized
+from isthmus.gateway.ports import ListenRange
+from isthmus.gateway.running import serve
+from isthmus.gateway.server import Gateway, GatewaySettings
+from isthmus.gateway.synchrony import standing
+from isthmus.ledger.declared import declaration_of
+from isthmus.ledger.documents import DeclarationDocument
+from isthmus.ledger.gateways import GatewayDocument, GatewayPairDocument, pair_words
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import Deletion
+from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration, MetricsSettings
+from isthmus.model.declaration import SOURCE, TARGET, attachment
+from isthmus.model.listening import ListenAddress
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.synchrony import SYNC, SyncState
+from isthmus.wire.client import Client
+from tests.integration.acls import denied
+from tests.integration.gateway.gateways import HOST, free_range
+from tests.patience import TERM_S
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_gateway_that_turns_holds_for_the_other_cluster(east: LocalCluster, west: LocalCluster) -> None:
+    """It says farewell where it was, once it has registered at the other one, by the same id; so on the way back."""
+    port = free_range(1)
+    settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
+    configuration = Configuration(clusters=(east.cluster(), west.cluster()), links=())
+
+    async def registered(cluster: LocalCluster) -> list[str]:
+        async with Client(cluster.cluster()) as client:
+            known = (await remembered(client)).unlinked().values()
+        found = [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
+        # Where links of other tests are left that are not in sync, it stays as one that has ended.
+        return [each.gateway for each in found if not each.has_ended]
+
+    async def turned(gateway: Gateway, client: Client, here: LocalCluster, there: LocalCluster) -> None:
+        ids = await registered(here)
+        duties = await gateway.duties_at(client.cluster.alias)
+        gateway.turn(client, gateway.places, dict(gateway.brokers), gateway.serving, duties)
+        assert (await registered(there), len(ids)) == (ids, 1)
+        assert gateway.keeper is not None
+        assert gateway.keeper.duties is duties
+
+    async def story() -> None:
+        async with asyncio.timeout(TERM_S):
+            async with standing(configuration, "east", settings) as gateway:
+                (begun,) = await registered(east)
+                assert await registered(west) == []
+                async with Client(west.cluster()) as client, Client(east.cluster()) as back:
+                    await turned(gateway, client, east, west)
+                    # It comes back before it has said farewell.
+                    await turned(gateway, back, west, east)
+                    while await registered(west):
+                        await asyncio.sleep(0.05)
+                    assert await registered(east) == [begun]
+                    await turned(gateway, client, east, west)
+                    while await registered(east):
+                        await asyncio.sleep(0.05)
+                    await gateway.hold_nothing()
+            assert await registered(west) == []
+
+    asyncio.run(story())
+
+
+def test_a_link_that_it_cannot_hold_for_is_said_to_be_out_of_sync(
+    east: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A gateway whose file lacks the target says so in the ledger for as long as it is there, with the reason: nobody
+    takes the link for one that is in sync.
+    """
+    name, port = topic("unheld"), free_range(1)
+    settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
+    configuration = Configuration(clusters=(east.cluster(),), links=())
+    said = {
+        SOURCE: {"cluster_id": east.cluster_id, "alias": "east"},
+        TARGET: {"cluster_id": "nowhere", "alias": "west"},
+        MODE: SYNC,
+        attachment(NamespaceMap.parse(f"{name}-:x-")): True,
+    }
+    registers = changed((), said, Author(by="somebody", at_ms=1, where=east.cluster_id))
+    declared = DeclarationDocument(link=name, cluster=east.cluster_id, registers=registers)
+
+    async def words(client: Client) -> list[GatewayPairDocument]:
+        documents = (await remembered(client)).of(name).documents.values()
+        return list(pair_words(name, declaration_of(name, [declared]).mode_said, documents).values())
+
+    async def story() -> None:
+        async with asyncio.timeout(TERM_S), Client(east.cluster()) as client:
+            writer = LedgerWriter(client)
+            try:
+                await on_topic(client, partial(writer.append, [declared]), replication_factor=1)
+                async with standing(configuration, "east", settings):
+                    (word,) = await words(client)
+                assert (word.state, word.by.split()[0]) == (SyncState.OUT_OF_SYNC, f"{HOST}:{port}")
+                assert "west" in word.reason
+                assert await words(client) == []
+            finally:
+                await writer.append([Deletion(declared.key)])
+                writer.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_that_may_not_read_the_ledger_does_not_begin(secured: LocalCluster, processes: int) -> None:
+    """It would pass on what is synchronous for all others, and nobody would know; nothing of it stays in the ledger."""
+    port = free_range(1)
+    settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
+    configuration = Configuration(clusters=(secured.cluster(),), links=())
+
+    async def ledger_is_there() -> None:
+        async with standing(configuration, "secured", settings):
+            pass
+
+    async def story() -> None:
+        async with asyncio.timeout(TERM_S):
+            with pytest.raises(NotAuthorized, match="READ"):
+                await serve(configuration, "secured", settings, MetricsSettings(), processes=processes)
+
+    asyncio.run(ledger_is_there())
+    with denied(secured, ResourceType.TOPIC, LEDGER_TOPIC, AclOperation.READ):
+        asyncio.run(story())
+
+    async def left() -> list[str]:
+        async with Client(secured.cluster()) as client:
+            known = (await remembered(client)).unlinked().values()
+        return [each.advertised for each in known if isinstance(each, GatewayDocument)]
+
+    assert f"{HOST}:{port}" not in asyncio.run(left())

@@ -1,0 +1,134 @@
+"""Commits of transactions whose positions a link carries no more, as some of its namespaces were failed over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.gateway import positions
+from isthmus.gateway.commits import CommitLooks
+from isthmus.gateway.committing import CommitAsked, CommitOwed, GroupSeen, code_of_commit, commit_refused
+from isthmus.gateway.duties import Duty
+from isthmus.gateway.holding import HeldAnswer
+from isthmus.gateway.keeping import Keeper
+from isthmus.gateway.unusable import LostNamespaces
+from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.wire import codes
+
+GROUP, TOPIC = "group", "orders"
+
+
+class Source:
+    """A cluster whose coordinator has a transaction that commits positions of one group, and nothing else."""
+
+    cluster = Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",))
+
+    async def coordinator(self, *_: Any) -> Any:
+        """That transaction."""
+        topics = [SimpleNamespace(topic=OFFSETS_TOPIC, partitions=[0])]
+        state = SimpleNamespace(
+            error_code=codes.NONE,
+            producer_id=1,
+            producer_epoch=0,
+            transaction_start_time_ms=1,
+            transaction_state="Ongoing",
+            topics=topics,
+        )
+        return SimpleNamespace(transaction_states=[state])
+
+    async def metadata(self, _: Any) -> Any:
+        """One partition of positions."""
+        return SimpleNamespace(topics={OFFSETS_TOPIC: SimpleNamespace(partitions=[0])})
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One that carries the group on with other topics."""
+
+    name: str = "orders"
+    is_lost: bool = False
+    losses: int = 0
+
+    def target_group(self, source_group: str) -> str:
+        """The same name."""
+        return source_group
+
+    def duty(self, *, is_transactional: bool) -> Duty:
+        """It is in sync."""
+        del is_transactional
+        return Duty.HOLD
+
+
+class Links:
+    """A link, and what it has lost."""
+
+    def __init__(self, *links: Any) -> None:
+        self.links = links
+
+    def of(self, source_topic: str) -> None:
+        """The transaction has no records."""
+
+
+class Owner:
+    """Whose commit it is."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.is_refused = False
+
+    def refuse(self, *_: Any) -> None:
+        """It ends."""
+        self.is_refused = True
+        self.told.set()
+
+    def release(self) -> None:
+        """It may leave."""
+        self.told.set()
+
+
+@pytest.mark.parametrize("name", ["orders", "others"])
+def test_a_commit_of_positions_that_nobody_may_carry_is_refused(name: str) -> None:
+    """On which topics they are is not told: where some of the same link are lost they may be on these."""
+    lost = LostNamespaces(Declaration(name=name, registers=()), [NamespaceMap.parse(TOPIC)])
+    looks = CommitLooks(cast("Any", Links(lost, Link())), cast("Any", Source()))
+    looks.note(GroupSeen("id", GROUP))
+
+    found = asyncio.run(looks.look(CommitAsked("id", 4, 1, time.monotonic())))
+
+    if name == "orders":
+        assert isinstance(found, bytes)
+        assert code_of_commit(memoryview(found), 4) == codes.TRANSACTION_ABORTABLE
+    else:
+        assert isinstance(found, CommitOwed)
+        assert found.groups == {GROUP}
+
+
+def test_a_commit_that_was_forwarded_before_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the link carries still the follower has all positions. Its client asks again, at the follower by then."""
+
+    async def committed(*_: Any, **__: Any) -> Outcomes[str, Positions]:
+        return Outcomes({GROUP: {}}, {})
+
+    monkeypatch.setattr(positions, "committed_offsets", committed)
+    lost = LostNamespaces(Declaration(name="orders", registers=()), [NamespaceMap.parse(TOPIC)])
+    asked, owner = CommitAsked("id", 4, 1, time.monotonic()), Owner()
+    owed = CommitOwed(asked, groups=frozenset([GROUP]))
+
+    async def story() -> None:
+        keeper = Keeper(cast("Any", Links(lost, Link())), cast("Any", Source()))
+        keeper.keep(HeldAnswer(bytearray(commit_refused(asked, codes.NONE)), 4, owed), cast("Any", owner))
+        async with asyncio.timeout(30):
+            await owner.told.wait()
+        await keeper.aclose()
+
+    asyncio.run(story())
+    assert owner.is_refused

@@ -1,0 +1,101 @@
+"""Requests of producers that came from another cluster: what passes, under which id, and what is answered by us."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus.gateway.bounds import DEFAULTS
+from isthmus.gateway.conversation import AnswerStream, Conversation, RequestStream
+from isthmus.gateway.serving import Serving
+from isthmus.gateway.walking import BatchWritten
+from isthmus.model.carriedproducers import CarriedProducer, CarriedProducers
+from isthmus.model.producerids import cluster_tag, settled_producer_id, tagged_producer_id
+from isthmus.wire.batch import crc_ok, scan, stamp
+from tests.unit.gateway.test_holding import Parts, answered, produce
+
+ME = tagged_producer_id(1001, cluster_tag("east"))
+KEYS = [("orders", 0), ("orders", 1), ("paid", 0)]
+
+
+def batch(sequence: int, *, producer: int = ME, size: int = 10) -> bytes:
+    """A batch of one record with a right checksum."""
+    builder = DefaultRecordBatchBuilder(2, 0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+                                        batch_size=1 << 20)  # fmt: skip
+    builder.append(0, 0, b"key", b"v" * size, [])
+    (made,) = scan(bytes(builder.build()))
+    return stamp(made, producer, 3, sequence) + bytes(made.view[61:])
+
+
+def parts_of(sequences: Sequence[int], **options: int) -> Parts:
+    """A request that writes a batch into each of the first partitions."""
+    return [
+        (BatchWritten(*key, 1, is_transactional=False), batch(sequence, **options))
+        for key, sequence in zip(KEYS, sequences, strict=False)
+    ]
+
+
+def begun(last: Sequence[int], *, stay: int = 1) -> tuple[Serving, Conversation, RequestStream, AnswerStream]:
+    """A conversation with a cluster that producers came to that had written up to there."""
+    carried = [CarriedProducer(*key, ME, 3, sequence) for key, sequence in zip(KEYS, last, strict=False)]
+    serving = Serving(stay=stay, carried=CarriedProducers(carried, stay=stay))
+    return serving, *Conversation.begun(DEFAULTS, lambda node, host, port: (host, port), serving)
+
+
+def passed(way: RequestStream | AnswerStream, data: bytes | bytearray, size: int = 1000) -> bytes:
+    """What becomes of bytes that come in pieces of this size."""
+    pieces = (bytearray(data[at : at + size]) for at in range(0, len(data), size))
+    return b"".join(bytes(part) for piece in pieces for part in way.take(memoryview(piece)))
+
+
+@pytest.mark.parametrize("size", [1, 50, 5000])
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_what_was_written_before_is_answered_by_us(version: int, size: int) -> None:
+    """It does not reach the cluster; what else is in the request is to come again, and goes on then."""
+    serving, conversation, requests, answers = begun([5, 5, 5])
+    first, second = parts_of([5, 6, 8]), parts_of([6])
+
+    assert passed(requests, produce(first, version), size) == b""
+    assert b"".join(map(bytes, answers.ready())) == answered(first, [46, 6, 6], version)
+    assert serving.carried.doubted == {KEYS[2]}
+    assert passed(requests, produce(second, version), size) == bytes(produce(second, version))
+    told = answered(second, [0], version, base=100)
+    assert passed(answers, told, size) == told
+
+    assert not conversation.expected
+    assert len(serving.carried) == 2
+
+
+def test_a_connection_that_is_lost_leaves_it_to_the_next_one() -> None:
+    """Whether what was on its way has arrived only the cluster knows: it comes again."""
+    serving, conversation, requests, _ = begun([5])
+    sent = bytes(produce(parts_of([6]), 9))
+    assert passed(requests, sent) == sent
+
+    conversation.forget()
+
+    _, again, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), serving)
+    assert passed(again, sent) == sent
+
+
+@given(st.integers(3, 12), st.integers(2, 600), st.integers(0, 40_000), st.integers(1, 70_000))
+@settings(max_examples=25, deadline=None)
+def test_a_producer_that_is_here_again(version: int, stay: int, size: int, chunk: int) -> None:
+    """Its batches have another id here, with a right checksum, and nothing else of the request is changed."""
+    _, _, requests, _ = begun([], stay=stay)
+    parts = parts_of([4, 5], size=size)
+    sent = bytes(produce(parts, version))
+
+    found = passed(requests, sent, chunk)
+
+    other = settled_producer_id(ME, stay)
+    assert found == bytes(produce(parts_of([4, 5], size=size, producer=other), version))
+    for key in range(2):
+        at = found.index(batch([4, 5][key], size=size, producer=other))
+        (made,) = scan(found[at : at + len(batch(4, size=size))])
+        assert crc_ok(made)
+        assert made.producer_id == other
