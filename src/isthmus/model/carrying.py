@@ -4,6 +4,7 @@ Never above the target's high watermark, never below its log start. Never while 
 Never back, unless the source was moved back and the target's position is still the one written here; or the target lost
 records and its position, written here, lies behind its end. Where somebody else moved the target's position, it stays
 until the source moves. What a link in the other direction wrote at the source counts as written here (`Written`).
+Where nobody else may commit, and clients of the source count on the target, it follows whoever moved it before.
 """
 
 from __future__ import annotations
@@ -56,16 +57,10 @@ class Standing(enum.StrEnum):
     """Another group would have the same name at the target, or the name does not lead back: neither is carried."""
 
 
-PARTED: Final = frozenset(
-    {
-        Standing.ACTIVE_AT_TARGET,
-        Standing.AHEAD_AT_TARGET,
-        Standing.MOVED_AT_TARGET,
-        Standing.NAMES_MEET,
-        Standing.UNSUPPORTED,
-    }
-)
-"""A group that stands so goes on from a position of its own at the target, or has none there."""
+PARTED: Final = frozenset({Standing.ACTIVE_AT_TARGET, Standing.NAMES_MEET, Standing.UNSUPPORTED})
+"""A group that stands so goes on from a position of its own at the target although it only follows (`Situation`), or
+has none there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +82,8 @@ class Situation:
 
     `translated` is the source's position at the target, `committed` the target's own. `log_start` and `high_watermark`
     are the target's. A position that is not `is_reached` is known to lie behind what was copied, wherever the target's
-    log ends. A link that `commits` nothing tells only what the position is.
+    log ends. A link that `commits` nothing tells only what the position is. For a group that `only_follows` nobody
+    else can commit at the target, and what is acknowledged at the source has to be there.
     """
 
     source: Committed
@@ -99,6 +95,7 @@ class Situation:
     written: Written | None = None
     is_reached: bool = True
     commits: bool = True
+    only_follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def decide(situation: Situation) -> Decision:
         return Decision(settled)
     if not situation.is_vacant:
         return Decision(Standing.ACTIVE_AT_TARGET)
-    if _was_moved(situation, wanted):
+    if not situation.only_follows and _was_moved(situation, wanted):
         return Decision(Standing.MOVED_AT_TARGET)
     if committed is None or committed.offset <= wanted or _may_go_back(situation, committed.offset):
         return Decision(Standing.CATCHING_UP if is_short else Standing.DUE, wanted)
@@ -130,6 +127,8 @@ def decide(situation: Situation) -> Decision:
 
 def _may_go_back(situation: Situation, committed: int) -> bool:
     written = situation.written
+    if situation.only_follows:
+        return True
     if written is None or written.target != committed:
         return False
     return situation.source.offset < written.source or committed > situation.high_watermark

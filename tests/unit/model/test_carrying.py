@@ -144,6 +144,16 @@ def test_a_source_that_stands_where_it_stood_sets_nothing_back() -> None:
     assert decide(replace(ours, written=None)) == Decision(Standing.AHEAD_AT_TARGET)
 
 
+@given(situations())
+def test_a_group_that_only_follows_goes_where_its_source_is(situation: Situation) -> None:
+    """Forward or back, whoever moved it before, as far as the target has it; never while somebody is at work there."""
+    following = replace(situation, only_follows=True)
+    assert decide(replace(following, is_vacant=False)).offset is None
+    found, before = decide(replace(following, is_vacant=True)).offset, situation.committed
+    now = before.offset if found is None and before is not None else found
+    assert now == min(max(situation.translated, situation.log_start), situation.high_watermark)
+
+
 def test_a_position_behind_the_end_of_its_log_comes_back() -> None:
     """The target lost records: what was written here is out of range, what others wrote is not ours to mend."""
     lost = replace(ZERO, source=Committed(9), translated=9, committed=Committed(9), high_watermark=6)

@@ -16,6 +16,7 @@ from isthmus.model.group import Committed, GroupDescription
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.namespace import Namespace
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -49,7 +50,8 @@ class GroupsView:
 
     `ended` are partitions of the source whose copies are none any more, though those of their topics may be. `ranges`
     are the logs of target partitions. `translated` are positions at the source as positions at the target, and `mapped`
-    the target topics whose offsets are others. Of those that are `home` the source's topics are copies.
+    the target topics whose offsets are others. Of those that are `home` the source's topics are copies. For
+    target groups in the `closed` namespaces nobody else can commit, and what is acknowledged has to be there.
     """
 
     link: str
@@ -61,6 +63,7 @@ class GroupsView:
     translated: Translation = field(default_factory=Translation)
     mapped: frozenset[str] = frozenset()
     home: frozenset[str] = frozenset()
+    closed: tuple[Namespace, ...] = ()
 
 
 class Paths(Protocol):

@@ -392,6 +392,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             written=memory.get(target_key),
             is_reached=(target_key, source.offset) not in view.translated.unreached,
             commits=view.settings.commit,
+            only_follows=any(each.holds(group.target_group) for each in view.closed),
         )
     )
     return PositionPlan(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from isthmus.cluster.commits.poller import CARRIED_TYPES
 from isthmus.cluster.commits.source import CommitWay
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
+from isthmus.control.clusters.closed import closed
 from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
@@ -22,6 +23,7 @@ from isthmus.control.groups.uncarried import gone, met, unlisted, unsupported
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
+from isthmus.model.carrying import Standing
 from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
@@ -30,6 +32,8 @@ from isthmus.model.problem import Problem
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
+
+_MOVED: Final = (Standing.AHEAD_AT_TARGET, Standing.MOVED_AT_TARGET)
 
 
 class KnownCommits(Protocol):
@@ -181,10 +185,25 @@ class GroupReview:
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
             self._memory.echoed(view, group)
-        plans = [*plan_groups(view, self._memory.written), *unsure.values()]
+        plans = [*await self._planned(view), *unsure.values()]
         plans += [met(group, to_target(group) or group, meeting[group]) for group in meeting if group in due]
         plans += await self._others(commits, due, {*known, *meeting})
         return with_listings(plans, commits.listings)
+
+    async def _planned(self, view: GroupsView) -> tuple[GroupPlan, ...]:
+        """What to do with groups. Who commits at the source of a synchronous link is told that the target has it, so a
+        group that others cannot commit for there follows, wherever somebody has moved it before.
+
+        :raises ClusterError: The target's ledger cannot be read.
+        """
+        plans = plan_groups(view, self._memory.written)
+        if not self._link.is_synchronous or not any(p.standing in _MOVED for plan in plans for p in plan.positions):
+            return plans
+        # After the positions were looked at: what others commit once they are let in is none of these.
+        shut = tuple(
+            each.namespace for each in await closed(self._link, self._target) if each.namespace.kind == "group"
+        )
+        return plan_groups(replace(view, closed=shut), self._memory.written)
 
     def _meeting_of(self, groups: Collection[str]) -> Mapping[str, Problem]:
         """Those that cannot have their names to themselves: asked at every commit, where other groups seldom come."""
