@@ -13,6 +13,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from isthmus.cluster.producers import allocate_producer
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
+from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
@@ -120,7 +121,7 @@ class LedgerLeader:
     def _require_open(self) -> None:
         if self._is_over:
             alias = self.client.cluster.alias
-            raise Unreachable(f"the ledger of {alias} is not read here any more", cluster=alias)
+            raise Unreachable(f"the ledger of {alias} is not used here any more", cluster=alias)
 
     def close(self) -> None:
         """Look for the leader anew before the next request."""
@@ -212,63 +213,52 @@ class _Ordered:
 
 class LedgerWriter:
     """Appends outside of any transaction: what tasks and commands do. A document written twice does no harm. With
-    `in_order` one is written behind the other, as they were asked for, and nothing that failed comes behind what is
-    written later, whatever its leader was doing.
+    `in_order` one is written behind the other, as they were asked for, what waits as one, and nothing that failed comes
+    behind what is written later, whatever its leader was doing.
     """
 
     def __init__(self, client: Client, *, in_order: bool = False) -> None:
-        self._leader = LedgerLeader(client)
-        self._ordered = _Ordered(self._leader) if in_order else None
-        self._writing = asyncio.Lock()
+        self._leader = leader = LedgerLeader(client)
+        self._grouped = (
+            GroupedWrites(_Ordered(leader).produce, close=leader.close, answer_s=_ANSWER_S, retry_s=RETRY_S)
+            if in_order
+            else None
+        )
 
     async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
         """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
 
         :raises ClusterError: It was refused, or did not succeed in time.
         """
-        batch = packed(changes)
-        deadline = time.monotonic() + term_s
-        if self._ordered is None:
-            return await self._append(batch, deadline, term_s)
         try:
-            async with asyncio.timeout(term_s):
-                await self._writing.acquire()
+            if self._grouped is not None:
+                return await self._grouped.append(changes, term_s)
+            return await self._append(packed(changes), term_s)
         except TimeoutError:
-            # Whoever writes may get there still: its connection stays.
-            raise self._late(term_s) from None
-        try:
-            return await self._append(batch, deadline, term_s)
-        finally:
-            self._writing.release()
+            alias = self._leader.client.cluster.alias
+            raise Unreachable(
+                f"the ledger of {alias} was not written within {term_s:g} s",
+                cluster=alias,
+                hint="Is a client quota used up? `isthmus doctor` shows those that count.",
+            ) from None
 
-    async def _append(self, batch: Batch, deadline: float, term_s: float) -> int:
+    async def _append(self, batch: Batch, term_s: float) -> int:
+        deadline = time.monotonic() + term_s
+        header, records = bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
         while True:
             try:
                 # What a quota holds back for longer than that is taken back with its connection.
                 async with asyncio.timeout(max(deadline - time.monotonic(), 0.0) + _ANSWER_S):
-                    base = await self._produce(batch)
+                    base = await self._leader.produce(header, records)
                 return base + batch.record_count - 1
             except TimeoutError:
                 self._leader.close()
-                raise self._late(term_s) from None
+                raise
             except Unreachable:
                 self._leader.close()
                 if time.monotonic() + RETRY_S > deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
-
-    def _late(self, term_s: float) -> Unreachable:
-        alias = self._leader.client.cluster.alias
-        return Unreachable(
-            f"the ledger of {alias} was not written within {term_s:g} s",
-            cluster=alias,
-            hint="Is a client quota used up? `isthmus doctor` shows those that count.",
-        )
-
-    async def _produce(self, batch: Batch) -> int:
-        if self._ordered is not None:
-            return await self._ordered.produce(batch)
-        return await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
 
     def renew(self, *, muted_s: float) -> None:
         """Write over another connection from now on where a quota mutes this one for longer than that (s)."""
@@ -276,7 +266,8 @@ class LedgerWriter:
             self._leader.close()
 
     def close(self) -> None:
-        self._leader.close()
+        """End: what is still on its way is taken back."""
+        self._leader.end()
 
 
 async def append_once(client: Client, changes: Iterable[LedgerChange], *, replication_factor: int | None) -> None:

@@ -127,3 +127,33 @@ def test_who_waits_too_long_leaves_the_one_before_alone(east: LocalCluster) -> N
 
     with Held(port, int(address.rpartition(":")[2]), b"4711") as proxy:
         assert asyncio.run(story(proxy)) == [ordered(3)]
+
+
+def test_all_that_waits_goes_as_one(east: LocalCluster) -> None:
+    """Where acknowledgements are slow, whoever comes last waits for one write and its own. One that is cancelled
+    meanwhile takes no other one with it.
+    """
+    (address,) = east.cluster().bootstrap_servers
+    (port,) = free_ports(1)
+    cluster = replace(east.cluster(), addresses=((address, f"{HOST}:{port}"),))
+
+    async def story(proxy: Held) -> list[PreparedDocument]:
+        async with Client(cluster) as client, Client(east.cluster()) as direct:
+            await ensure_topic(direct, replication_factor=1)
+            writer = LedgerWriter(client, in_order=True)
+            first = asyncio.create_task(writer.append([ordered(1)]))
+            while not proxy.came:
+                await asyncio.sleep(0.01)
+            waiting = [asyncio.create_task(writer.append([ordered(each)])) for each in range(2, 8)]
+            # They have asked once this goes on.
+            await asyncio.sleep(0)
+            waiting.pop(3).cancel()
+            proxy.passes.set()
+            offsets = await asyncio.gather(first, *waiting)
+            assert [offset - offsets[0] for offset in offsets] == [*range(6)]
+            writer.close()
+            assert proxy.came == 2
+            return await left(direct)
+
+    with Held(port, int(address.rpartition(":")[2]), b'"ordered"') as proxy:
+        assert asyncio.run(story(proxy)) == [ordered(7)]

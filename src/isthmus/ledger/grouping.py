@@ -1,0 +1,129 @@
+"""Writes that keep their order, one batch at a time: all that is asked for while one is on its way goes as the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, dropwhile
+
+from isthmus.errors import Unreachable
+from isthmus.ledger.records import LedgerChange, packed
+from isthmus.wire.batch import Batch
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """What somebody waits for, until its `outcome` is there or nobody wants it any more; `deadline` is the loop's."""
+
+    changes: tuple[LedgerChange, ...]
+    deadline: float
+    outcome: asyncio.Future[int | Exception]
+    is_sent: bool = False
+    goes_alone: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome.done()
+
+    def tell(self, outcome: int | Exception) -> None:
+        if not self.is_over:
+            self.outcome.set_result(outcome)
+
+
+class GroupedWrites:
+    """`produce` writes one batch and tells where it begins. Whether it has, nobody knows where it raises `Unreachable`:
+    it is written again, `retry_s` later, once its connection was closed by `close`. An answer takes `answer_s` at most.
+    Whoever is told nothing in time, or is cancelled, leaves what others have asked for alone.
+    """
+
+    def __init__(
+        self,
+        produce: Callable[[Batch], Awaitable[int]],
+        *,
+        close: Callable[[], None],
+        answer_s: float,
+        retry_s: float,
+    ) -> None:
+        self._produce = produce
+        self._close = close
+        self._answer_s = answer_s
+        self._retry_s = retry_s
+        self._asked: list[_Asked] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def append(self, changes: Iterable[LedgerChange], term_s: float) -> int:
+        """Append behind all that was asked for before, trying again for `term_s`; the offset of the last change.
+
+        :raises TimeoutError: Nobody has said in time that it was written, or that it was not.
+        """
+        loop = asyncio.get_running_loop()
+        asked = _Asked(tuple(changes), loop.time() + term_s, loop.create_future())
+        self._asked.append(asked)
+        if self._writing is None or self._writing.done():
+            self._writing = loop.create_task(self._write())
+        try:
+            await asyncio.wait({asked.outcome}, timeout=term_s)
+            if asked.is_sent:
+                await asyncio.wait({asked.outcome}, timeout=asked.deadline + self._answer_s - loop.time())
+        finally:
+            asked.outcome.cancel()
+        if asked.outcome.cancelled():
+            raise TimeoutError
+        outcome = asked.outcome.result()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _write(self) -> None:
+        while batch := self._next():
+            try:
+                end = await self._attempt(batch)
+            except Unreachable as error:
+                await self._pause(batch, error)
+            except TimeoutError:
+                # What a quota holds back for so long is taken back with its connection.
+                self._close()
+                for each in batch:
+                    each.outcome.cancel()
+            except Exception as error:  # noqa: BLE001 - it is of one of those who have asked
+                _tell_refused(batch, error)
+            else:
+                for each in reversed(batch):
+                    each.tell(end)
+                    end -= len(each.changes)
+
+    async def _pause(self, batch: list[_Asked], error: Unreachable) -> None:
+        """Go on by another connection, without those who have no time left."""
+        self._close()
+        again_at = asyncio.get_running_loop().time() + self._retry_s
+        for each in batch:
+            if each.deadline < again_at:
+                each.tell(error)
+        await asyncio.sleep(self._retry_s)
+
+    def _next(self) -> list[_Asked]:
+        """What goes as one batch. What nobody waits for any more goes again where it was sent behind something that
+        somebody does: else that could stand behind what is newer. What was refused together goes one by one.
+        """
+        found = dropwhile(lambda each: each.is_over, self._asked)
+        self._asked = [each for each in found if each.is_sent or not each.is_over]
+        goes_alone = bool(self._asked) and self._asked[0].goes_alone
+        batch = self._asked[: 1 if goes_alone else None]
+        for each in batch:
+            each.is_sent = True
+        return batch
+
+    async def _attempt(self, batch: list[_Asked]) -> int:
+        """Write it once; the offset of its last change."""
+        made = packed(chain.from_iterable(each.changes for each in batch))
+        late = max(each.deadline for each in batch if not each.is_over) + self._answer_s
+        async with asyncio.timeout_at(late):
+            return await self._produce(made) + made.record_count - 1
+
+
+def _tell_refused(batch: list[_Asked], error: Exception) -> None:
+    if len(batch) == 1:
+        batch[0].tell(error)
+    for each in batch:
+        each.goes_alone = True
