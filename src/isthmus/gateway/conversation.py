@@ -55,7 +55,7 @@ from isthmus.gateway.reserving import CONCERNED, ruling
 from isthmus.gateway.rewriting import LeadTo, edits, is_rewritten, refused_api_versions, refused_login
 from isthmus.gateway.serving import ANY, Serving
 from isthmus.gateway.settling import settled, taken
-from isthmus.gateway.transacting import ANNOUNCING, begun, producer_within, told_within
+from isthmus.gateway.transacting import ANNOUNCING, begun, committed_there, producer_within, told_within
 from isthmus.gateway.walking import ProduceWalk
 from isthmus.model.carriedtransactions import WithinVerdict
 from isthmus.wire import codes
@@ -571,6 +571,20 @@ class RequestStream:
         return len(frame) >= whole
 
     def _look_at_commit(
+        self, key: int, version: int, correlation: int, frame: memoryview, body: MessageCursor
+    ) -> _Looked | None:
+        begin, transactions = body.at, self._conversation.serving.transactions
+        ended = transaction_ended(body) if key == END_TXN and transactions else None
+        body.at = begin
+        looked = self._look_into_commit(key, version, correlation, frame, body)
+        if looked is None or ended is None or not ended.is_commit:
+            return looked
+        commit = ended.committed(version)
+        return looked._replace(
+            change=partial(committed_there, version=version, transactions=transactions, commit=commit)
+        )
+
+    def _look_into_commit(
         self, key: int, version: int, correlation: int, frame: memoryview, body: MessageCursor
     ) -> _Looked | None:
         conversation = self._conversation

@@ -7,6 +7,7 @@ belongs to a producer that is not known, and leaders that trust clients take wha
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from isthmus.gateway.messages import (
     is_flexible,
 )
 from isthmus.gateway.refusing import GROUPED, BodyWriter, NamedItem, NameVerdict, added, tell_added
-from isthmus.model.carriedtransactions import CarriedTransactions, WithinVerdict
+from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions, WithinVerdict
 from isthmus.wire import codes
 
 ANNOUNCING: Final = frozenset({ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT})
@@ -29,6 +30,9 @@ TRANSACTING: Final = ANNOUNCING | {END_TXN}
 _ABORTABLE_FROM: Final = 4
 _PRODUCER_FROM: Final = 5
 _SIZE_BYTES: Final = 4
+_CODE: Final = struct.Struct(">h")
+_PRODUCER: Final = struct.Struct(">qh")
+_NOT_KNOWN: Final = (codes.INVALID_PRODUCER_ID_MAPPING, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED)
 
 
 class ProducerWithin(NamedTuple):
@@ -73,6 +77,20 @@ def _code(key: int, version: int, verdict: WithinVerdict) -> int:
         # Clients that know no code for "abort" abort by this one as well, and by no other that says what it is.
         return codes.TRANSACTION_ABORTABLE if version >= _ABORTABLE_FROM else codes.ILLEGAL_GENERATION
     return codes.INVALID_PRODUCER_ID_MAPPING
+
+
+def committed_there(
+    body: MessageCursor, version: int, transactions: CarriedTransactions, commit: CarriedTransaction
+) -> list[Edit]:
+    """What becomes other in the body of an answer to a commit: one that passed, as nobody tells here whose it is, may
+    have been decided where its client came from. A coordinator that does not know its producer has nothing of it.
+    """
+    body.skip(4)
+    at = body.at
+    if body.int16() not in _NOT_KNOWN or not transactions.has_committed(commit):
+        return []
+    told = _PRODUCER.pack(*commit.producer) if version >= _PRODUCER_FROM else b""
+    return [Edit(at, at + _CODE.size + len(told), _CODE.pack(codes.NONE) + told)]
 
 
 def begun(body: MessageCursor, transactions: CarriedTransactions, transactional_id: str, asked_s: float) -> list[Edit]:

@@ -138,13 +138,13 @@ class CarriedTransactions:
     def judge_commit(self, asked: CarriedTransaction, now: float) -> WithinVerdict:
         """What becomes of a commit, `asked` being what a coordinator knows once it has decided it."""
         found = self.judge(asked.transactional_id, asked.producer_id, now)
-        if asked.transactional_id not in self._away or self._carried[asked.transactional_id] != asked:
-            return found
-        if found is WithinVerdict.ELSEWHERE:
-            return WithinVerdict.COMMITTED
-        # Where that is not told it waits: the client would do all of it once more.
-        self.doubted.add(asked.transactional_id)
-        return WithinVerdict.DOUBTED
+        return WithinVerdict.COMMITTED if found is WithinVerdict.ELSEWHERE and self.has_committed(asked) else found
+
+    def has_committed(self, asked: CarriedTransaction) -> bool:
+        """Whether the cluster that clients came from has decided this commit, and its transactional id is not known to
+        have begun anew here.
+        """
+        return asked.transactional_id in self._away and self._carried[asked.transactional_id] == asked
 
     def learn(self, transactional_id: str, producer: tuple[int, int] | None, now: float) -> None:
         """The coordinator of this cluster, asked then, knows the transactional id by this producer, -1 where it does

@@ -81,14 +81,15 @@ def test_one_that_has_begun_here_through_another_gateway() -> None:
 
 
 def test_where_nobody_tells() -> None:
-    """What is written passes, as the cluster may know; but no commit that another one may have decided."""
+    """What is written passes, and so does a commit that another one has decided: the cluster says if it knows it."""
     known = CarriedTransactions([OURS], stay=1)
 
     known.judge("payments", 5, 0.0)
     known.learn("payments", None, 0.1)
     assert known.judge("payments", 5, 600.0) is WithinVerdict.HERE
     assert known.judge_commit(OURS._replace(producer_epoch=2), 0.2) is WithinVerdict.HERE
-    assert known.judge_commit(OURS, 0.2) is WithinVerdict.DOUBTED
+    assert known.judge_commit(OURS, 0.2) is WithinVerdict.HERE
+    assert [known.has_committed(each) for each in (OURS, OURS._replace(producer_epoch=2))] == [True, False]
 
 
 def test_nothing_is_looked_at_where_nobody_came() -> None:
