@@ -415,7 +415,7 @@ def run_beside(trial: Trial, spark: SparkSession, scenario: Callable[[], None], 
     trial.fabric.declarations.delete(trial.name)
 
 
-async def leave_prepared(client: Client, name: str, topic: str) -> None:
+async def leave_prepared(client: Client, name: str, topic: str, *, gateway: str = "gone") -> None:
     """Have two partitions of a topic as a gateway and a source leave them that are gone in the middle of a commit: one
     has the end of the transaction, and in the other it is open.
     """
@@ -423,5 +423,5 @@ async def leave_prepared(client: Client, name: str, topic: str) -> None:
     begins = [await log.write(7) for log in logs]
     await logs[1].finish(7, commit=True)
     parts = [PreparedPart(topic, at, begin, begin + 1) for at, begin in enumerate(begins)]
-    noted = PreparedDocument(link=name, gateway="gone", commits=(PreparedCommit(7, tuple(parts)),))
+    noted = PreparedDocument(link=name, gateway=gateway, commits=(PreparedCommit(7, tuple(parts)),))
     await append_once(client, [noted], replication_factor=None)

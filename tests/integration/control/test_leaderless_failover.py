@@ -16,12 +16,15 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.fabric import Fabric
 from isthmus.control.links import promotion
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import OnStep, Promoter
 from isthmus.errors import Unreachable
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
+from isthmus.model.registers import MODE
+from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 from tests.integration.cluster.hanging import trusting
@@ -141,6 +144,41 @@ def test_a_partition_that_tells_a_commit_is_waited_for(
         "whether the transaction of producer 7 of the source was committed is not known",
     ]
     assert found.notes == ()
+
+
+def test_what_is_committed_later_is_named_by_whoever_goes_on(
+    east: LocalCluster, west3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A failover that is given again, as a partition had no leader before, is interrupted once it has ended that."""
+    name = topic("later")
+    both = Configuration(clusters=(east.cluster(), west3.cluster()), links=())
+    topics.create(east, f"{name}.a", partitions=2)
+    topics.create(west3, f"{name}.a", assigned=[[3], [1]])
+    declarations = Fabric(both).declarations
+    declarations.create(name, source="east", target="west3", maps=[NamespaceMap.parse(f"{name}.")])
+
+    async def become_synchronous() -> None:
+        await AsyncDeclaredLinks(both).change(name, lambda _: {MODE: SYNC})
+        async with Client(west3.cluster()) as client:
+            await leave_prepared(client, name, f"{name}.a")
+
+    def stop(step: str) -> None:
+        if step == "forgetting that they were copies":
+            raise InterruptedError
+
+    with trusting(west3):
+        asyncio.run(become_synchronous())
+        west3.broker(3).kill()
+        try:
+            asyncio.run(until_leaderless(west3, (f"{name}.a", 0)))
+            first = failed_over(both, name)
+        finally:
+            west3.broker(3).start()
+        with pytest.raises(InterruptedError):
+            failed_over(both, name, on_step=stop)
+        found = [failed_over(both, name) for _ in range(2)]
+
+    assert (ended(first), *map(ended, found)) == ([], [(0, True)], [])
 
 
 async def until_leaderless(cluster: LocalCluster, key: PartitionKey) -> None:

@@ -301,3 +301,33 @@ def test_what_a_failover_found_is_told_by_whoever_gives_it_again(
         found = asyncio.run(story())
     assert ended(found) == [(0, True)]
     assert found.acknowledged is not None
+
+
+def test_a_part_that_fails_over_again_names_its_own_commits(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """All of the link was to fail over, and was interrupted; of the part that is given again later as well."""
+    name = topic("parts")
+    both = Configuration(clusters=(east.cluster(), west.cluster()), links=())
+    parts = [f"{name}-{each}." for each in "ab"]
+    maps = [NamespaceMap.parse(each) for each in parts]
+    for each in parts:
+        topics.create_both(east, west, f"{each}orders", partitions=2)
+    Fabric(both).declarations.create(name, source="east", target="west", maps=maps)
+
+    def stop(step: str) -> None:
+        if step == "releasing the namespaces":
+            raise InterruptedError
+
+    async def story() -> list[list[str]]:
+        async with asyncio.timeout(TERM_S), Client(west.cluster()) as target:
+            await AsyncDeclaredLinks(both).change(name, lambda _: {MODE: SYNC})
+            for each in parts:
+                await leave_prepared(target, name, f"{each}orders", gateway=each)
+            with pytest.raises(InterruptedError):
+                await Promoter(configuration=both, name=name, on_step=stop).failover()
+            again = [Promoter(configuration=both, name=name, maps=(each,)) for each in reversed(maps)]
+            return [[one.topic for one in (await each.failover()).committed] for each in again]
+
+    with trusting(west):
+        assert asyncio.run(story()) == [[f"{each}orders"] for each in reversed(parts)]

@@ -97,7 +97,7 @@ async def keep_promised(
     :raises ClusterError: It cannot be read or written.
     """
     async with Client(cluster) as target:
-        changes = kept_alone((await _kept(link, target)).values(), _maps(maps), found)
+        changes = kept_alone((await _kept(link, target)).values(), maps, found)
         if changes:
             await append_once(target, changes, replication_factor=ledger.replication_factor)
 
@@ -105,19 +105,24 @@ async def keep_promised(
 async def keep_committed(
     link: str, committed: Collection[OpenTransaction], target: Client, ledger: LedgerSettings
 ) -> None:
-    """Have the target's ledger hold what a failover has committed, for whoever has to give it again.
+    """Have the target's ledger hold what a failover has committed as well, for whoever has to give it again.
 
     :raises ClusterError: It cannot be read or written.
     """
     kept = await _kept(link, target) if committed else {}
     if (found := kept.get("failover", kept.get("detach"))) is not None:
-        document = replace(found, committed=tuple(committed))
+        document = replace(found, committed=(*found.committed, *committed))
         await append_once(target, [document], replication_factor=ledger.replication_factor)
 
 
-def committed_before(documents: Iterable[Document]) -> tuple[OpenTransaction, ...]:
-    """What a failover that is not over has committed, by the documents of its link."""
-    return tuple(one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
+def committed_before(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> tuple[OpenTransaction, ...]:
+    """What a failover of these namespaces that is not over has committed, by the documents of its link."""
+    kept = (one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
+    return tuple(one for one in kept if _is_in(one, maps))
+
+
+def _is_in(one: OpenTransaction, maps: Collection[NamespaceMap]) -> bool:
+    return any(each.kind == "topic" and each.target.holds(one.topic) for each in maps)
 
 
 def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> Promised | None:
@@ -133,14 +138,15 @@ def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]
 
 
 def kept_alone(
-    kept: Iterable[PromisedDocument], maps: Collection[str], found: PromisedDocument | None
+    kept: Iterable[PromisedDocument], maps: Collection[NamespaceMap], found: PromisedDocument | None
 ) -> list[LedgerChange]:
     """What makes this all that the ledger has of these namespaces."""
     changes: list[LedgerChange] = [] if found is None else [found]
     for each in kept:
-        left = tuple(one for one in each.maps if one not in maps)
+        left = tuple(one for one in each.maps if one not in _maps(maps))
         if left != each.maps and (found is None or found.key != each.key):
-            changes.append(replace(each, maps=left, committed=()) if left else Deletion(each.key))
+            committed = tuple(one for one in each.committed if not _is_in(one, maps))
+            changes.append(replace(each, maps=left, committed=committed) if left else Deletion(each.key))
     return changes
 
 

@@ -372,13 +372,15 @@ class Promoter:
             still = partial(self._left_alone, done, cluster, target)
             topics, known = await still(), await recollect(self.name, target)
             ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
+            committed = named(ended.committed, known)
+            await keep_committed(self.name, committed, target, self.configuration.ledger)
             aborted = await abort_mirrored(target, topics, still)
             notes = await self._notes(target, await still(), ended, known)
         documents = known.documents.values()
         return replace(
             done,
             acknowledged=promised_again(documents, done.namespaces),
-            committed=(*committed_before(documents), *named(ended.committed, known)),
+            committed=(*committed_before(documents, done.namespaces), *committed),
             aborted=named(aborted, known),
             notes=notes,
         )
@@ -618,7 +620,7 @@ class Promoter:
             partitions = await left_partitions(link, target, None, seen)
             topics = await _topics_of(target, chosen)
             still_open = named(await _open_in(target, topics), known)
-            committed = committed_before(known.documents.values())
+            committed = committed_before(known.documents.values(), chosen)
             partitions = without_open(partitions, (*still_open, *committed))
             notes: tuple[Problem, ...] = ()
             if verb == "failover":
@@ -658,9 +660,10 @@ class Promoter:
                 topics = await _topics_of(target, found.namespaces)
                 done = await finish(target, prepared, topics)
                 notes = (*found.notes, *await self._notes(target, topics, done, known))
-                committed = (*committed_before(known.documents.values()), *named(done.committed, known))
+                committed = named(done.committed, known)
                 await keep_committed(self.name, committed, target, self.configuration.ledger)
-                found = replace(found, committed=committed, notes=notes)
+                before = committed_before(known.documents.values(), found.namespaces)
+                found = replace(found, committed=(*before, *committed), notes=notes)
         self.on_step("releasing the namespaces")
         namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
         # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
@@ -676,7 +679,7 @@ class Promoter:
         """What is left to do once all is released: a verb that was interrupted may have left it to its repetition."""
         self.on_step("forgetting that they were copies")
         await forget_copies(self.name, found.namespaces, target, self.configuration.ledger)
-        if found.verb == "failover":
+        if found.verb == "failover" and not await _has_silent(target, found.namespaces):
             await keep_promised(self.name, found.namespaces, target, self.configuration.ledger)
         return replace(found, is_done=True)
 
@@ -685,6 +688,12 @@ async def _topics_of(target: Client, maps: Iterable[NamespaceMap]) -> list[str]:
     """The topics in what follows."""
     spaces = [each.target for each in maps if each.kind == "topic"]
     return [name for name in (await target.metadata(None)).topics if any(each.holds(name) for each in spaces)]
+
+
+async def _has_silent(cluster: Cluster, maps: Iterable[NamespaceMap]) -> bool:
+    """Whether a partition of what follows has no leader: it is to be given again, and tells all that was done."""
+    async with Client(cluster) as target:
+        return bool(await leaderless(target, await _topics_of(target, maps)))
 
 
 async def _open_in(target: Client, topics: Collection[str]) -> tuple[OpenTransaction, ...]:

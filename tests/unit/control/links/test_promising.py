@@ -13,17 +13,20 @@ from isthmus.model.declaration import attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promised
 from isthmus.model.synchrony import OutOfSync
+from isthmus.model.transactions import OpenTransaction, TransactionState
 
 HELD = Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True)
-PAST = PromisedDocument(link="l", said="1", maps=("a", "b"), promised=replace(HELD, until_ms=5), verb="detach")
+MAPS = {each: NamespaceMap.parse(f"{each}-:copy-{each}-") for each in "abc"}
+A, B, C = (attachment(each) for each in MAPS.values())
+PAST = PromisedDocument(link="l", said="1", maps=(A, B), promised=replace(HELD, until_ms=5), verb="detach")
 
 
 @pytest.mark.parametrize(
     ("verb", "maps", "kept", "until_ms"),
     [
-        ("failover", ("c",), ("c",), -1),
-        ("failover", ("a", "c"), ("a", "c"), 5),
-        ("detach", ("c",), ("a", "b", "c"), 5),
+        ("failover", (C,), (C,), -1),
+        ("failover", (A, C), (A, C), 5),
+        ("detach", (C,), (A, B, C), 5),
     ],
 )
 def test_what_was_detached_before_counts_where_it_is_meant(
@@ -37,13 +40,15 @@ def test_what_was_detached_before_counts_where_it_is_meant(
 
 
 def test_of_namespaces_that_are_over_nothing_is_kept() -> None:
-    """Of others it is, but for what was committed there; what is found anew takes the place of what there was."""
-    failover = replace(PAST, verb="failover", maps=("a",))
-    rest = replace(PAST, maps=("b",))
-    assert kept_alone([PAST, failover], ["a"], None) == [rest, Deletion("promised/l")]
-    assert kept_alone([PAST, failover], ["a"], failover) == [failover, rest]
-    assert kept_alone([PAST], ["a", "b", "c"], None) == [Deletion("promised/l/detach")]
-    assert kept_alone([PAST], ["c"], None) == []
+    """Of others it is, and what was committed there; what is found anew takes the place of what there was."""
+    ours, theirs = (OpenTransaction(f"copy-{each}-1", 0, TransactionState.MIRRORED, 7, 0, 0, 0, 1) for each in "ab")
+    past = replace(PAST, committed=(ours, theirs))
+    failover = replace(PAST, verb="failover", maps=(A,))
+    rest = replace(PAST, maps=(B,), committed=(theirs,))
+    assert kept_alone([past, failover], [MAPS["a"]], None) == [rest, Deletion("promised/l")]
+    assert kept_alone([past, failover], [MAPS["a"]], failover) == [failover, rest]
+    assert kept_alone([past], MAPS.values(), None) == [Deletion("promised/l/detach")]
+    assert kept_alone([past], [MAPS["c"]], None) == []
 
 
 def test_what_was_found_is_told_by_whoever_ends_a_failover() -> None:
