@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from isthmus.control.links.hearing import has_ended
@@ -21,11 +22,11 @@ from isthmus.ledger.gateways import pair_words, settled_word
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.gateways import SAME_PLACES
 from isthmus.model.synchrony import HEARD_S, SyncState
-from isthmus.model.wording import first_few
 from isthmus.wire.clock import lasting_s
 
 _log = logging.getLogger(__name__)
-_Change = GatewayPairDocument | Deletion
+_Stated = tuple[str, str, str]
+_Key = tuple[str, _Stated | None]
 
 
 class _Held(Protocol):
@@ -69,8 +70,9 @@ class OtherGateways:
         self._owner = owner
         self._seen: dict[str, tuple[int, float]] = {}
         self._clashing = set[str]()
-        self._settling: dict[str, asyncio.Task[None]] = {}
-        self._held: list[tuple[str, str, str]] = []
+        self._settling: dict[_Key, asyncio.Task[None]] = {}
+        self._proven: dict[str, set[_Stated]] = {}
+        self._held: list[_Stated] = []
 
     def watch(self, memory: LedgerMemory) -> None:
         """See who is gone, and begin to prove what those have answered."""
@@ -82,35 +84,53 @@ class OtherGateways:
             if isinstance(one, GatewayPairDocument)
         }
         # One that said farewell may not have known that its last commits have ended there.
-        noted = {gateway for link in self._owner.held for gateway in link.noted_by}
-        named |= noted
+        named |= {gateway for link in self._owner.held for gateway in link.noted_by}
         self._compare(registered)
-        now = lasting_s()
-        self._begin_anew([(each.name, each.said, each.attached_said) for each in self._owner.held])
+        self._begin_anew([_stated(each) for each in self._owner.held])
         for gateway in named - {self._owner.document.gateway}:
             one = registered.get(gateway)
-            beat = -1 if one is None else one.beat
-            if gateway not in self._seen or self._seen[gateway][0] != beat:
-                self._seen[gateway] = beat, now
-                if (settling := self._settling.pop(gateway, None)) is not None:
-                    settling.cancel()
+            self._hear(gateway, -1 if one is None else one.beat)
             is_over = one is not None and has_ended(one)
-            if gateway in self._settling or not (is_over or now - self._seen[gateway][1] > HEARD_S):
-                continue
-            # Nothing but words is left of one that was taken out.
-            is_out = (is_over or one is None) and self._owner.holds_all
-            changes = _all_of(gateway, memory) if is_out else self._words(gateway, memory, one if is_over else None)
-            if changes or (is_out and gateway in noted):
-                self._settling[gateway] = self._owner.start(self._settle(gateway, changes, is_out=is_out))
+            if is_over or lasting_s() - self._seen[gateway][1] > HEARD_S:
+                # Nothing but words is left of one that was taken out.
+                is_out = (is_over or one is None) and self._owner.holds_all
+                self._prove(gateway, memory, one if is_over else None, is_out=is_out)
         self._seen = {gateway: seen for gateway, seen in self._seen.items() if gateway in named}
+        self._proven = {gateway: proven for gateway, proven in self._proven.items() if gateway in named}
 
-    def _begin_anew(self, held: list[tuple[str, str, str]]) -> None:
+    def _hear(self, gateway: str, beat: int) -> None:
+        """What was proven of one that is heard again says nothing of what it answers now."""
+        if gateway not in self._seen or self._seen[gateway][0] != beat:
+            self._seen[gateway] = beat, lasting_s()
+            self._proven[gateway] = set()
+            self._cancel(key for key in self._settling if key[0] == gateway)
+
+    def _begin_anew(self, held: list[_Stated]) -> None:
         """Prove nothing any more that goes by other links than these: what is held no more may never be covered."""
         if held != self._held:
             self._held = held
-            for settling in self._settling.values():
-                settling.cancel()
-            self._settling.clear()
+            self._cancel(key for key in self._settling if key[1] not in held)
+
+    def _cancel(self, keys: Iterable[_Key]) -> None:
+        for key in list(keys):
+            self._settling.pop(key).cancel()
+
+    def _prove(self, gateway: str, memory: LedgerMemory, ended: GatewayDocument | None, *, is_out: bool) -> None:
+        """Prove of each link by itself what a gateway answered of it. One that `is_out` goes once all are proven."""
+        rest, proven = _all_of(gateway, memory) if is_out else [], self._proven[gateway]
+        if rest and proven.issuperset(self._held):
+            self._begin((gateway, None), partial(self._take_out, gateway, rest))
+            return
+        for link in self._owner.held:
+            is_proven = is_out and _stated(link) in proven
+            word = None if is_proven else _settled(link, gateway, memory, ended)
+            is_left = is_out and (gateway in link.noted_by or (bool(rest) and not is_proven))
+            if word is not None or is_left:
+                self._begin((gateway, _stated(link)), partial(self._settle, link, gateway, word))
+
+    def _begin(self, key: _Key, work: Callable[[], Awaitable[None]]) -> None:
+        if key not in self._settling:
+            self._settling[key] = self._owner.start(self._watched(key, work))
 
     def _compare(self, registered: Mapping[str, GatewayDocument]) -> None:
         """Tell once of each that lives and has our address, and leads clients to other brokers by it."""
@@ -124,53 +144,63 @@ class OtherGateways:
                     one.described, one.places.in_words, ours.in_words, SAME_PLACES,
                 )  # fmt: skip
 
-    def _words(self, gateway: str, memory: LedgerMemory, ended: GatewayDocument | None) -> list[_Change]:
-        """What a gateway that stays in the ledger is to say of the links that we hold, once all that it answered is
-        proven. One that has `ended` says so of links too that it did not know: it answers nothing any more.
-        """
-        found, at_ms = list[_Change](), now_ms()
-        for link in self._owner.held:
-            words = pair_words(link.name, link.said, memory.of(link.name).documents.values())
-            word = words.get(gateway)
-            if word is not None and (word.state is not SyncState.IN_SYNC or word.lets_go):
-                found.append(settled_word(word, at_ms))
-            elif word is None and ended is not None:
-                found.append(settled_word(link.word_of(ended), at_ms))
-        return found
-
-    async def _settle(self, gateway: str, changes: list[_Change], *, is_out: bool) -> None:
-        told = {each.link for each in changes if isinstance(each, GatewayPairDocument)}
+    async def _watched(self, key: _Key, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            links = [each for each in self._owner.held if is_out or each.name in told]
-            for link in links:
-                await link.covered()
-            if not self._owner.is_heard:
-                # It may be back by now.
-                return
-            if changes:
-                await self._owner.write(changes)
-            named = "every link" if is_out else first_few(each.name for each in links)
-            _log.info("gateway %s is gone, and the follower of %s has all that it answered", gateway, named)
-            for link in links:
-                await self._settle_there(link, gateway, changes)
+            await work()
         except ClusterError as error:
-            _log.warning("what gateway %s answered cannot be proven yet: %s", gateway, error)
+            _log.warning("what gateway %s answered cannot be proven yet: %s", key[0], error)
         finally:
-            if self._settling.get(gateway) is asyncio.current_task():
-                del self._settling[gateway]
+            if self._settling.get(key) is asyncio.current_task():
+                del self._settling[key]
 
-    async def _settle_there(self, link: _Held, gateway: str, changes: list[_Change]) -> None:
-        if not self._owner.is_heard:
-            # What the other one has noted there by now is not to go.
-            return
-        its = [each for each in changes if isinstance(each, Deletion) or each.link == link.name]
-        try:
-            await link.write_there([*its, Deletion(PreparedDocument(link=link.name, gateway=gateway).key)])
-        except ClusterError as error:
-            _log.debug("the target of link %s still has what gateway %s wrote: %s", link.name, gateway, error)
+    async def _settle(self, link: _Held, gateway: str, word: GatewayPairDocument | None) -> None:
+        await link.covered()
+        changes = [] if word is None else [word]
+        if await self._write(changes):
+            _log.info("gateway %s is gone, and the follower of %s has all that it answered", gateway, link.name)
+            self._proven.setdefault(gateway, set()).add(_stated(link))
+            await self._write_there(link, [*changes, Deletion(PreparedDocument(link=link.name, gateway=gateway).key)])
+
+    async def _take_out(self, gateway: str, rest: list[Deletion]) -> None:
+        if await self._write(rest):
+            _log.info("gateway %s is gone for good, and taken out", gateway)
+            for link in self._owner.held:
+                await self._write_there(link, rest)
+
+    async def _write(self, changes: Collection[LedgerChange]) -> bool:
+        """Write this of another gateway, unless that may be back by now."""
+        if self._owner.is_heard and changes:
+            await self._owner.write(changes)
+        return self._owner.is_heard
+
+    async def _write_there(self, link: _Held, changes: Collection[LedgerChange]) -> None:
+        # What the other one has noted there by now is not to go.
+        if self._owner.is_heard:
+            try:
+                await link.write_there(changes)
+            except ClusterError as error:
+                _log.debug("the target of link %s still has what a gateway wrote: %s", link.name, error)
 
 
-def _all_of(gateway: str, memory: LedgerMemory) -> list[_Change]:
+def _stated(link: _Held) -> _Stated:
+    """A link as it is held."""
+    return link.name, link.said, link.attached_said
+
+
+def _settled(
+    link: _Held, gateway: str, memory: LedgerMemory, ended: GatewayDocument | None
+) -> GatewayPairDocument | None:
+    """What a gateway is to say of a link once all that it answered of it is proven, `None` where that is said. One that
+    has `ended` says so of a link too that it did not know: it answers nothing any more.
+    """
+    word = pair_words(link.name, link.said, memory.of(link.name).documents.values()).get(gateway)
+    if word is None:
+        return None if ended is None else settled_word(link.word_of(ended), now_ms())
+    is_said = word.state is SyncState.IN_SYNC and not word.lets_go
+    return None if is_said else settled_word(word, now_ms())
+
+
+def _all_of(gateway: str, memory: LedgerMemory) -> list[Deletion]:
     """That a ledger has nothing of a gateway any more."""
     words = [
         word
