@@ -57,6 +57,8 @@ async def forget_gateway(
     ledgers = {name: each for name, each in told.items() if isinstance(each, LedgerMemory)}
     if isinstance(problem := told[alias], Problem):
         raise Unreachable(problem.message, cluster=alias, hint=problem.hint)
+    # A name that is wrong is told at once, before it is heard who lives.
+    _chosen(gateways_in(ledgers, aliases_of(clients), ()), alias, gateway)
     if not await heard_gateways(ledgers.values(), is_patient=True):
         raise Unreachable(
             "a ledger cannot be read any more: whether the gateway is heard is not known",
@@ -64,7 +66,7 @@ async def forget_gateway(
             hint="Nothing was written. Give the command again.",
         )
     parts = list(gateways_in(ledgers, aliases_of(clients), ()))
-    one = _chosen([each for each in by_command(parts) if alias in (each.cluster, each.serves)], alias, gateway)
+    one = _chosen(parts, alias, gateway)
     ids = {each.ids[0] for each in parts if each.ids[0] in one.ids and each.silent}
     known = {name: _documents(each, ids) for name, each in ledgers.items()}
     _check_gone(one, ids, chain.from_iterable(known.values()))
@@ -83,8 +85,8 @@ async def forget_gateway(
     )
 
 
-def _chosen(found: Collection[RegisteredGateway], cluster: str, named: str) -> RegisteredGateway:
-    matching = named_gateways(found, named)
+def _chosen(parts: Iterable[RegisteredGateway], cluster: str, named: str) -> RegisteredGateway:
+    matching = named_gateways([one for one in by_command(parts) if cluster in (one.cluster, one.serves)], named)
     if len(matching) == 1:
         return matching[0]
     hint = f"isthmus gateway status {cluster} -o wide shows their ids"
