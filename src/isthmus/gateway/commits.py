@@ -16,6 +16,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest
 
 from isthmus.cluster.groups import OFFSETS_TOPIC, list_groups, listed
 from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError, NotAuthorized, UnsupportedByBroker
 from isthmus.gateway.committing import CommitAsked, CommitOwed, GroupSeen, Span, TransactionSeen, commit_refused
 from isthmus.gateway.duties import Duties, Duty, SyncLink, carriers
@@ -88,7 +89,7 @@ class CommitLooks:
         seen = _seen(state)
         if not seen.is_open:
             groups = frozenset(self._seen.get(asked.transactional_id, ()))
-            return CommitOwed(asked, groups=groups, is_all=True, seen=seen)
+            return CommitOwed(asked, groups=groups, is_all=True, seen=seen, untouched=await self._untouched(asked))
         keys = {(topic.topic, partition) for topic in state.topics for partition in topic.partitions}
         groups = await self._groups(asked.transactional_id, {part for topic, part in keys if topic == OFFSETS_TOPIC})
         owed = {key: link for key in keys if (link := self._duties.of(key[0])) is not None}
@@ -97,6 +98,29 @@ class CommitLooks:
             return commit_refused(asked)
         spans = {key: Span(log.stable_end, log.end) for key, log in (await self._logs(owed)).items()}
         return CommitOwed(asked, spans, groups, seen=seen)
+
+    async def _untouched(self, asked: CommitAsked) -> Collection[SyncLink]:
+        """What was failed over of links and has nothing of a transaction that is decided: no leader there, and none of
+        positions, knows its producer.
+        """
+        lost = [link for link in self._duties.links if link.is_lost]
+        if not lost or asked.producer_id < 0:
+            return ()
+        topics = (await self._source.metadata(None)).topics
+        names = [name for name in topics if any(link.target_topic(name) is not None for link in lost)]
+        if OFFSETS_TOPIC not in topics:
+            return ()
+        leaders = {
+            (name, part.partition): part.leader for name in (*names, OFFSETS_TOPIC) for part in topics[name].partitions
+        }
+        found = await active_producers(self._source, leaders)
+        for error in found.errors.values():
+            _log.warning("who has written to what was failed over is not known: %s", error)
+            return ()
+        own = {key[0] for key, each in found.values.items() if asked.producer_id in {one.producer_id for one in each}}
+        if OFFSETS_TOPIC in own:
+            return ()
+        return [link for link in lost if all(link.target_topic(name) is None for name in own)]
 
     async def _look_again(self, owed: CommitOwed) -> CommitOwed | bytes:
         if owed.seen is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from isthmus.gateway.duties import SyncLink
 from isthmus.gateway.layout import MessageCursor, response_body
 from isthmus.gateway.messages import END_TXN, OFFSET_COMMIT, is_flexible
 from isthmus.model.carriedtransactions import CarriedTransaction
@@ -22,7 +23,8 @@ _PRODUCER_FROM: Final = 5
 
 class CommitAsked(NamedTuple):
     """Somebody asks a coordinator to commit a transaction. `begun_at` (monotonic s) is when, and `node` the broker that
-    it goes to, -1 where that is not known.
+    it goes to, -1 where that is not known, as is the producer that asks: its coordinator may know it by another id once
+    its epochs are at an end.
     """
 
     transactional_id: str
@@ -30,6 +32,7 @@ class CommitAsked(NamedTuple):
     correlation: int
     begun_at: float
     node: int = -1
+    producer_id: int = -1
 
 
 class Span(NamedTuple):
@@ -63,7 +66,8 @@ class TransactionSeen(NamedTuple):
 class CommitOwed:
     """What a commit waits for: the end of its transaction in partitions of the source, or with `is_all` in any, as the
     coordinator does not tell any more what was in it; and positions of groups. All its records of a partition are in
-    `spans`, and `seen` is the transaction as it was looked at, `None` where that was not told.
+    `spans`, and `seen` is the transaction as it was looked at, `None` where that was not told. What was failed over of
+    links is `untouched` where nothing of the transaction is in that.
     """
 
     asked: CommitAsked
@@ -71,6 +75,7 @@ class CommitOwed:
     groups: frozenset[str] = frozenset()
     is_all: bool = False
     seen: TransactionSeen | None = None
+    untouched: Collection[SyncLink] = ()
 
     @property
     def producer_id(self) -> int:

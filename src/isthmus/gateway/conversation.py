@@ -609,7 +609,9 @@ class RequestStream:
         ended = transaction_ended(body)
         if not ended.is_commit:
             return _Looked()
-        conversation.asked = asked or CommitAsked(ended.transactional_id, version, correlation, conversation.now)
+        conversation.asked = asked or CommitAsked(
+            ended.transactional_id, version, correlation, conversation.now, producer_id=ended.producer_id
+        )
         return None
 
     def _told_of_end(self, version: int, correlation: int, frame: memoryview, body: MessageCursor) -> bytes:

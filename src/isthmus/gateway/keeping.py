@@ -203,7 +203,7 @@ class Keeper:
         kept = _Kept(answer, owner, time.monotonic(), owed.asked.begun_at + _COMMIT_S, None)
         found: list[tuple[_Part, Callable[[], None]]] = []
         is_decided = code_of_commit(memoryview(answer.frame), answer.version) == codes.NONE
-        for link in self.duties.links if is_decided else ():
+        for link in [each for each in self.duties.links if is_decided and each not in owed.untouched]:
             spans = {key: span for key, span in owed.spans.items() if self.duties.of(key[0]) is link}
             for group in owed.groups:
                 if link in carriers(self.duties, [group]):

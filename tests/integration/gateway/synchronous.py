@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.control.links.sameness import same_before
-from isthmus.gateway.duties import Duty
+from isthmus.gateway.duties import Duty, SyncLink
 from isthmus.gateway.follower import FollowerWatch
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
@@ -97,9 +97,9 @@ class Link:
 class Links:
     """The links of a gateway."""
 
-    links: list[Link]
+    links: Sequence[SyncLink]
 
-    def of(self, source_topic: str) -> Link | None:
+    def of(self, source_topic: str) -> SyncLink | None:
         """The one that copies it."""
         return next((link for link in self.links if source_topic in link.topics), None)
 

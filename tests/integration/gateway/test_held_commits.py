@@ -16,12 +16,16 @@ from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.producer import EndTxnRequest
 
+from isthmus.errors import Unreachable
 from isthmus.gateway.duties import Duty
+from isthmus.gateway.unusable import LostNamespaces
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import NamespaceMap
 from isthmus.wire.client import Client
-from tests.integration.gateway.gateways import Running
-from tests.integration.gateway.synchronous import Link, lanes, synchronous
+from tests.integration.gateway.gateways import Running, gateway
+from tests.integration.gateway.synchronous import Link, Links, lanes, synchronous
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.patience import TERM_S
@@ -265,4 +269,29 @@ def test_positions_of_a_transaction(pair: Pair, mirror: Mirror, east: LocalClust
         carry(east, parted, name, 1)
         carry(west, parted, name, 0)
         assert asked_again(front, name) == 0
+    consumer.close()
+
+
+def test_a_commit_that_is_asked_for_again_while_something_is_lost(east: LocalCluster, topic: Name) -> None:
+    """What was failed over of a link is in the way of who has written there, or commits positions, and of nobody else:
+    what a decided transaction had is told by nobody, and who has written by the leaders.
+    """
+    lost, positions, own = topic("lost"), topic("positions"), topic("own")
+    consumer = Consumer({"bootstrap.servers": east.bootstrap_servers, "group.id": positions})
+    for name in (lost, positions, own):
+        topics.create(east, name)
+        producer = Producer({"bootstrap.servers": east.bootstrap_servers, "transactional.id": name})
+        producer.init_transactions(TERM_S)
+        producer.begin_transaction()
+        producer.produce(name, b"value", partition=0)
+        if name == positions:
+            sent = [TopicPartition(lost, 0, 1)]
+            producer.send_offsets_to_transaction(sent, consumer.consumer_group_metadata(), TERM_S)
+        producer.commit_transaction(TERM_S)
+    gone = LostNamespaces(Declaration(name="orders", registers=()), [NamespaceMap.parse(lost)])
+    with gateway(east.cluster(), duties=Links([gone])) as front:
+        assert asked_again(front, own) == 0
+        for name in (lost, positions):
+            with pytest.raises(Unreachable):
+                asked_again(front, name)
     consumer.close()

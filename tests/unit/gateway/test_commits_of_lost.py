@@ -12,7 +12,9 @@ import pytest
 
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
 from isthmus.cluster.outcomes import Outcomes
-from isthmus.gateway import positions
+from isthmus.cluster.producers import ActiveProducer
+from isthmus.errors import Unreachable
+from isthmus.gateway import commits, positions
 from isthmus.gateway.commits import CommitLooks
 from isthmus.gateway.committing import CommitAsked, CommitOwed, GroupSeen, code_of_commit, commit_refused
 from isthmus.gateway.duties import Duty
@@ -23,6 +25,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.wire import codes
+from isthmus.wire.offsets import PartitionKey
 
 GROUP, TOPIC = "group", "orders"
 
@@ -32,6 +35,9 @@ class Source:
 
     cluster = Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",))
 
+    def __init__(self, state: str = "Ongoing") -> None:
+        self._state = state
+
     async def coordinator(self, *_: Any) -> Any:
         """That transaction."""
         topics = [SimpleNamespace(topic=OFFSETS_TOPIC, partitions=[0])]
@@ -40,14 +46,15 @@ class Source:
             producer_id=1,
             producer_epoch=0,
             transaction_start_time_ms=1,
-            transaction_state="Ongoing",
+            transaction_state=self._state,
             topics=topics,
         )
         return SimpleNamespace(transaction_states=[state])
 
     async def metadata(self, _: Any) -> Any:
         """One partition of positions."""
-        return SimpleNamespace(topics={OFFSETS_TOPIC: SimpleNamespace(partitions=[0])})
+        part = SimpleNamespace(partition=0, leader=1)
+        return SimpleNamespace(topics={OFFSETS_TOPIC: SimpleNamespace(partitions=[part])})
 
 
 @dataclass(slots=True, eq=False)
@@ -132,3 +139,23 @@ def test_a_commit_that_was_forwarded_before_is_not_acknowledged(monkeypatch: pyt
 
     asyncio.run(story())
     assert owner.is_refused
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_commit_whose_producer_nobody_tells_of_may_be_in_what_is_lost(
+    is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only leaders that tell all who have written say that it is not."""
+
+    async def active(_: Any, leaders: Any) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
+        silent = {} if is_told else dict.fromkeys(leaders, Unreachable("nobody tells", cluster="east"))
+        return Outcomes(dict.fromkeys(leaders.keys() - silent.keys(), (ActiveProducer(9, 0, 0, -1),)), silent)
+
+    monkeypatch.setattr(commits, "active_producers", active)
+    lost = LostNamespaces(Declaration(name="orders", registers=()), [NamespaceMap.parse(TOPIC)])
+    looks = CommitLooks(cast("Any", Links(lost, Link())), cast("Any", Source(state="CompleteCommit")))
+
+    found = asyncio.run(looks.look(CommitAsked("id", 4, 1, time.monotonic(), producer_id=1)))
+
+    assert isinstance(found, CommitOwed)
+    assert (found.is_all, list(found.untouched)) == (True, [lost] * is_told)

@@ -71,7 +71,7 @@ def test_a_commit_is_looked_at_before_it_passes(version: int, size: int) -> None
 
     assert passed(requests, HEARTBEAT + commit + HEARTBEAT, size) == HEARTBEAT
     asked = conversation.asked
-    assert asked == CommitAsked("payments", version, 7, 0.0)
+    assert asked == CommitAsked("payments", version, 7, 0.0, producer_id=5)
     owed = CommitOwed(asked)
     requests.decide(asked, owed)
     assert passed(requests, b"", 1) == b""
