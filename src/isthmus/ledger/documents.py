@@ -36,7 +36,7 @@
     gateway/ID                    a gateway before this cluster, and that it is alive
     gateway-pair/east-west/ID     what it says of a synchronous link; the target has a copy
     synchronized/east-west        that a gateway was in sync since the link is synchronous
-    promised/east-west[/detach]   what gateways had acknowledged of it, until a failover of it is over
+    promised/east-west/9f86d081   what gateways had acknowledged of a part of it, until a failover of that is over
     move/@ID                      that clients of the cluster with this id move to another one, or have moved
     carried/@ID/orders/0          what leaders there knew of producers of a topic, and up to where it is the same here
     carried-transactions/@ID/0    what coordinators there knew of transactional ids, and what is known of these here

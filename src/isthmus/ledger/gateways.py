@@ -6,9 +6,10 @@ synchronous link is copied to the link's target, for whoever cannot ask the sour
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.declaration import Declaration
@@ -19,6 +20,8 @@ from isthmus.model.promotion import Promised
 from isthmus.model.synchrony import SYNC, FirstUnheld, OutOfSync, SyncState, SyncWord
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
+
+_PART_DIGITS: Final = 16
 
 
 class HeldForLink(NamedTuple):
@@ -166,8 +169,9 @@ class PreparedDocument(DocumentOfLink):
 class PromisedDocument(DocumentOfLink):
     """What may be missing of what gateways acknowledged of a link that was synchronous by the statement `said`, as the
     `verb` found it that lets go of `maps` (by their registers), in the ledger of the target until their failover is
-    over: gateways forget it before. If it `is_whole` nobody is to be asked any more. A failover has `committed` these
-    transactions that were open there.
+    over: gateways forget it before. Each of them has a document, with its name for a `part`; an older release wrote one
+    for all, without. If it `is_whole` nobody is to be asked any more. A failover has `committed` these transactions
+    that were open in what it let go of.
     """
 
     KIND: ClassVar[str] = "promised"
@@ -178,8 +182,17 @@ class PromisedDocument(DocumentOfLink):
     is_whole: bool = False
     verb: str = "failover"
     committed: tuple[OpenTransaction, ...] = ()
+    part: str = ""
+
+    @property
+    def parts(self) -> list[PromisedDocument]:
+        """The same as the ledger holds it."""
+        named = {each: hashlib.sha256(each.encode()).hexdigest()[:_PART_DIGITS] for each in self.maps}
+        return [replace(self, maps=(each,), part=part) for each, part in named.items()]
 
     def _path(self) -> tuple[str, ...]:
+        if self.part:
+            return (self.part,)
         return () if self.verb == "failover" else (self.verb,)
 
 

@@ -27,6 +27,7 @@ from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.registering import registration
 from isthmus.gateway.server import GatewaySettings
 from isthmus.ledger.documents import (
+    Document,
     GatewayDocument,
     GatewayPairDocument,
     PromisedDocument,
@@ -331,3 +332,50 @@ def test_a_part_that_fails_over_again_names_its_own_commits(
 
     with trusting(west):
         assert asyncio.run(story()) == [[f"{each}orders"] for each in reversed(parts)]
+
+
+def test_a_part_that_fails_over_keeps_what_another_one_has_found(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """That was interrupted, and gateways have forgotten since what they had let go of it."""
+    name = topic("apart")
+    both = Configuration(clusters=(east.cluster(), west.cluster()), links=())
+    parts = [f"{name}-{each}." for each in "ab"]
+    one, other = (NamespaceMap.parse(each) for each in parts)
+    for each in parts:
+        topics.create_both(east, west, f"{each}orders")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[one, other])
+    first = FirstUnheld(f"{parts[0]}orders", 0, 5)
+
+    def stop(step: str) -> None:
+        if step == "releasing the namespaces":
+            raise InterruptedError
+
+    async def said(source: Client) -> list[Document]:
+        await AsyncDeclaredLinks(both).change(name, lambda _: {MODE: SYNC})
+        async with looked(both) as (_, declared):
+            said = declared.links[name].mode_said
+        # Words alone: a gateway that has ended.
+        word = GatewayPairDocument(
+            link=name, gateway="g", said=said, by="g", state=SyncState.OUT_OF_SYNC, since_ms=1,
+            out_of_sync=OutOfSync.AVAILABLE, lets_go=(first,),
+        )  # fmt: skip
+        found: list[Document] = [word, SynchronizedDocument(link=name, said=said, since_ms=1)]
+        await append_once(source, found, replication_factor=None)
+        return found
+
+    async def story() -> Promised | None:
+        async with asyncio.timeout(TERM_S), Client(east.cluster()) as source, Client(west.cluster()) as target:
+            documents = await said(source)
+            with pytest.raises(InterruptedError):
+                await Promoter(configuration=both, name=name, maps=(one,), on_step=stop).failover()
+            await append_once(source, [Deletion(each.key) for each in documents], replication_factor=None)
+            await Promoter(configuration=both, name=name, maps=(other,)).failover()
+            found = await Promoter(configuration=both, name=name, maps=(one,)).failover()
+            written = (await remembered(target)).of(name).documents.values()
+            assert [each for each in written if isinstance(each, PromisedDocument)] == []
+            return found.acknowledged
+
+    found = asyncio.run(story())
+    assert found is not None
+    assert (found.lets_go, found.is_known) == ((first,), True), found.in_words

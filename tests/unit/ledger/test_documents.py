@@ -163,6 +163,13 @@ DOCUMENTS: dict[str, Document] = {
         is_whole=True,
         committed=(OpenTransaction("orders", 3, TransactionState.MIRRORED, 7, 0, -1, 120, 2, transactional_id="one"),),
     ),
+    "promised/l/9f86d081": PromisedDocument(
+        link="l",
+        said="2@T",
+        maps=('attached/["topic","local-","remote-",false]',),
+        promised=Promised(out_of_sync=OutOfSync.CONSISTENT, was_in_sync=True, is_open=False, is_heard=True),
+        part="9f86d081",
+    ),
     "promised/l/detach": PromisedDocument(
         link="l",
         said="2@T",

@@ -6,8 +6,9 @@ by then: whoever gives an unfinished failover again would find nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.links.synchronous import Detachment, acknowledged, acknowledged_since
@@ -34,37 +35,51 @@ async def promised_before(
     """
     chosen = _maps(maps)
     async with Client(link.target) as target:
-        kept = await _kept(link.name, target)
-        if is_begun and verb in kept and chosen <= set(kept[verb].maps):
-            return kept[verb]
-        past = kept.get("detach")
-        is_past = past is not None and not chosen.isdisjoint(past.maps)
-        if not link.is_synchronous or (is_begun and past is not None and chosen <= set(past.maps)):
-            return past if is_past else None
+        # What stands there of namespaces that are attached was found before they were so again, or by a failover that
+        # has not detached them.
+        kept = {
+            each: known
+            for each, known in (await _kept(link.name, target)).items()
+            if each in chosen and (is_begun or known.verb == "detach" or (known.is_whole and link.is_synchronous))
+        }
+        past = joined(kept, verb)
+        if not link.is_synchronous or (is_begun and kept.keys() == chosen):
+            return past
         found = await acknowledged(link, target)
-    return beside(
-        PromisedDocument(
-            link=link.name,
-            said=link.mode_said,
-            maps=tuple(sorted(chosen)),
-            # Gateways have stopped to say what they had let go of what was detached before.
-            promised=replace(
-                found, is_open=found.is_open or is_begun, until_ms=now_ms() if verb == "detach" else found.until_ms
-            ),
-            # From then on they hold nothing of it, and nobody else is let in.
-            is_whole=verb == "detach",
-            verb=verb,
+    document = PromisedDocument(
+        link=link.name,
+        said=link.mode_said,
+        maps=tuple(sorted(chosen)),
+        # Gateways have stopped to say what they had let go of what was detached before.
+        promised=replace(
+            found, is_open=found.is_open or is_begun, until_ms=now_ms() if verb == "detach" else found.until_ms
         ),
-        past,
+        # From then on they hold nothing of it, and nobody else is let in.
+        is_whole=verb == "detach",
+        verb=verb,
     )
+    return document if past is None else _beside(document, past)
 
 
-def beside(found: PromisedDocument, past: PromisedDocument | None) -> PromisedDocument:
-    """The same with what `detach` has found before of some of the namespaces; a detachment keeps that of others too."""
-    if past is None or (found.verb != past.verb and set(past.maps).isdisjoint(found.maps)):
-        return found
-    maps = sorted({*found.maps, *past.maps}) if found.verb == past.verb else found.maps
-    return replace(found, maps=tuple(maps), promised=found.promised.joined(past.promised))
+def joined(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument | None:
+    """What was found of these namespaces, by register, as this verb tells it; `None` where that is nothing."""
+    # What nobody was asked of yet is asked by what it was synchronous by.
+    found = sorted(kept.values(), key=lambda each: each.is_whole)
+    if not found:
+        return None
+    first = replace(found[0], maps=tuple(sorted(kept)), promised=_told(found[0]), part="")
+    whole = reduce(_beside, found[1:], first)
+    return replace(whole, verb=verb, is_whole=all(each.is_whole for each in found))
+
+
+def _beside(found: PromisedDocument, past: PromisedDocument) -> PromisedDocument:
+    """The same with what was found before of some of its namespaces."""
+    committed = tuple(dict.fromkeys((*found.committed, *past.committed)))
+    return replace(found, promised=found.promised.joined(_told(past)), committed=committed)
+
+
+def _told(found: PromisedDocument) -> Promised:
+    return replace(found.promised, is_open=found.promised.is_open or not found.is_whole)
 
 
 async def promised_since(
@@ -80,7 +95,7 @@ async def promised_since(
     async with Client(link.target) as target:
         promised = await acknowledged_since(replace(link, mode_said=found.said), target, found.promised, detachment)
         found = replace(found, promised=replace(promised, is_open=promised.is_open or is_begun), is_whole=True)
-        await append_once(target, [found], replication_factor=ledger.replication_factor)
+        await append_once(target, found.parts, replication_factor=ledger.replication_factor)
     return found
 
 
@@ -97,27 +112,32 @@ async def keep_promised(
     :raises ClusterError: It cannot be read or written.
     """
     async with Client(cluster) as target:
-        changes = kept_alone((await _kept(link, target)).values(), maps, found)
+        changes = kept_alone(await _documents(link, target), maps, found)
         if changes:
             await append_once(target, changes, replication_factor=ledger.replication_factor)
 
 
 async def keep_committed(
-    link: str, committed: Collection[OpenTransaction], target: Client, ledger: LedgerSettings
+    link: str,
+    maps: Collection[NamespaceMap],
+    committed: Collection[OpenTransaction],
+    target: Client,
+    ledger: LedgerSettings,
 ) -> None:
-    """Have the target's ledger hold what a failover has committed as well, for whoever has to give it again.
+    """Have the target's ledger hold what a failover of these has committed as well, for whoever has to give it again.
 
     :raises ClusterError: It cannot be read or written.
     """
-    kept = await _kept(link, target) if committed else {}
-    if (found := kept.get("failover", kept.get("detach"))) is not None:
-        document = replace(found, committed=(*found.committed, *committed))
-        await append_once(target, [document], replication_factor=ledger.replication_factor)
+    kept, chosen = await _kept(link, target) if committed else {}, _maps(maps)
+    found = {known.key: known for each, known in kept.items() if each in chosen}.values()
+    if found:
+        changes = [replace(each, committed=(*each.committed, *committed)) for each in found]
+        await append_once(target, changes, replication_factor=ledger.replication_factor)
 
 
 def committed_before(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> tuple[OpenTransaction, ...]:
     """What a failover of these namespaces that is not over has committed, by the documents of its link."""
-    kept = (one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
+    kept = dict.fromkeys(one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
     return tuple(one for one in kept if _is_in(one, maps))
 
 
@@ -129,31 +149,40 @@ def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]
     """What a failover of these namespaces has found that is not over, by the documents of its link: they were released
     since, and what others write there says nothing of it. `None` where none of them was synchronous.
     """
-    kept = {each.verb: each for each in documents if isinstance(each, PromisedDocument)}
-    meant = [each for each in kept.values() if not _maps(maps).isdisjoint(each.maps)]
-    found = next((each for verb in ("failover", "detach") for each in meant if each.verb == verb), None)
-    if found is None:
-        return None
-    return replace(found.promised, is_open=found.promised.is_open or not found.is_whole)
+    chosen = _maps(maps)
+    kept = {each: known for each, known in by_register(documents).items() if each in chosen}
+    found = joined(kept, "failover")
+    return None if found is None else found.promised
 
 
 def kept_alone(
     kept: Iterable[PromisedDocument], maps: Collection[NamespaceMap], found: PromisedDocument | None
 ) -> list[LedgerChange]:
     """What makes this all that the ledger has of these namespaces."""
-    changes: list[LedgerChange] = [] if found is None else [found]
+    changes: list[LedgerChange] = [] if found is None else [*found.parts]
+    known = {each.key for each in changes}
     for each in kept:
         left = tuple(one for one in each.maps if one not in _maps(maps))
-        if left != each.maps and (found is None or found.key != each.key):
+        if left != each.maps and each.key not in known:
             committed = tuple(one for one in each.committed if not _is_in(one, maps))
             changes.append(replace(each, maps=left, committed=committed) if left else Deletion(each.key))
     return changes
 
 
-async def _kept(link: str, target: Client) -> dict[str, PromisedDocument]:
-    """What the ledger has of a link, by the verb that has found it."""
+def by_register(documents: Iterable[Document]) -> dict[str, PromisedDocument]:
+    """What counts of each namespace: what a failover has found, of several ones what is not of an older release."""
+    found = [each for each in documents if isinstance(each, PromisedDocument)]
+    found.sort(key=lambda each: (each.verb == "failover", each.part != ""))
+    return {one: each for each in found for one in each.maps}
+
+
+async def _documents(link: str, target: Client) -> list[PromisedDocument]:
     documents = (await remembered(target)).of(link).documents.values()
-    return {each.verb: each for each in documents if isinstance(each, PromisedDocument)}
+    return [each for each in documents if isinstance(each, PromisedDocument)]
+
+
+async def _kept(link: str, target: Client) -> dict[str, PromisedDocument]:
+    return by_register(await _documents(link, target))
 
 
 def _maps(maps: Collection[NamespaceMap]) -> set[str]:

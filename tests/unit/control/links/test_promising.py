@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from isthmus.control.links.promising import beside, kept_alone, promised_again
+from isthmus.control.links.promising import by_register, joined, kept_alone, promised_again
 from isthmus.ledger.documents import PromisedDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.declaration import attachment
@@ -18,37 +16,47 @@ from isthmus.model.transactions import OpenTransaction, TransactionState
 HELD = Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True)
 MAPS = {each: NamespaceMap.parse(f"{each}-:copy-{each}-") for each in "abc"}
 A, B, C = (attachment(each) for each in MAPS.values())
-PAST = PromisedDocument(link="l", said="1", maps=(A, B), promised=replace(HELD, until_ms=5), verb="detach")
+PAST = PromisedDocument(link="l", said="1", maps=(A, B), promised=replace(HELD, until_ms=5), verb="detach",
+                        is_whole=True)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("verb", "maps", "kept", "until_ms"),
-    [
-        ("failover", (C,), (C,), -1),
-        ("failover", (A, C), (A, C), 5),
-        ("detach", (C,), (A, B, C), 5),
-    ],
-)
-def test_what_was_detached_before_counts_where_it_is_meant(
-    verb: str, maps: tuple[str, ...], kept: tuple[str, ...], until_ms: int
-) -> None:
-    """Of a failover that lets go of some of it too; and `detach` has one document for all."""
-    document = PromisedDocument(link="l", said="2", maps=maps, promised=HELD, verb=verb)
-    found = beside(document, PAST)
-    assert (found.maps, found.promised.until_ms) == (kept, until_ms)
-    assert beside(document, None) == document
+def test_what_was_found_of_parts_counts_where_they_are_meant() -> None:
+    """Of a failover that lets go of several too; what is not proven of one of them is not proven of all."""
+    failover = PromisedDocument(link="l", said="2", maps=(C,), promised=HELD, is_whole=True)
+    kept = by_register([*PAST.parts, *failover.parts])
+    assert kept.keys() == {A, B, C}
+    found = joined(kept, "failover")
+    assert found is not None
+    assert (found.maps, found.verb, found.is_whole, found.promised) == ((A, B, C), "failover", True, PAST.promised)
+    kept[C] = replace(failover, is_whole=False)
+    found = joined(kept, "failover")
+    assert found is not None
+    assert (found.said, found.is_whole, found.promised.is_open) == ("2", False, True)
+    assert joined({}, "failover") is None
 
 
 def test_of_namespaces_that_are_over_nothing_is_kept() -> None:
-    """Of others it is, and what was committed there; what is found anew takes the place of what there was."""
+    """Of others it is, each by itself; what is found anew takes the place of what there was."""
+    one, other = PAST.parts
+    assert {one.key, other.key}.isdisjoint({PAST.key, "promised/l"})
+    failover = replace(PAST, verb="failover", maps=(A,))
+    assert kept_alone(PAST.parts, [MAPS["a"]], None) == [Deletion(one.key)]
+    assert kept_alone(PAST.parts, [MAPS["a"]], failover) == failover.parts
+    assert kept_alone(PAST.parts, MAPS.values(), None) == [Deletion(one.key), Deletion(other.key)]
+    assert kept_alone(PAST.parts, [MAPS["c"]], None) == []
+
+
+def test_what_an_older_release_wrote_of_all_counts() -> None:
+    """It has one document for all that a verb let go of, of which others keep what is theirs."""
     ours, theirs = (OpenTransaction(f"copy-{each}-1", 0, TransactionState.MIRRORED, 7, 0, 0, 0, 1) for each in "ab")
     past = replace(PAST, committed=(ours, theirs))
     failover = replace(PAST, verb="failover", maps=(A,))
     rest = replace(PAST, maps=(B,), committed=(theirs,))
+    assert by_register([failover, past]) == {A: failover, B: past}
+    assert by_register([*failover.parts, replace(failover, said="0")]) == {A: failover.parts[0]}
     assert kept_alone([past, failover], [MAPS["a"]], None) == [rest, Deletion("promised/l")]
-    assert kept_alone([past, failover], [MAPS["a"]], failover) == [failover, rest]
+    assert kept_alone([past, failover], [MAPS["a"]], failover) == [*failover.parts, rest, Deletion("promised/l")]
     assert kept_alone([past], MAPS.values(), None) == [Deletion("promised/l/detach")]
-    assert kept_alone([past], [MAPS["c"]], None) == []
 
 
 def test_what_was_found_is_told_by_whoever_ends_a_failover() -> None:
