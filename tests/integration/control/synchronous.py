@@ -376,9 +376,12 @@ def begun(
     *,
     partitions: int = 1,
     also: Sequence[str] = (),
+    has_groups: bool = False,
     settings: Mapping[str, object] | None = None,
 ) -> Trial:
-    """A declared link of one topic, and of another one for each suffix of its name that is given `also`."""
+    """A declared link of one topic, and of another one for each suffix of its name that is given `also`; if it
+    `has_groups`, of those too that begin with its name.
+    """
     name = f"{kind}-{secrets.token_hex(4)}"
     direct = Configuration(clusters=(east.cluster(), admin_of(guarded)), links=())
     trial = Trial(name=name, each=NamespaceMap.parse(f"{name}."), direct=direct, source=east, follower=guarded)
@@ -386,6 +389,7 @@ def begun(
     for suffix in also:
         topics.create(east, f"{name}{suffix}.orders")
     maps = [trial.each, *(NamespaceMap.parse(f"{name}{suffix}.") for suffix in also)]
+    maps += [NamespaceMap.parse(f"{name}.", kind="group")] * has_groups
     trial.fabric.declarations.create(name, source="east", target="guarded", maps=maps, settings=settings or {})
     return trial
 
