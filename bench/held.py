@@ -77,7 +77,8 @@ def _scene(delay_s: float) -> Iterator[dict[str, tuple[str, str]]]:
         found.done("link", "update", LINK, "--mode", "sync")
         found.until("IN_SYNC")
         there = found.west.admin_bootstrap_servers
-        AdminClient({"bootstrap.servers": there}).create_topics([NewTopic(_PLAIN, 1, 1)])[_PLAIN].result()
+        admin = AdminClient({"bootstrap.servers": there})
+        admin.create_topics([NewTopic(_PLAIN, 1, 1)])[_PLAIN].result()
         yield {
             _DIRECT: (found.east.bootstrap_servers, _PLAIN),
             "source, through the gateway": (found.servers, _PLAIN),
