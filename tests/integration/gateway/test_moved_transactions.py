@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -28,6 +28,13 @@ pytestmark = pytest.mark.integration
 Pair = tuple[LocalCluster, LocalCluster]
 
 
+class Writing(NamedTuple):
+    """Which of its requests a transaction does not get through before it is moved; it may have positions by then."""
+
+    key: int
+    has_positions: bool = False
+
+
 @pytest.fixture(scope="module", params=["true", "false"], ids=["verifying", "trusting"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Two clusters whose brokers ask coordinators what transactions are about, or do not."""
@@ -40,12 +47,17 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield one, two
 
 
-@pytest.mark.parametrize("key", [PRODUCE, TXN_OFFSET_COMMIT], ids=["records", "positions"])
+@pytest.mark.parametrize(
+    "writing",
+    [Writing(PRODUCE), Writing(PRODUCE, has_positions=True), Writing(TXN_OFFSET_COMMIT)],
+    ids=["records", "records behind positions", "positions"],
+)
 def test_what_comes_of_a_transaction_that_the_other_cluster_has_aborted(
-    key: int, pair: Pair, topic: Callable[[str], str]
+    writing: Writing, pair: Pair, topic: Callable[[str], str]
 ) -> None:
     """What a client announced at the cluster that it left it writes at the one where it is by then: nothing of that is
     taken, so nothing is left open there, and the client aborts and goes on, at a cluster where it has been before too.
+    Nor is anything left open at the cluster that it left, whatever it had written there.
     """
     name = topic("halved")
     configuration, links = linked_alike(name, *pair)
@@ -61,7 +73,7 @@ def test_what_comes_of_a_transaction_that_the_other_cluster_has_aborted(
                 def move(link: str = link, number: int = number, mirror: Mirror = mirror) -> None:
                     reversed_with_lanes(configuration, link, f"{name}-{number + 1}", mirror, name)
 
-                errors.append(moved_at(producer, name, 2 * number + 1, way, key, move))
+                errors.append(moved_at(producer, name, 2 * number + 1, way, writing, move))
                 assert not [each for each in errors if each.fatal()], errors
                 producer.abort_transaction(TERM_S)
                 written_with_positions(producer, name, 2 * number + 2)
@@ -74,18 +86,23 @@ def test_what_comes_of_a_transaction_that_the_other_cluster_has_aborted(
         asyncio.run(forget_moves(*pair))
 
 
-def moved_at(producer: Producer, name: str, number: int, way: Withholding, key: int, move: Callable[[], None]) -> Any:
+def moved_at(
+    producer: Producer, name: str, number: int, way: Withholding, writing: Writing, move: Callable[[], None]
+) -> Any:
     """The error of a transaction that is moved when a request of this kind was to come."""
     producer.begin_transaction()
-    if key == PRODUCE:
-        way.withhold(key)
+    if writing.has_positions:
+        positions_sent(producer, name, number)
+    if writing.key == PRODUCE:
+        way.withhold(writing.key)
     producer.produce(name, b"t-%d" % number, partition=0)
-    if key != PRODUCE:
+    if writing.key != PRODUCE:
         assert producer.flush(TERM_S) == 0
-        way.withhold(key)
+        way.withhold(writing.key)
 
     def end() -> None:
-        positions_sent(producer, name, number)
+        if not writing.has_positions:
+            positions_sent(producer, name, number)
         producer.commit_transaction(TERM_S)
 
     doing = Doing(end)
@@ -108,8 +125,9 @@ def written_with_positions(producer: Producer, name: str, number: int) -> None:
 def positions_sent(producer: Producer, name: str, number: int) -> None:
     """Have a transaction commit a number as a position."""
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": name})
-    producer.send_offsets_to_transaction([TopicPartition(name, 0, number)], consumer.consumer_group_metadata(), TERM_S)
+    group = consumer.consumer_group_metadata()
     consumer.close()
+    producer.send_offsets_to_transaction([TopicPartition(name, 0, number)], group, TERM_S)
 
 
 async def left_open(cluster: LocalCluster, name: str) -> tuple[OpenTransaction, ...]:

@@ -427,7 +427,8 @@ async def await_committed(cluster: LocalCluster, name: str) -> None:
 
 def transactional(servers: str, name: str, **others: int) -> Producer:
     """A producer of this transactional id, at the next epoch."""
-    settings = {"bootstrap.servers": servers, "transactional.id": name, "transaction.timeout.ms": 600_000}
+    settings: dict[str, str | int] = {"bootstrap.servers": servers, "transactional.id": name}
+    settings |= {"transaction.timeout.ms": 600_000, "metadata.recovery.strategy": "none"}
     producer = Producer({**settings, **others})
     producer.init_transactions(TERM_S)
     return producer

@@ -21,7 +21,7 @@ from typing import Any, cast
 import pytest
 import trustme
 
-from isthmus.gateway.bounds import DEFAULTS, GatewayBounds
+from isthmus.gateway.bounds import DEFAULTS, GatewayBounds, GatheringRoom
 from isthmus.gateway.layout import written_uvarint
 from isthmus.gateway.ports import BrokerPorts, ListenRange
 from isthmus.gateway.server import Gateway, GatewaySettings
@@ -590,6 +590,18 @@ def shared(correlation: int, size: int) -> bytes:
     return struct.pack(">ii", 4 + len(body), correlation) + body
 
 
+def watched(room: GatheringRoom, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much of a room was taken each time that somebody had asked for a part of it."""
+    found, ask = list[int](), room.ask
+
+    def noted(who: object, size: int, then: Callable[[], None]) -> None:
+        ask(who, size, then)
+        found.append(room.taken_bytes)
+
+    monkeypatch.setattr(room, "ask", noted)
+    return found
+
+
 def test_large_answers_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is gathered of answers has a bound for all connections together: who finds no room waits, and has its answer
     when another one has got its own.
@@ -598,16 +610,8 @@ def test_large_answers_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         bounds = replace(DEFAULTS, gathered_bytes=6 * LARGE)
         async with place(bounds) as here:
-            most = 0
             room = here.gateway._rooms[1]
-            ask = room.ask
-
-            def watched(who: object, size: int, then: Callable[[], None]) -> None:
-                nonlocal most
-                ask(who, size, then)
-                most = max(most, room.taken_bytes)
-
-            monkeypatch.setattr(room, "ask", watched)
+            taken = watched(room, monkeypatch)
 
             async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 await reader.readexactly(len(share_fetch(1)))
@@ -627,7 +631,7 @@ def test_large_answers_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
                 async with asyncio.timeout(TERM_S):
                     for reader, _ in clients:
                         assert await reader.readexactly(len(answer)) == answer
-                assert 4 * LARGE < most <= 6 * LARGE
+                assert 4 * LARGE < max(taken) <= 6 * LARGE
                 await until(lambda: not room.taken_bytes)
 
     run(story())
@@ -672,7 +676,7 @@ async def gathering(bounds: GatewayBounds) -> AsyncIterator[Place]:
         yield here
 
 
-def test_large_requests_share_a_room() -> None:
+def test_large_requests_share_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is gathered of requests has a bound for all connections together: who finds no room waits, and is read when
     another one has passed.
     """
@@ -680,19 +684,19 @@ def test_large_requests_share_a_room() -> None:
 
     async def story() -> None:
         async with gathering(replace(DEFAULTS, gathered_bytes=6 * LARGE)) as here:
-            room, most = here.gateway._rooms[0], list[int]()
+            room = here.gateway._rooms[0]
+            taken = watched(room, monkeypatch)
 
             async def send() -> None:
                 _, writer = await here.connect()
                 for at in range(0, len(sent), LARGE // 4):
                     writer.write(sent[at : at + LARGE // 4])
                     await writer.drain()
-                    most.append(room.taken_bytes)
 
             async with asyncio.timeout(TERM_S):
                 await asyncio.gather(*(send() for _ in range(5)))
                 await until(lambda: here.broker.asked_bytes == 5 * len(sent))
-            assert 4 * LARGE < max(most) <= 6 * LARGE
+            assert 4 * LARGE < max(taken) <= 6 * LARGE
             await until(lambda: not room.taken_bytes)
 
     run(story())

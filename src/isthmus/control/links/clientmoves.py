@@ -341,7 +341,7 @@ class ClientMove:
         if not self.aborted:
             self.aborted = await abort_transactions(self.source, topics)
         # What is not in any log of theirs yet, as commits of positions alone.
-        self._ended += await abort_ongoing(self.source, partial(_is_within, topics, await self._offsets_partitions()))
+        self._ended += await abort_ongoing(self.source, partial(_is_moved, topics, await self._offsets_partitions()))
         # Until a commit is through, positions that belong to it cannot be seen.
         await last_transactions(self.source)
         await self._dismiss()
@@ -762,11 +762,9 @@ def unmarked(
     ]
 
 
-def _is_within(
-    topics: Collection[str], positions: frozenset[PartitionKey], partitions: frozenset[PartitionKey]
-) -> bool:
-    """Whether a transaction of these partitions is about topics that move, and positions of groups that do."""
-    return all(key in positions or key[0] in topics for key in partitions)
+def _is_moved(topics: Collection[str], positions: frozenset[PartitionKey], partitions: frozenset[PartitionKey]) -> bool:
+    """Whether a transaction of these partitions writes to topics that move, or only positions of groups that do."""
+    return any(topic in topics for topic, _ in partitions) or partitions <= positions
 
 
 def _in_parts(
