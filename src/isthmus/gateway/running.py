@@ -96,7 +96,7 @@ async def _first_of(*waited: Awaitable[object]) -> None:
 async def _serve_by_others(configuration: Configuration, alias: str, settings: GatewaySettings, board: Board) -> int:
     settings = _shared(settings, board.processes)
     # Else no process would stay, and each would be started again.
-    await require_ledger(configuration.cluster(alias))
+    await require_ledger(configuration, alias, settings)
     # All that is needed of it: the links are declared on the clusters.
     needed = Configuration(clusters=configuration.clusters, links=(), ledger=configuration.ledger)
     level = logging.getLogger("isthmus").getEffectiveLevel()

@@ -46,7 +46,6 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
 from isthmus.model.carrying import PARTED
-from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration
 from isthmus.model.lane import LaneKey
@@ -90,6 +89,7 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
     """
     # Before it is in any ledger: what a mistake ends at once is not to be taken for a gateway.
     check_settings(configuration.cluster(alias), settings)
+    await require_ledger(configuration, alias, settings)
     held, leaving = [await _begun(configuration, alias, settings)], dict[str, asyncio.Task[None]]()
 
     @contextlib.asynccontextmanager
@@ -118,17 +118,31 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
         await asyncio.gather(*leaving.values(), *(each.aclose() for each in held))
 
 
-async def require_ledger(cluster: Cluster) -> None:
-    """See that a gateway may read the ledger of the cluster that it is to serve.
+async def require_ledger(configuration: Configuration, alias: str, settings: GatewaySettings) -> None:
+    """See that a gateway may read the ledger of the cluster that it is to serve, and write there.
 
-    :raises NotAuthorized: It may not.
-    :raises ClusterError: The ledger cannot be read.
+    :raises NotAuthorized: It may not: nobody would know that acknowledgements are not held here, or wait for it.
+    :raises ClusterError: The ledger cannot be read or written.
     """
-    async with Client(cluster) as client:
+    # What is deleted never was there.
+    nothing = [Deletion(registration(settings).key)]
+    async with Client(configuration.cluster(alias)) as client:
+        writer = LedgerWriter(client, in_order=True)
+        try:
+            write = partial(writer.append, nothing, term_s=WRITE_S)
+            await on_topic(client, write, replication_factor=configuration.written.ledger.replication_factor)
+        except NotAuthorized as error:
+            raise NotAuthorized(
+                f"a gateway is waited for by the ledger of {alias}, where it has to be written: {error}",
+                cluster=alias,
+                hint=error.hint or f"Allow its login WRITE on topic {LEDGER_TOPIC} of {alias}.",
+            ) from error
+        finally:
+            writer.close()
         try:
             await remembered(client)
         except NotAuthorized as error:
-            raise _unreadable(cluster.alias, error) from error
+            raise _unreadable(alias, error) from error
 
 
 async def _begun(
@@ -220,8 +234,9 @@ class GatewayLinks:
         self.gateway = gateway
 
     async def begin(self) -> None:
-        """Register, and see what is to be held, before anybody is answered. A login that may not write to the ledger
-        makes this a gateway that refuses the topics of synchronous links, and passes on everything else.
+        """Register, and see what is to be held, before anybody is answered. A login that may not write to the ledger to
+        which clients have moved makes this a gateway that refuses the topics of synchronous links there, and passes on
+        everything else.
 
         :raises NotAuthorized: It may not read the ledger: nobody would know that acknowledgements are not held here.
         :raises ClusterError: The ledger cannot be read.

@@ -118,8 +118,13 @@ def test_a_link_that_it_cannot_hold_for_is_said_to_be_out_of_sync(
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_one_that_may_not_read_the_ledger_does_not_begin(secured: LocalCluster, processes: int) -> None:
-    """It would pass on what is synchronous for all others, and nobody would know; nothing of it stays in the ledger."""
+@pytest.mark.parametrize("right", [AclOperation.READ, AclOperation.WRITE])
+def test_one_that_may_not_use_the_ledger_does_not_begin(
+    secured: LocalCluster, processes: int, right: AclOperation
+) -> None:
+    """It would pass on what is synchronous for all others, and nobody would know, or not wait for it as a link becomes
+    so; nothing of it stays in the ledger.
+    """
     port = free_range(1)
     settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
     configuration = Configuration(clusters=(secured.cluster(),), links=())
@@ -130,11 +135,12 @@ def test_one_that_may_not_read_the_ledger_does_not_begin(secured: LocalCluster, 
 
     async def story() -> None:
         async with asyncio.timeout(TERM_S):
-            with pytest.raises(NotAuthorized, match="READ"):
+            with pytest.raises(NotAuthorized, match=f"a gateway .* ledger of secured.*{right.name}") as told:
                 await serve(configuration, "secured", settings, MetricsSettings(), processes=processes)
+            assert right.name in (told.value.hint or "")
 
     asyncio.run(ledger_is_there())
-    with denied(secured, ResourceType.TOPIC, LEDGER_TOPIC, AclOperation.READ):
+    with denied(secured, ResourceType.TOPIC, LEDGER_TOPIC, right):
         asyncio.run(story())
 
     async def left() -> list[str]:
