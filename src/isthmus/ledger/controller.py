@@ -16,8 +16,8 @@ class ControllerDocument(DocumentOfLink):
 
     `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
     `version` that of its Isthmus. `held_s` is for how long (s) brokers may hold back what it writes, as a client quota
-    is used up: its next beat may come so much later. The others are as in `Whereabouts`; the first releases did not
-    write them.
+    is used up: its next beat may come so much later. What is detached as of `attached_said` (`Declaration`) it has
+    ended, and does not begin again. The others are as in `Whereabouts`. Older releases did not write all of these.
     """
 
     KIND: ClassVar[str] = "controller"
@@ -31,6 +31,7 @@ class ControllerDocument(DocumentOfLink):
     process_start: int = UNKNOWN
     version: str = ""
     held_s: float = 0.0
+    attached_said: str = ""
 
     @property
     def whereabouts(self) -> Whereabouts:

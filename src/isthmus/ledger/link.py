@@ -119,6 +119,8 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._held_s = self._announced_until = 0.0
+        self._attached_said = ""
+        self._is_due = asyncio.Event()
         self._is_lost = False
         self._doubtful: set[str] = set()
         self._fenced: Fenced | None = None
@@ -182,6 +184,11 @@ class LinkLedger:
         The document is None where it was deleted.
         """
         self._listeners.append(listener)
+
+    def go_by(self, attached_said: str) -> None:
+        """Say at once what is attached by now (`ControllerDocument`), behind all that is being written."""
+        self._attached_said = attached_said
+        self._is_due.set()
 
     async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none. Durable when it returns.
@@ -265,7 +272,10 @@ class LinkLedger:
 
     async def _live(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await self._is_due.wait()
+            self._is_due.clear()
             begun = time.monotonic()
             try:
                 if self._is_muted_longer(begun):
@@ -327,6 +337,7 @@ class LinkLedger:
             process_start=process.process_start,
             version=__version__,
             held_s=round(self._held_s, 1),
+            attached_said=self._attached_said,
         )
 
     async def _follow(self) -> None:

@@ -112,10 +112,10 @@ def test_a_follower_is_promoted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while somebody writes to the source, or a group is not carried; then at the same offsets and positions,
-    interrupted at any step.
+    interrupted at any step. That a controller which lives has let go is known by its word, not by its silence.
     """
     timings = patient(follow_s=0.2)
-    both = replace(both, timings=patient(calm_s=1.0))
+    both = replace(both, timings=patient(calm_s=TERM_S))
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
 

@@ -339,8 +339,8 @@ def test_what_is_written_keeps_its_shape() -> None:
         "revoked_through", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["controller/l"] == [
-        "beat", "generation", "held_s", "host", "host_id", "link", "pid", "process_start", "schema_version",
-        "started_ms", "version",
+        "attached_said", "beat", "generation", "held_s", "host", "host_id", "link", "pid", "process_start",
+        "schema_version", "started_ms", "version",
     ]  # fmt: skip
     assert stored["pause/l"] == ["by", "for_recovery", "link", "prefix", "schema_version", "since_ms", "topic"]
     assert stored["task-pause/l/configs"] == ["by", "link", "schema_version", "since_ms", "task"]

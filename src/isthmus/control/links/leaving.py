@@ -25,6 +25,7 @@ from isthmus.control.links.memory import (
 )
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.lane.identity.judgement import is_copy
+from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import (
     BeginningDocument,
     Document,
@@ -43,6 +44,7 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import LeftPartition, Promotion, TornTransaction
 from isthmus.model.topic import LeftInTier
@@ -526,6 +528,15 @@ def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) ->
         for key in (*(lane.key for lane in lease.lanes), *lease.parting)
         if is_meant(key.topic)
     )
+
+
+def goes_without(known: LinkMemory, maps: Collection[NamespaceMap]) -> bool:
+    """Whether the controller of a link has said that it goes by the detachment of these namespaces, as the target's
+    ledger has it: it has ended all that it did for them, and begins nothing any more.
+    """
+    said = declaration_of(known.link, known.documents.values())
+    is_detached = bool(maps) and set(maps) <= set(said.detached)
+    return is_detached and known.controller is not None and known.controller.attached_said == said.attached_said
 
 
 def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:

@@ -33,6 +33,7 @@ from isthmus.control.links.forgetting import forget_copies
 from isthmus.control.links.hearing import Beats, is_gone
 from isthmus.control.links.leaving import (
     followed_topics,
+    goes_without,
     is_writing,
     left_partitions,
     named,
@@ -81,7 +82,7 @@ OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
 """How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
-FENCED_QUIET_S: Final = 0.5
+FENCED_QUIET_S: Final = 0.2
 """So long nobody has to have written where gateways take no requests."""
 
 
@@ -592,7 +593,7 @@ class Promoter:
                     continue
                 if writing:
                     calm_from = None
-                elif is_gone(known):
+                elif is_gone(known) or goes_without(known, link.namespaces):
                     return
                 else:
                     calm_from = calm_from or time.monotonic()

@@ -140,6 +140,7 @@ class Session:
         self._parting = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
+        ledger.go_by(self._settings.attached_said)
 
     def _positions(self) -> dict[LaneKey, int]:
         return {key: report.position for key, report in self._lanes.reports().items()}
@@ -198,6 +199,7 @@ class Session:
             # It may have been renewed once more before it was ended.
             self._settings.part()
             self._follow_now(self._settings.link)
+            self._open.ledger.go_by(self._settings.attached_said)
 
     async def _parted(self) -> None:
         """Wait until a namespace was detached."""

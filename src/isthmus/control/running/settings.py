@@ -36,6 +36,11 @@ class LinkSettings:
         """
         return without(self._written, declaration_of(self._written.name, self._ledger.documents.values()).detached)
 
+    @property
+    def attached_said(self) -> str:
+        """Which statements of the target's ledger say what is attached (`Declaration.attached_said`)."""
+        return declaration_of(self._written.name, self._ledger.documents.values()).attached_said
+
     def follow(self, link: Link) -> None:
         """Other settings are written."""
         self._written = link

@@ -15,6 +15,7 @@ from isthmus.control.links import leaving
 from isthmus.control.links.gates import is_beyond, require_copies, require_within
 from isthmus.control.links.leaving import (
     followed_topics,
+    goes_without,
     left_of,
     named,
     names_age_s,
@@ -27,6 +28,8 @@ from isthmus.control.links.leaving import (
 from isthmus.control.links.memory import LinkMemory
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.lane.rebatch import Record, encode
+from isthmus.ledger.controller import ControllerDocument
+from isthmus.ledger.declared import DeclarationDocument
 from isthmus.ledger.documents import (
     Document,
     EndedPartition,
@@ -41,6 +44,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.ledger.records import Entry
 from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import Declaration, attachment
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.lastknown import KnownLog, KnownNames, KnownTopic
 from isthmus.model.link import Link
@@ -48,6 +52,7 @@ from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.promotion import Promotion, TornTransaction
+from isthmus.model.registers import Author, Register, changed
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import OpenTransaction, TransactionState, lone_producer_id
 from isthmus.wire.client import Client
@@ -397,6 +402,27 @@ def test_the_link_wrote_what_stands_at_the_offset_it_was_written_for() -> None:
     assert ours(7, far + 10, 10) == {("x-1", 0): far + 13}
     for producer_id, base_offset, sequence in ((7, 10, 9), (7, 10, 0), (9, 10, 10), (-1, 10, -1)):
         assert ours(producer_id, base_offset, sequence) == {}
+
+
+def test_a_controller_has_let_go_when_it_says_so_of_this_detachment() -> None:
+    """Not by a word that is older, or of another one, nor while the ledger does not have the detachment."""
+    first, second = map(NamespaceMap.parse, ("a-", "b-"))
+    me = Author(by="me", at_ms=1, where="W")
+    before = changed((), {attachment(first): True, attachment(second): True}, me)
+    after = changed(before, {attachment(first): False}, me)
+    older, newer = (Declaration(name="orders", registers=each).attached_said for each in (before, after))
+
+    def told(registers: tuple[Register, ...], said: str) -> bool:
+        known = memory(DeclarationDocument(link="orders", cluster="W", registers=registers))
+        known.controller = ControllerDocument(link="orders", generation=1, beat=1, started_ms=1, attached_said=said)
+        return goes_without(known, [first])
+
+    assert told(after, newer)
+    assert not told(after, older)
+    assert not told(after, "")
+    assert not told(before, older)
+    everything = memory(DeclarationDocument(link="orders", cluster="W", registers=after))
+    assert not goes_without(everything, [first]), "nobody has said anything"
 
 
 @pytest.mark.parametrize("start", [20, 0])
