@@ -170,8 +170,7 @@ def delete(
         confirm(str(namespace), f"have it declared no more on {cluster}")
     found = _of(cluster, path).delete(namespace, dry_run=dry_run)
     if output.is_table:
-        for transaction in found.aborted:
-            _tell(aborted(transaction))
+        _tell_ended(found)
         _tell(f"namespace {found.namespace} of {cluster} {'would be' if dry_run else 'is'} declared no more")
     else:
         _show(found, output)
@@ -194,14 +193,20 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
     render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by"), Column("at")))
     if found.members:
         render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
-    for transaction in found.aborted:
-        _tell(aborted(transaction))
+    _tell_ended(found)
     if found.problem is not None:
         _tell(f"members: {found.problem.in_full}")
     _tell_left(found)
     _tell_force(fields["in_force"])
     if dry_run:
         _tell("nothing was changed")
+
+
+def _tell_ended(found: NamespaceReport) -> None:
+    for transaction in found.aborted:
+        _tell(aborted(transaction))
+    for each in found.in_doubt:
+        _tell(each.in_words)
 
 
 def _tell_left(found: NamespaceReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import first_few
 
 
 class PreparedPart(NamedTuple):
@@ -34,6 +35,20 @@ class MaybeCommitted(NamedTuple):
 
     transaction: OpenTransaction
     silent: tuple[tuple[str, int], ...]
+
+    @property
+    def silent_in_words(self) -> str:
+        """Those that have no leader."""
+        return first_few(f"{topic}-{partition}" for topic, partition in self.silent)
+
+    @property
+    def in_words(self) -> str:
+        """What is not known of one that is aborted, in a sentence."""
+        one, silent = self.transaction, self.silent_in_words
+        return (
+            f"whether the transaction of {one.owner} was committed is not known: it is aborted in "
+            f"{one.topic}-{one.partition}, and {silent} may have it, and no leader"
+        )
 
 
 class Unfinished(NamedTuple):

@@ -181,6 +181,37 @@ def test_what_is_committed_later_is_named_by_whoever_goes_on(
     assert (ended(first), *map(ended, found)) == ([], [(0, True)], [])
 
 
+def test_a_release_names_what_may_be_committed(
+    east: LocalCluster, west3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """What was detached is released while the partition that could tell has no leader: what it aborts is in doubt."""
+    name = topic("released")
+    both = Configuration(clusters=(east.cluster(), west3.cluster()), links=())
+    each = NamespaceMap.parse(f"{name}.")
+    topics.create(east, f"{name}.a", partitions=2)
+    topics.create(west3, f"{name}.a", assigned=[[1], [3]])
+    Fabric(both).declarations.create(name, source="east", target="west3", maps=[each])
+
+    async def leave_open() -> None:
+        async with Client(west3.cluster()) as client:
+            await leave_prepared(client, name, f"{name}.a")
+
+    with trusting(west3):
+        asyncio.run(leave_open())
+        asyncio.run(Promoter(configuration=both, name=name).detach())
+        west3.broker(3).kill()
+        try:
+            asyncio.run(until_leaderless(west3, (f"{name}.a", 1)))
+            found = Fabric(both).cluster("west3").namespaces.update(each.target, reserved=False)
+        finally:
+            west3.broker(3).start()
+
+    assert [one.partition for one in found.aborted] == [0]
+    (told,) = found.as_dict()["in_doubt"]
+    assert told.startswith("whether the transaction of ")
+    assert f"{name}.a-1 may have it, and no leader" in told
+
+
 async def until_leaderless(cluster: LocalCluster, key: PartitionKey) -> None:
     """Wait until the cluster knows that a broker is gone."""
     async with Client(cluster.cluster()) as client, asyncio.timeout(TERM_S):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from isthmus.cluster.aborting import abort_transactions
 from isthmus.cluster.access import describe_rules
@@ -16,25 +17,34 @@ from isthmus.errors import ClusterError, GateNotMet
 from isthmus.ledger.gateways import prepared_commits
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.prepared import MaybeCommitted
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import Resource
 from isthmus.model.transactions import OpenTransaction
 from isthmus.wire.client import Client
 
 
-async def aborted_in(client: Client, namespace: Namespace) -> tuple[OpenTransaction, ...]:
+class EndedTransactions(NamedTuple):
+    """Transactions that were open and were aborted, and which of them may have been committed at their source."""
+
+    aborted: tuple[OpenTransaction, ...] = ()
+    in_doubt: tuple[MaybeCommitted, ...] = ()
+
+
+async def ended_in(client: Client, namespace: Namespace) -> EndedTransactions:
     """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them, and
     unless it is known to be committed at the source: then it is committed here as well.
     """
     topics = namespace.members(await _names(client, "topic"))
     memory = await remembered(client)
     is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
+    unknown: tuple[MaybeCommitted, ...] = ()
     if not is_written:
         prepared = [
             each for link in memory.links for each in prepared_commits(link, memory.of(link).documents.values())
         ]
-        await finish(client, prepared, topics)
-    return await abort_transactions(client, topics, mirrored=not is_written)
+        unknown = (await finish(client, prepared, topics)).unknown
+    return EndedTransactions(await abort_transactions(client, topics, mirrored=not is_written), unknown)
 
 
 async def check_let_go(client: Client, namespace: Namespace, links: Iterable[Declaration], *, cluster_id: str) -> None:

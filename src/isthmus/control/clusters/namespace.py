@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 from isthmus.control.clusters.enforcement import made_against_readers, made_rules
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.plain import plain
+from isthmus.model.prepared import MaybeCommitted
 from isthmus.model.problem import Problem, ProblemJson, problem_dict
 from isthmus.model.registers import RESERVED, Registers, StatementJson
 from isthmus.model.reservation import Reservation
@@ -75,6 +76,7 @@ class NamespaceReportJson(TypedDict):
     empty: bool | None
     in_force: InForceJson | None
     aborted: list[Annotated[dict[str, Any], OpenTransaction]]
+    in_doubt: list[str]
     overlapping: list[str]
     problem: ProblemJson | None
     said: list[StatementJson]
@@ -84,9 +86,9 @@ class NamespaceReportJson(TypedDict):
 class NamespaceReport:
     """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
     `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
-    where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted. `waits_for`
-    is what is left until what was said of it is in force, in words: `state` follows from it. With `has_gateway` one
-    stands in front of the cluster.
+    where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted, and those
+    `in_doubt` may have been committed at their source. `waits_for` is what is left until what was said of it is in
+    force, in words: `state` follows from it. With `has_gateway` one stands in front of the cluster.
     """
 
     cluster: str
@@ -98,6 +100,7 @@ class NamespaceReport:
     problem: Problem | None = None
     in_force: Reservation | Problem | None = None
     aborted: tuple[OpenTransaction, ...] = ()
+    in_doubt: tuple[MaybeCommitted, ...] = ()
     waits_for: tuple[str, ...] = ()
     has_gateway: bool = False
 
@@ -148,6 +151,7 @@ class NamespaceReport:
             "empty": None if self.members is None else not self.members,
             "in_force": _in_force(self),
             "aborted": plain(self.aborted),
+            "in_doubt": [each.in_words for each in self.in_doubt],
             "overlapping": [str(other) for other in self.overlapping],
             "problem": plain(self.problem),
             "said": plain(self.registers),

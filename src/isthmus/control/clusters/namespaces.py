@@ -24,7 +24,7 @@ from isthmus.control.clusters.enforcement import (
     take_back,
     with_own,
 )
-from isthmus.control.clusters.members import aborted_in, attachments, check_let_go, members_of
+from isthmus.control.clusters.members import EndedTransactions, attachments, check_let_go, ended_in, members_of
 from isthmus.control.clusters.namespace import ASYNC_ONLY, NamespaceReport
 from isthmus.control.clusters.probing import probed
 from isthmus.control.clusters.reading import settle_reading
@@ -132,11 +132,11 @@ class AsyncNamespaces:
                 await self._check_let_go(declarations, declared, namespace)
             if dry_run:
                 return found
-            aborted: tuple[OpenTransaction, ...] = ()
+            ended = EndedTransactions()
             if found.is_reserved and namespace.kind == "topic":
-                aborted = await aborted_in(declarations.client(self._cluster.alias), namespace)
+                ended = await ended_in(declarations.client(self._cluster.alias), namespace)
             await self._delete(declarations, found)
-            return replace(found, aborted=aborted)
+            return replace(found, aborted=ended.aborted, in_doubt=ended.in_doubt)
 
     async def enforce(
         self,
@@ -361,12 +361,12 @@ class AsyncNamespaces:
                 self._check_following(known, values)
                 if known.is_reserved and values.get(RESERVED) is False:
                     await self._check_let_go(declarations, declared, namespace)
-            aborted: tuple[OpenTransaction, ...] = ()
+            ended = EndedTransactions()
             client = declarations.client(self._cluster.alias)
             is_released = known is not None and values.get(RESERVED) is False and not dry_run
             if known is not None and known.is_reserved and is_released and namespace.kind == "topic":
                 # Before anybody is let in: what was begun by then has no place in what follows.
-                aborted = await aborted_in(client, namespace)
+                ended = await ended_in(client, namespace)
             wanted = {**values, KEPT: []} if is_released else values
 
             def said(held: NamespaceDocument | None) -> Mapping[str, Any]:
@@ -387,7 +387,7 @@ class AsyncNamespaces:
                 await self._taken_back(declarations, namespace, made_rules(document.registers))
                 report = await self._known(declarations, namespace)
             report = await self._read_again(declarations, report)
-            return replace((await probed(client, [report]))[0], aborted=aborted)
+            return replace((await probed(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt)
 
     def _declared_already(self, namespace: Namespace) -> PlanRefused:
         return PlanRefused(

@@ -716,11 +716,9 @@ def _stays_hidden(link: str, key: PartitionKey) -> Problem:
 
 def _may_be_committed(found: MaybeCommitted) -> Problem:
     """That what is aborted in a partition may be committed in others."""
-    one = found.transaction
-    silent = first_few(f"{topic}-{partition}" for topic, partition in found.silent)
+    silent = found.silent_in_words
     return Problem(
-        f"whether the transaction of {one.owner} was committed is not known: it is aborted in "
-        f"{one.topic}-{one.partition}, and {silent} may have it, and no leader",
+        found.in_words,
         f"Give the failover when {silent} has a leader, if you can wait; else its records are in {silent} only, if it "
         "was committed.",
     )
