@@ -71,6 +71,7 @@ class LinkSettings:
             self._wanted = None
             return None
         await self._respect(link)
-        # Others may have come meanwhile.
-        self.link, self._wanted = link, None if self._wanted is link else self._wanted
-        return link
+        # Others may have come meanwhile, and what was detached is not to come any more.
+        self._wanted = None if self._wanted is link else self._wanted
+        self.link = without_detached(link, self._attached)
+        return self.link

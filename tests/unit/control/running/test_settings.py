@@ -110,6 +110,33 @@ def test_what_the_ledger_says_is_detached_is_so() -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_detached_meanwhile_does_not_come() -> None:
+    """It may take long to find out what others write of what is attached: whoever detaches it until then waits for
+    what writes to it, and sees nothing yet.
+    """
+    first, second = map(NamespaceMap.parse, ("a-", "b-"))
+    said = changed((), {attachment(first): True, attachment(second): False}, Author(by="me", at_ms=1, where="w"))
+    document = DeclarationDocument(link="l", cluster="w", registers=said)
+
+    def attaching(*maps: NamespaceMap) -> Link:
+        return replace(FIRST, topics=replace(FIRST.topics, naming=NamespaceNaming(maps)))
+
+    async def scenario() -> None:
+        documents: dict[str, Document] = {}
+
+        async def respect(_: Link) -> None:
+            documents[document.key] = document
+            found.reread()
+            assert found.part() is None
+
+        found = LinkSettings(attaching(first), cast(Any, SimpleNamespace(documents=documents)), respect)
+        found.follow(attaching(first, second))
+        assert await found.renew() == attaching(first)
+        assert found.link == attaching(first)
+
+    asyncio.run(scenario())
+
+
 def test_an_operator_s_filters_count_over_what_is_written() -> None:
     """From the first look on, and over settings that are written later."""
 
