@@ -119,7 +119,7 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._held_s = self._announced_until = 0.0
-        self._attached_said = ""
+        self._attached_said = self._goes_by = ""
         self._is_due = asyncio.Event()
         self._is_lost = False
         self._doubtful: set[str] = set()
@@ -186,8 +186,8 @@ class LinkLedger:
         self._listeners.append(listener)
 
     def go_by(self, attached_said: str) -> None:
-        """Say at once what is attached by now (`ControllerDocument`), behind all that is being written."""
-        self._attached_said = attached_said
+        """Say at once what is attached by now (`ControllerDocument`), behind all that waits to be written."""
+        self._goes_by = attached_said
         self._is_due.set()
 
     async def write(self, *changes: LedgerChange) -> None:
@@ -281,7 +281,8 @@ class LinkLedger:
                 if self._is_muted_longer(begun):
                     # Whoever is just waiting to write goes on, as the beat comes behind.
                     self._writer.renew()
-                await self._write(lambda: (self._beaten(),))
+                # What is gone by once this is under way comes with the next one: other writes may wait behind this.
+                await self._write(partial(self._saying, self._goes_by))
                 self._held_s = self._held_after(begun)
                 # A write that failed may have been done all the same.
                 await self._write_again(self._doubtful)
@@ -322,6 +323,10 @@ class LinkLedger:
                 self._unkept = None
             except PlanRefused as refused:
                 self._unkept = refused
+
+    def _saying(self, attached_said: str) -> Sequence[ControllerDocument]:
+        self._attached_said = attached_said
+        return (self._beaten(),)
 
     def _beaten(self) -> ControllerDocument:
         self._beat += 1

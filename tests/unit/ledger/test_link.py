@@ -45,6 +45,59 @@ class Muted(FencedWriter):
         return len(self.said)
 
 
+class Held(FencedWriter):
+    """Writes nothing before it is `free` to."""
+
+    def __init__(self, client: Answering) -> None:
+        super().__init__(client, "l")
+        self.free = asyncio.Event()
+        self.said: list[LedgerChange] = []
+
+    async def append(self, changes: Iterable[LedgerChange], **_: Any) -> int:
+        await self.free.wait()
+        self.said += changes
+        return len(self.said)
+
+
+def test_what_is_gone_by_is_said_behind_all_that_waits() -> None:
+    """Whoever waits for that word has read by then which lanes leases were given before, also where a beat that had
+    waited for its turn is written first.
+    """
+
+    async def scenario(client: Answering) -> None:
+        ledger = LinkLedger(client, "l")
+        ledger._writer = writer = Held(client)
+        ledger.go_by("before")
+        running = [asyncio.create_task(each) for each in (ledger.write(loop("first")), ledger._live())]
+        try:
+            await settled()
+            running.append(asyncio.create_task(ledger.write(loop("last"))))
+            await settled()
+            ledger.go_by("after")
+            writer.free.set()
+            async with asyncio.timeout(TERM_S):
+                while "after" not in map(word, writer.said):
+                    await asyncio.sleep(0.01)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            ledger.close()
+        assert [word(each) for each in writer.said] == ["first", "before", "last", "after"]
+
+    def loop(name: str) -> LoopDocument:
+        return LoopDocument(link="l", loop=name, state="x")
+
+    def word(change: LedgerChange) -> str:
+        return change.attached_said if isinstance(change, ControllerDocument) else change.key.rpartition("/")[2]
+
+    async def settled() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asking([], scenario)
+
+
 def test_that_a_quota_mutes_is_said_before_all_that_waits() -> None:
     """Whatever else is to be written then: the beat that says it waits behind none of that."""
 
