@@ -26,24 +26,19 @@ from isthmus.wire.client import Client
 
 
 async def promised_before(
-    link: Link, maps: Collection[NamespaceMap], verb: Verb, *, is_begun: bool
+    link: Link, maps: Collection[NamespaceMap], verb: Verb, *, attached: Collection[NamespaceMap]
 ) -> PromisedDocument | None:
     """What may be missing of what gateways acknowledged before a verb detaches these namespaces, `None` if none of them
-    was synchronous. Where that `is_begun` it is what was found then, by this verb or by `detach`.
+    was synchronous. Of those that are not `attached` it is what was found then, by this verb or by `detach`.
 
     :raises ClusterError: The target's ledger cannot be read.
     """
-    chosen = _maps(maps)
+    chosen, begun = _maps(maps), _maps(maps) - _maps(attached)
     async with Client(link.target) as target:
-        # What stands there of namespaces that are attached was found before they were so again, or by a failover that
-        # has not detached them.
-        kept = {
-            each: known
-            for each, known in (await _kept(link.name, target)).items()
-            if each in chosen and (is_begun or known.verb == "detach" or (known.is_whole and link.is_synchronous))
-        }
+        found_before = await _kept(link.name, target)
+        kept = counting(found_before, chosen, begun, is_synchronous=link.is_synchronous)
         past = joined(kept, verb)
-        if not link.is_synchronous or (is_begun and kept.keys() == chosen):
+        if not link.is_synchronous or kept.keys() == chosen == begun:
             return past
         found = await acknowledged(link, target)
     document = PromisedDocument(
@@ -52,13 +47,28 @@ async def promised_before(
         maps=tuple(sorted(chosen)),
         # Gateways have stopped to say what they had let go of what was detached before.
         promised=replace(
-            found, is_open=found.is_open or is_begun, until_ms=now_ms() if verb == "detach" else found.until_ms
+            found,
+            is_open=found.is_open or not begun <= kept.keys(),
+            until_ms=now_ms() if verb == "detach" else found.until_ms,
         ),
         # From then on they hold nothing of it, and nobody else is let in.
         is_whole=verb == "detach",
         verb=verb,
     )
     return document if past is None else _beside(document, past)
+
+
+def counting(
+    kept: Mapping[str, PromisedDocument], chosen: Collection[str], begun: Collection[str], *, is_synchronous: bool
+) -> dict[str, PromisedDocument]:
+    """What counts for a verb of what was found of the chosen namespaces, of which those that are `begun` are detached:
+    of others it was found before they were attached again, or by a failover that has not detached them.
+    """
+    return {
+        each: known
+        for each, known in kept.items()
+        if each in chosen and (each in begun or known.verb == "detach" or (known.is_whole and is_synchronous))
+    }
 
 
 def joined(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument | None:

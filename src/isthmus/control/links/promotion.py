@@ -87,13 +87,13 @@ FENCED_QUIET_S: Final = 0.2
 
 
 class _Meant(NamedTuple):
-    """The link as far as the namespaces go that a verb is meant for, with all its groups; these namespaces, and whether
-    any of them is attached still. No link where all that the verb let go of was released before.
+    """The link as far as the namespaces go that a verb is meant for, with all its groups; these namespaces, and those
+    of them that are attached still. No link where all that the verb let go of was released before.
     """
 
     link: Link | None
     maps: tuple[NamespaceMap, ...]
-    is_attached: bool
+    attached: tuple[NamespaceMap, ...]
     target: Cluster
 
 
@@ -175,7 +175,8 @@ class Promoter:
         return await self._promote("promote", dry_run=dry_run)
 
     async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, is_attached, target = await self._meant(verb)
+        link, chosen, attached, target = await self._meant(verb)
+        is_attached = bool(attached)
         if link is None:
             done = Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
             return done if dry_run else await self._through(await self._served(verb, done, chosen), target)
@@ -307,7 +308,7 @@ class Promoter:
         return await self._leave("detach", dry_run=dry_run, is_final=is_final)
 
     async def _leave(self, verb: Verb, *, dry_run: bool, is_final: bool = True) -> Promotion:
-        link, chosen, is_attached, target = await self._meant(verb)
+        link, chosen, attached, target = await self._meant(verb)
         if link is None:
             done = Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
             if dry_run or verb == "detach":
@@ -315,13 +316,13 @@ class Promoter:
             done = await self._ended_later(done, target)
             return await self._through(await self._rescued_later(done), target)
         is_asked = verb == "failover" or not dry_run
-        before = await promised_before(link, chosen, verb, is_begun=not is_attached) if is_asked else None
+        before = await promised_before(link, chosen, verb, attached=attached) if is_asked else None
         if not dry_run:
-            if is_attached:
+            if attached:
                 await keep_promised(self.name, chosen, link.target, self.configuration.ledger, before)
             await self._detach(verb, chosen, link)
             if before is not None and verb == "failover":
-                before = await self._told(before, link, time.monotonic(), is_begun=not is_attached)
+                before = await self._told(before, link, time.monotonic(), is_begun=not attached)
             await self._ended(link)
         found = await self._result(verb, link, chosen, {})
         if before is not None:
@@ -424,7 +425,7 @@ class Promoter:
             if not own and (others or verb == "reverse"):
                 raise not_let_go(verb, known, others)
             target = self.configuration.cluster(alias).logged_in(known.target_login)
-            return _Meant(None, own or known.detached, is_attached=False, target=target)
+            return _Meant(None, own or known.detached, attached=(), target=target)
         parts = (chosen, {*known.maps, *chosen})
         link, whole = (declared.link(attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
@@ -435,7 +436,7 @@ class Promoter:
         async with ClusterPool() as pool:
             (link,) = await in_force([replace(link, groups=whole.groups)], pool)
             await require_nobody_recovers(self.name, pool.client(link.target))
-        return _Meant(link, tuple(chosen), any(each in known.maps for each in chosen), link.target)
+        return _Meant(link, tuple(chosen), tuple(each for each in chosen if each in known.maps), link.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
         async with looked(self.configuration) as (_, declared):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isthmus.control.links.promising import by_register, joined, kept_alone, promised_again
+from isthmus.control.links.promising import by_register, counting, joined, kept_alone, promised_again
 from isthmus.ledger.documents import PromisedDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.declaration import attachment
@@ -33,6 +33,19 @@ def test_what_was_found_of_parts_counts_where_they_are_meant() -> None:
     assert found is not None
     assert (found.said, found.is_whole, found.promised.is_open) == ("2", False, True)
     assert joined({}, "failover") is None
+
+
+def test_what_a_failover_was_to_tell_of_what_it_detached_counts_beside_what_is_attached() -> None:
+    """Interrupted before gateways had heard of it, and given again for more than that: of what is attached still it has
+    found nothing that counts.
+    """
+    failover = PromisedDocument(link="l", said="2", maps=(A, B), promised=HELD)
+    kept = by_register(failover.parts)
+    assert counting(kept, {A, B}, {A}, is_synchronous=True).keys() == {A}
+    assert counting(kept, {A, B}, {A, B}, is_synchronous=True).keys() == {A, B}
+    assert not counting(kept, {B}, (), is_synchronous=True)
+    detached = by_register(PAST.parts)
+    assert counting(detached, {A, C}, (), is_synchronous=True).keys() == {A}
 
 
 def test_of_namespaces_that_are_over_nothing_is_kept() -> None:
