@@ -277,7 +277,7 @@ class Stage:
         }
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         if kind.software == "java":
-            jvm = jvm_for("tools-4.3.1")
+            jvm = jvm_for("tools-4.4.0")
             arguments["--java"] = json.dumps(jvm.command(_PRODUCER, heap_mb=_JAVA_MB))
             environment |= jvm.environment
         with (self.folder / f"client-{kind.name}.err").open("wb") as output:

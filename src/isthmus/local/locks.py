@@ -18,7 +18,7 @@ from isthmus.errors import InvariantError
 
 LockName = Literal[
     "broker-4.4.0",
-    "tools-4.3.1",
+    "tools-4.4.0",
     "tools-3.9.1",
     "streams-4.3.1",
     "mm2-4.3.1",

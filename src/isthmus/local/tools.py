@@ -12,7 +12,7 @@ _HEAP_MB: Final = 256
 
 
 def kafka_tool(
-    main_class: str, *arguments: str, timeout_s: float = 180.0, of: LockName = "tools-4.3.1"
+    main_class: str, *arguments: str, timeout_s: float = 180.0, of: LockName = "tools-4.4.0"
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool of a Kafka and return what it printed; its exit code is for you to judge.
 

@@ -38,7 +38,7 @@ _STORAGE: Final = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage
 
 def storage_classes(folder: Path) -> str:
     """Where the broker finds the remote tier, and the one class that it wants of the clients of its own release."""
-    clients = next(jar for jar in load_lock("tools-4.3.1").jars if jar.artifact == "kafka-clients")
+    clients = next(jar for jar in load_lock("mm2-4.3.1").jars if jar.artifact == "kafka-clients")
     held = class_path(parse_lock("clients", f"{clients} sha256:{clients.sha256} {clients.size_bytes}"), find_java())
     missing = folder / "logcontext.jar"
     with zipfile.ZipFile(held) as jar, zipfile.ZipFile(missing, "w") as few:

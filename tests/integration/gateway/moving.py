@@ -213,7 +213,7 @@ def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Writer]:
 @contextmanager
 def java(servers: str, topic: str, folder: Path) -> Iterator[Writer]:
     """Kafka's verifiable producer. It chooses partitions by itself, and has to be told to try again."""
-    jvm, out, settings = jvm_for("tools-4.3.1"), folder / "java.out", folder / "producer.properties"
+    jvm, out, settings = jvm_for("tools-4.4.0"), folder / "java.out", folder / "producer.properties"
     settings.write_text("retries=2147483647\nenable.idempotence=true\n")
     command = jvm.command(
         "org.apache.kafka.tools.VerifiableProducer",

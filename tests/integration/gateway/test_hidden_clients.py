@@ -143,7 +143,7 @@ def printing(name: str, command: list[str], out: Path, environment: Any = None) 
 
 def java(servers: str, protocol: str, group: str, names: list[str]) -> tuple[str, list[str], Any]:
     """Kafka's console consumer."""
-    jvm = jvm_for("tools-4.3.1")
+    jvm = jvm_for("tools-4.4.0")
     settings = f"group.protocol={protocol}", "auto.offset.reset=earliest"
     arguments = ["--bootstrap-server", servers, "--group", group, "--include", "|".join(names)]
     for each in settings:
@@ -155,7 +155,7 @@ def java(servers: str, protocol: str, group: str, names: list[str]) -> tuple[str
 def java_share(servers: str, group: str, name: str) -> tuple[str, list[str], Any]:
     """Kafka's console consumer of a share group."""
     from_the_beginning(servers, group)
-    jvm = jvm_for("tools-4.3.1")
+    jvm = jvm_for("tools-4.4.0")
     main = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
     arguments = "--bootstrap-server", servers, "--group", group, "--topic", name
     return "java, share", jvm.command(main, *arguments, heap_mb=128), jvm.environment

@@ -71,7 +71,7 @@ def values(servers: str, topic: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("release", ["tools-3.9.1", "tools-4.3.1"])
+@pytest.mark.parametrize("release", ["tools-3.9.1", "tools-4.4.0"])
 def test_tools_of_a_release(front: Running, east: LocalCluster, topic: Callable[[str], str], release: LockName) -> None:
     """The verifiable producer and consumer, the performance tools (the producer is idempotent, with an id of no other
     cluster), the console's consumer, and the copier that aborts at random, of the last release that knew ZooKeeper and
@@ -122,7 +122,7 @@ def test_a_copier_before_a_synchronous_link(
     with synchronous(east, west, copies) as (front, link), lanes(mirror, copies):
         whose = ("--transactional-id", copies, "--consumer-group", copies, "--transaction-size", "20")
         ways = ("--input-topic", name, "--input-partition", "0", "--output-topic", copies, "--enable-random-aborts")
-        tool("tools-4.3.1", "TransactionalMessageCopier", "--broker-list", front.servers, *ways, *whose)
+        tool("tools-4.4.0", "TransactionalMessageCopier", "--broker-list", front.servers, *ways, *whose)
         assert values(west.bootstrap_servers, copies) == [str(number) for number in range(RECORDS)]
         assert link.gone == {}
 

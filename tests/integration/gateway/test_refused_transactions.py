@@ -62,7 +62,7 @@ answering({"init": producer.init_transactions, "begin": producer.begin_transacti
 def command(client: str) -> list[str]:
     """What starts a client of this kind."""
     if client == "java":
-        jvm = jvm_for("tools-4.3.1")
+        jvm = jvm_for("tools-4.4.0")
         # The file is compiled by the launcher, for which the class path has to be an option.
         return jvm.command(str(_JAVA), heap_mb=256, options=["-cp", jvm.class_path])
     program = {"librdkafka": _LIBRDKAFKA, "kafka-python": _KAFKA_PYTHON}[client]
