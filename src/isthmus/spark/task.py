@@ -317,7 +317,12 @@ class LeaseTask:
                     transits, final = self._engine.transits(), self._engine.final(parting)
                     await self._maps.save(transits, final=final, term_s=PROGRESS_S)
                 self._let_go_of = revision
-                await self._writer.append([self._said(min(self._tenure.ended_through, self._spec.generation - 1))])
+                said = self._said(min(self._tenure.ended_through, self._spec.generation - 1))
+                # Whoever waited for that goes by what they have told.
+                due = self._telling.due(self._engine.reports(), self._lanes, is_full=False)
+                left = [each for each in due if each.key in parting]
+                await self._writer.append([self._progress(left, is_full=False), said] if left else [said])
+                self._telling.told(left)
             except ClusterError:
                 self._has_lost.set()
                 await asyncio.sleep(RETRY_S)

@@ -243,7 +243,7 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
     opened = open_fabric(both, declared=True).configuration
     only = replace(opened, links=tuple(link for link in opened.links if link.name == name))
 
-    async def scenario() -> Promotion:
+    async def scenario() -> tuple[Promotion, Promotion]:
         async def is_under_way() -> bool:
             (at_large,), (at_small,) = await ends(west, large), await ends(west, small)
             async with Client(west.cluster()) as client:
@@ -253,7 +253,8 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
         async with running(only, spark) as run:
             await run.until(is_under_way)
             leaving = Promoter(configuration=cut(both, "east"), name=name)
-            (note,) = (await leaving.detach()).notes
+            detached = await leaving.detach()
+            (note,) = detached.notes
             assert note.message.endswith(f"still being filled, so without their retention and policy: {large}")
             assert (await asyncio.to_thread(topics.own_configs, west, large)).items() >= FILLING.items()
             found = await replace(leaving, maps=(each,)).failover()
@@ -263,13 +264,14 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
         for one in await provenance(both.cluster("west"), name):
             (left,) = [each for each in found.partitions if each.topic == one.topic]
             assert one.ends_within == left.ends_within
-        return found
+        return detached, found
 
-    found = asyncio.run(scenario())
+    detached, found = asyncio.run(scenario())
     torn, whole = found.partitions
     assert 100 < torn.target_end < 4000
     assert (torn.topic, whole.topic, whole.ends_within) == (large, small, ())
     assert torn.ends_within is not None
+    assert torn.ends_within == detached.partitions[0].ends_within, "its lane had let go before it told where it ends"
     (transaction,) = torn.ends_within
     # The link noted it while the source was there.
     assert transaction.transactional_id == f"{name}.pay-1"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from isthmus.ledger.documents import Document, ProgressDocument, TaskDocument
 from isthmus.model.cluster import Cluster
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark import task
 from isthmus.spark.task import lease_task
@@ -156,5 +160,51 @@ def test_a_lease_that_has_ended_proves_nothing_any_more(monkeypatch: pytest.Monk
         lease._source_tail = lease._source_word = lease._source_writer = None
         await lease._until_ended()
         assert (left, str(lease._failure)) == (["the mark"], "this cannot be")
+
+    asyncio.run(scenario())
+
+
+def test_lanes_that_were_taken_away_tell_where_they_end_before_they_are_let_go_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever waits for that, as a failover does, then goes by what they have told."""
+
+    async def scenario() -> None:
+        written: list[Document] = []
+        has_written = asyncio.Event()
+
+        async def nothing(*_: object, **__: object) -> None: ...
+
+        async def append(changes: list[Document]) -> int:
+            written.extend(changes)
+            has_written.set()
+            return len(written)
+
+        here, gone = (LaneKey(TargetTopic(topic), 0) for topic in ("here", "gone"))
+        last = [LaneReport(key=key, state=LaneState.ACTIVE, position=7, records=7) for key in (here, gone)]
+        tenure = SimpleNamespace(revision=2, parting=frozenset({gone}), ended_through=0, is_clean=True, beat=5)
+        monkeypatch.setattr(task, "Tenure", lambda *_: tenure)
+        lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=1))))
+        lease._engine = SimpleNamespace(
+            at_rest=nothing, transits=dict, final=lambda _: (), reports=lambda: last, is_clean=True, latency=[]
+        )
+        lease._maps = SimpleNamespace(save=nothing)
+        lease._writer = SimpleNamespace(append=append)
+        lease._lanes, lease._has_written = {here: None}, True
+        lease._telling.told([replace(each, position=3, records=3) for each in last])
+        lease._telling.parted([gone])
+        lease._has_lost.set()
+        telling = asyncio.create_task(lease._let_go())
+        async with asyncio.timeout(TERM_S):
+            await has_written.wait()
+        await asyncio.sleep(0)
+        telling.cancel()
+        progress, said = written
+        assert isinstance(progress, ProgressDocument)
+        assert isinstance(said, TaskDocument)
+        assert [(each.key, each.position) for each in progress.reports] == [(gone, 7)]
+        assert said.revision == 2
+        left = lease._telling.due(last, lease._lanes, is_full=False)
+        assert [each.key for each in left] == [here], "it is told once"
 
     asyncio.run(scenario())
