@@ -34,7 +34,7 @@ from isthmus.ledger.documents import (
     ProvenanceDocument,
     TopicDocument,
 )
-from isthmus.ledger.handover import has_ended
+from isthmus.ledger.handover import has_ended, was_clean
 from isthmus.ledger.lastknown import KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_maps
@@ -537,6 +537,12 @@ def goes_without(known: LinkMemory, maps: Collection[NamespaceMap]) -> bool:
     said = declaration_of(known.link, known.documents.values())
     is_detached = bool(maps) and set(maps) <= set(said.detached)
     return is_detached and known.controller is not None and known.controller.attached_said == said.attached_said
+
+
+def left_nothing(known: LinkMemory) -> bool:
+    """Whether all leases of a link that have ended left nothing on its way: a next owner would wait for that."""
+    leases = [each for each in known.documents.values() if isinstance(each, LeaseDocument)]
+    return all(was_clean(each, known.documents) for each in leases)
 
 
 def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:

@@ -35,6 +35,7 @@ from isthmus.control.links.leaving import (
     followed_topics,
     goes_without,
     is_writing,
+    left_nothing,
     left_partitions,
     named,
     names_age_s,
@@ -594,7 +595,7 @@ class Promoter:
                     continue
                 if writing:
                     calm_from = None
-                elif is_gone(known) or goes_without(known, link.namespaces):
+                elif left_nothing(known) and (is_gone(known) or goes_without(known, link.namespaces)):
                     return
                 else:
                     calm_from = calm_from or time.monotonic()

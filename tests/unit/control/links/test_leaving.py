@@ -16,6 +16,7 @@ from isthmus.control.links.gates import is_beyond, require_copies, require_withi
 from isthmus.control.links.leaving import (
     followed_topics,
     goes_without,
+    left_nothing,
     left_of,
     named,
     names_age_s,
@@ -423,6 +424,20 @@ def test_a_controller_has_let_go_when_it_says_so_of_this_detachment() -> None:
     assert not told(before, older)
     everything = memory(DeclarationDocument(link="orders", cluster="W", registers=after))
     assert not goes_without(everything, [first]), "nobody has said anything"
+
+
+def test_what_a_lease_left_on_its_way_is_waited_for() -> None:
+    """Whoever could write may have ended, or let go: what brokers have not read yet of a lease that was lost comes."""
+    lost = LeaseDocument(
+        link="orders", slot=0, controller=1, generation=2, revision=1, lanes=(), ended_through=2, is_clean=False
+    )
+    said = TaskDocument(link="orders", slot=0, controller=1, generation=3, ended_through=3, is_clean=True)
+    assert not writing_lanes(memory(lost), lambda _: True)
+    assert not left_nothing(memory(lost))
+    assert left_nothing(memory(replace(lost, is_clean=True)))
+    assert left_nothing(memory(replace(lost, generation=3), said))
+    assert not left_nothing(memory(replace(lost, generation=3), replace(said, is_clean=False)))
+    assert left_nothing(memory())
 
 
 @pytest.mark.parametrize("start", [20, 0])
