@@ -120,6 +120,7 @@ class LinkLedger:
         self._beat = 0
         self._held_s = self._announced_until = 0.0
         self._attached_said = self._goes_by = ""
+        self._is_alone = False
         self._is_due = asyncio.Event()
         self._is_lost = False
         self._doubtful: set[str] = set()
@@ -186,8 +187,15 @@ class LinkLedger:
         self._listeners.append(listener)
 
     def go_by(self, attached_said: str) -> None:
-        """Say at once what is attached by now (`ControllerDocument`), behind all that waits to be written."""
+        """Say at once what is attached by now (`ControllerDocument`), behind all that waits to be written, and once
+        no former one may disturb that (`be_alone`).
+        """
         self._goes_by = attached_said
+        self._is_due.set()
+
+    def be_alone(self) -> None:
+        """Leases of former controllers have ended, and left nothing on its way."""
+        self._is_alone = True
         self._is_due.set()
 
     async def write(self, *changes: LedgerChange) -> None:
@@ -325,7 +333,7 @@ class LinkLedger:
                 self._unkept = refused
 
     def _saying(self, attached_said: str) -> Sequence[ControllerDocument]:
-        self._attached_said = attached_said
+        self._attached_said = attached_said if self._is_alone else ""
         return (self._beaten(),)
 
     def _beaten(self) -> ControllerDocument:

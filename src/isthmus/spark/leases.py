@@ -371,6 +371,8 @@ class LeaseScheduler:
             await asyncio.sleep(self._timings.retry_s)
         is_clean = not self._ledger.was_lost and is_in_order(self._ledger.link, self._ledger.documents)
         marks = marks_left(self._ledger.link, self._ledger.documents)
+        if is_clean:
+            self._ledger.be_alone()
         for group in self._groups:
             group.is_clean, group.marks = is_clean, marks
         if former:

@@ -67,6 +67,7 @@ def test_what_is_gone_by_is_said_behind_all_that_waits() -> None:
     async def scenario(client: Answering) -> None:
         ledger = LinkLedger(client, "l")
         ledger._writer = writer = Held(client)
+        ledger.be_alone()
         ledger.go_by("before")
         running = [asyncio.create_task(each) for each in (ledger.write(loop("first")), ledger._live())]
         try:

@@ -67,10 +67,14 @@ class Book:
         self.is_held = False
         self.tail = SimpleNamespace(position=100, topic_id=uuid.UUID(int=3), was_held=lambda _: self.is_held)
         self.leases: list[LeaseDocument] = []
+        self.is_alone = False
         self._listeners: list[Callable[[str, Any], None]] = []
 
     def listen(self, listener: Callable[[str, Any], None]) -> None:
         self._listeners.append(listener)
+
+    def be_alone(self) -> None:
+        self.is_alone = True
 
     def hear(self, document: TaskDocument) -> None:
         for listener in self._listeners:
@@ -279,8 +283,10 @@ def test_a_lost_ledger_says_nothing_of_former_leases(jobs: Jobs, was_lost: bool)
     """There were controllers before, of which it knows nothing: what they left may still be on its way."""
 
     async def scenario() -> None:
-        async with running(jobs, Book(was_lost=was_lost)):
+        book = Book(was_lost=was_lost)
+        async with running(jobs, book):
             assert [spec.is_clean for spec in jobs.specs] == [not was_lost]
+            assert book.is_alone is not was_lost
 
     asyncio.run(scenario())
 
@@ -345,7 +351,9 @@ def test_a_limit_that_changes_is_told_to_running_leases(jobs: Jobs) -> None:
 
 
 def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> None:
-    """Each has said its end, and how; one that left something on its way makes all new ones settle."""
+    """Each has said its end, and how; one that left something on its way makes all new ones settle, and keeps the
+    controller from telling that nothing may come of what is detached.
+    """
 
     async def scenario(*, is_clean: bool) -> list[bool]:
         book = Book()
@@ -363,6 +371,7 @@ def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> N
         task = replace(ended(3, is_clean=is_clean), controller=CONTROLLER - 1)
         book.documents = {former.key: former, task.key: task}
         async with running(jobs, book):
+            assert book.is_alone is is_clean
             return [spec.is_clean for spec in jobs.specs]
 
     assert asyncio.run(scenario(is_clean=True)) == [True]

@@ -51,6 +51,7 @@ def test_limits_that_come_before_spark_has_started_count() -> None:
         link="l",
         tail=SimpleNamespace(position=0, topic_id=uuid.UUID(int=1), was_held=lambda _: False),
         listen=lambda _: None,
+        be_alone=lambda: None,
     )
     link = OpenLink(context=CONTEXT, source=NOWHERE, target=NOWHERE, ledger=cast(Any, ledger), timings=USUAL)
 
