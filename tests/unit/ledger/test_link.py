@@ -99,6 +99,20 @@ def test_what_is_gone_by_is_said_behind_all_that_waits() -> None:
     asking([], scenario)
 
 
+def test_nothing_is_vouched_for_beside_former_leases() -> None:
+    """What they left on its way may come yet: that something was let go of is said once they have left nothing."""
+
+    async def scenario(client: Answering) -> None:
+        ledger = LinkLedger(client, "l")
+        ledger.go_by("now")
+        assert [each.attached_said for each in ledger._saying("now")] == [""]
+        ledger.be_alone()
+        assert [each.attached_said for each in ledger._saying("now")] == ["now"]
+        ledger.close()
+
+    asking([], scenario)
+
+
 def test_that_a_quota_mutes_is_said_before_all_that_waits() -> None:
     """Whatever else is to be written then: the beat that says it waits behind none of that."""
 
