@@ -13,8 +13,9 @@ class Timings:
     What the file and what is declared say is looked at every `follow_s`. A cluster may take `arrival_s` to answer when
     a run begins, and an end waits `farewell_s` for a ledger that may be away. Logs of both sides are held against each
     other every `audit_s`. A link is taken over after `silence_s` without its controller. Lanes that were detached have
-    ended once nothing was heard of them for `calm_s`: longer than a controller takes to hear of it by the ledger, where
-    that does not say that it has (an older release), and than a next owner waits for what a lost lease had sent.
+    ended once their controller says so. If it does not (an older release, or a lease that was lost), they have ended
+    once nothing was heard of them for `calm_s`. A controller hears of a detachment sooner, and what a lost lease had
+    sent has come by then.
 
     A link whose cluster is away is tried again after `retry_s`, a loop of a link after `outage_s`, a topic that is
     refused after `refused_s`. A run that is to catch up waits `stuck_s` for somebody to act. A plan looks at the
