@@ -12,9 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
-SOURCES := src tests $(wildcard bench demo soak docs)
+SOURCES := src tests house $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench nightly soak soak-gateway fuzz-rest fuzz-gateway mutants docs spark-versions requirements browser-files package clean java
+.PHONY: default help env fmt check house unit integration faults test demo demo-recovery demo-tree bench nightly soak soak-gateway fuzz-rest fuzz-gateway mutants docs spark-versions requirements browser-files package clean java
 
 default: env help
 
@@ -61,6 +61,9 @@ check: env ## format, lint, types and layering
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+house: env ## how the source is built, in figures, and which bounds it does not keep yet
+	@$(BIN)/python -m house || true
 
 unit: env ## the tests that need neither brokers nor Spark, in seconds
 	@$(BIN)/pytest tests/unit

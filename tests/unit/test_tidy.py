@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from house.source import Function, Module, read_modules
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "tests", "bench", "demo", "soak", "docs")
-MODULE_LINES_MAX = 900
-TEST_MODULE_LINES_MAX = 1200
 FUNCTION_LINES_MAX = 70
 DECISION_LINES_MAX = 40
 PROSE_WIDTH_MAX = 160
@@ -22,50 +18,49 @@ CHANGING = {"add", "append", "clear", "discard", "extend", "pop", "popleft", "re
 # Spelled in two halves, so that this file does not find itself.
 LEFTOVER = re.compile(r"\b(TO" "DO|FIX" "ME|XX" "X)\\b")
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-
-def modules() -> list[Path]:
-    """Every Python file of the repository, tracked or about to be."""
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return sorted(path.relative_to(ROOT) for path in found)
-
-
-def functions(tree: ast.Module) -> Iterator[Function]:
-    """All functions and methods, nested ones too."""
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def is_test(path: Path, function: Function) -> bool:
+def is_test(module: Module, function: Function) -> bool:
     """Whether pytest collects this function."""
-    return path.name.startswith("test_") and function.name.startswith("test_")
+    return module.path.name.startswith("test_") and function.name.startswith("test_")
 
 
-@pytest.mark.parametrize("path", modules(), ids=str)
-def test_module_is_tidy(path: Path) -> None:
-    """A module is one subject, has a noun for a name, says what it is for and leaves nothing undone."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    tree = ast.parse(text, filename=str(path))
-    lines_max = TEST_MODULE_LINES_MAX if path.parts[0] == "tests" else MODULE_LINES_MAX
-
-    assert len(text.splitlines()) <= lines_max, f"{path} has more than {lines_max} lines"
-    assert not BANNED_NAMES & {path.stem, *path.parent.parts}, f"{path} is not named after a thing"
-    assert LEFTOVER.search(text) is None, f"{path} has something left to do"
-    # An empty __init__.py only makes a folder a package.
-    assert not text or ast.get_docstring(tree), f"{path} has no docstring"
+def test_a_module_is_named_after_a_thing() -> None:
+    """A name such as "helpers" says nothing of what is in a module or a folder."""
+    assert [
+        module.path for module in read_modules() if BANNED_NAMES & {module.path.stem, *module.path.parent.parts}
+    ] == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=str)
-def test_functions_are_tidy(path: Path) -> None:
-    """A function fits on a screen, and a test states in a docstring what it expects."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))
-    for function in functions(tree):
-        where = f"{path}:{function.lineno} {function.name}"
-        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+def test_a_module_says_what_it_is_for() -> None:
+    """Each module has a docstring; an empty `__init__.py` only makes a folder a package."""
+    assert [module.path for module in read_modules() if module.text and not ast.get_docstring(module.tree)] == []
 
-        assert lines <= FUNCTION_LINES_MAX, f"{where} has {lines} lines"
-        if is_test(path, function):
-            assert ast.get_docstring(function), f"{where} does not state what it expects"
+
+def test_nothing_is_left_undone() -> None:
+    """What has still to be done stands in the plan, not in a comment."""
+    assert [module.path for module in read_modules() if LEFTOVER.search(module.text)] == []
+
+
+def test_a_function_fits_on_a_screen() -> None:
+    """How long a module is says nothing: it is one subject. A function is read at once."""
+    long = [
+        f"{module.path}:{function.lineno} {function.name}"
+        for module in read_modules()
+        for function in module.functions
+        if (function.end_lineno or function.lineno) - function.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_a_test_states_what_it_expects() -> None:
+    """Each test has a docstring that says which behaviour it proves."""
+    silent = [
+        f"{module.path}:{function.lineno} {function.name}"
+        for module in read_modules("tests")
+        for function in module.functions
+        if is_test(module, function) and not ast.get_docstring(function)
+    ]
+    assert silent == []
 
 
 def test_unit_tests_mirror_the_source() -> None:
@@ -98,9 +93,9 @@ def test_a_predicate_only_answers() -> None:
     """What asks whether something is so (`is_`, `has_` and the like) changes nothing that is asked about."""
     asking = re.compile(r"_?(is|has|are|can|may|was|were|needs|must)_")
     acting = [
-        f"{path.relative_to(ROOT)}:{node.lineno} {function.name}"
-        for path in (ROOT / "src").rglob("*.py")
-        for function in functions(ast.parse(path.read_text(encoding="utf-8")))
+        f"{module.path}:{node.lineno} {function.name}"
+        for module in read_modules("src")
+        for function in module.functions
         if asking.match(function.name)
         for node in ast.walk(function)
         if isinstance(node, ast.expr) and _is_changing(node)

@@ -1,0 +1,1 @@
+"""How the source is built: sizes, arrows between folders, and words, counted and held against bounds."""

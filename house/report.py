@@ -1,0 +1,113 @@
+"""The table of `make house`: each figure, and the bound that it has to keep."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from house.source import Module, read_modules
+from house.structure import count_files, find_cycles
+from house.words import count_words, find_modules_naming, find_participles, list_settings
+
+FILES_PER_FOLDER_MAX: Final = 20
+MODULES_PER_SETTING_MAX: Final = 3
+LANE_FIELDS_MAX: Final = 15
+PARTICIPLES_MAX: Final = 60
+DIALECT_MAX: Final = 100
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table.
+
+    Attributes:
+        what: What is counted.
+        count: How many there are.
+        bound: How many there may be; None where the figure is reported only.
+        places: Where they are, the worst first.
+    """
+
+    what: str
+    count: int
+    bound: int | None = None
+    places: Sequence[str] = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the figure keeps its bound."""
+        return self.bound is None or self.count <= self.bound
+
+
+def take_figures() -> list[Figure]:
+    """Count everything, from the source as it lies there."""
+    product = read_modules("src")
+    return [*_take_sizes(product), *_take_structure(product), *_take_values(product), *_take_words(product)]
+
+
+def _take_sizes(product: list[Module]) -> list[Figure]:
+    tests = read_modules("tests", "testing", "soak", "bench")
+    return [
+        Figure("files of the product", len(product)),
+        Figure("lines of the product", sum(module.lines for module in product)),
+        Figure("files of fewer than 50 lines", sum(module.lines < 50 for module in product if module.lines)),
+        Figure("files of tests, soak and bench", len(tests)),
+        Figure("lines of tests, soak and bench", sum(module.lines for module in tests)),
+    ]
+
+
+def _take_structure(product: list[Module]) -> list[Figure]:
+    circles = [" ".join(name.removeprefix("isthmus.") for name in circle) for circle in find_cycles(product)]
+    counts = sorted(count_files(product).items(), key=lambda item: -item[1])
+    crowded = [f"{folder}: {count}" for folder, count in counts if count > FILES_PER_FOLDER_MAX]
+    clients = _find_clients(product)
+    return [
+        Figure("circles between folders", len(circles), 0, circles),
+        Figure(f"folders with more than {FILES_PER_FOLDER_MAX} files", len(crowded), 0, crowded),
+        Figure("clients opened outside the session", len(clients), 0, clients),
+    ]
+
+
+def _find_clients(product: list[Module]) -> list[str]:
+    """Where a `Client(` is made, but for the session that owns them."""
+    return [
+        f"{module.path}:{node.lineno}"
+        for module in product
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Client"
+        if not module.name.endswith(".session")
+    ]
+
+
+def _take_values(product: list[Module]) -> list[Figure]:
+    classes = [(module, node) for module in product for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+    typed = [f"{m.path}:{node.lineno} {node.name}" for m, node in classes if _has_base(node, "TypedDict")]
+    forms = [place for place in typed if place.endswith("Json")]
+    twice = [function for module in product for function in module.functions if function.name == "as_dict"]
+    named = find_modules_naming(product, set(list_settings(product)))
+    spread = sorted(((len(homes), name) for name, homes in named.items()), reverse=True)
+    wide = [f"{name}: {count}" for count, name in spread if count > MODULES_PER_SETTING_MAX]
+    run = [node for _, node in classes if node.name == "LaneRun"]
+    fields = [field for node in run for field in node.body if isinstance(field, ast.AnnAssign)]
+    return [
+        Figure("TypedDicts named *Json", len(forms), 0, forms),
+        Figure("TypedDicts", len(typed)),
+        Figure("functions called as_dict", len(twice)),
+        Figure(f"settings named in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
+        Figure("fields of LaneRun", len(fields), LANE_FIELDS_MAX),
+    ]
+
+
+def _has_base(node: ast.ClassDef, name: str) -> bool:
+    return any(ast.unparse(base) == name for base in node.bases)
+
+
+def _take_words(product: list[Module]) -> list[Figure]:
+    participles = find_participles(product)
+    words = count_words(product)
+    places = [f"{word}: {count}" for word, count in words.items()]
+    return [
+        Figure("functions whose name is a bare participle", len(participles), PARTICIPLES_MAX, participles),
+        Figure("told, said, whoever, anew", sum(words.values()), DIALECT_MAX, places),
+    ]

@@ -1,0 +1,73 @@
+"""How the source speaks: functions that are no verbs, and words that hide who does what."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from house.source import Function, Module
+
+DIALECT: Final = ("told", "said", "whoever", "anew")
+
+# Participles that do not end in -ed, but for those that read as verbs too (read, cut, put, set, split).
+_IRREGULAR: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "begun born borne bought bound broken brought built caught chosen dealt done drawn fallen felt found given gone"
+        " grown heard held hidden kept known laid led left lost made meant met paid said seen sent shown sold sought"
+        " spoken stood sunk swept taken taught thought thrown told torn understood worn written",
+    )
+)
+_VERBS_IN_ED: Final = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed"})
+
+
+def count_words(modules: Iterable[Module]) -> dict[str, int]:
+    """How often each word of the dialect stands in code, comments and docstrings."""
+    text = "\n".join(module.text for module in modules)
+    return {word: len(re.findall(rf"\b{word}\b", text, re.IGNORECASE)) for word in DIALECT}
+
+
+def find_participles(modules: Iterable[Module]) -> list[str]:
+    """Functions whose whole name is a participle (`told`, `_ended`), as `path:line name`; properties are values."""
+    return [
+        f"{module.path}:{function.lineno} {function.name}"
+        for module in modules
+        for function in module.functions
+        if is_participle(function.name.strip("_")) and not is_property(function)
+    ]
+
+
+def is_participle(name: str) -> bool:
+    """Whether a name is one participle and nothing else."""
+    return name in _IRREGULAR or (name.endswith("ed") and "_" not in name and name not in _VERBS_IN_ED)
+
+
+def is_property(function: Function) -> bool:
+    """Whether it is read like a value."""
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def find_modules_naming(modules: Iterable[Module], names: Iterable[str]) -> Mapping[str, list[str]]:
+    """For each name the modules in which it stands as a word, in code, strings or docstrings."""
+    words = [(module.name, set(re.findall(r"\w+", module.text))) for module in modules]
+    return {name: [module for module, found in words if name in found] for name in names}
+
+
+def list_settings(modules: Iterable[Module]) -> Iterator[str]:
+    """Settings of the configuration file, but for those of a single word, which may mean something else elsewhere."""
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and _is_section(node):
+                for field in node.body:
+                    if (
+                        isinstance(field, ast.AnnAssign)
+                        and isinstance(field.target, ast.Name)
+                        and "_" in field.target.id
+                    ):
+                        yield field.target.id
+
+
+def _is_section(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).rpartition(".")[2].endswith("Section") for base in node.bases)

@@ -1,0 +1,40 @@
+"""What `make house` counts: arrows between folders, and names that are no verbs."""
+
+from __future__ import annotations
+
+import pytest
+
+from house.report import take_figures
+from house.source import read_modules
+from house.structure import find_circles, find_cycles
+from house.words import is_participle
+
+
+def test_circles_are_found() -> None:
+    """Whatever leads back to itself is one circle, and what only hangs on it is none."""
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"f"}, "f": {"e"}}
+
+    assert find_circles(graph) == [["a", "b", "c"], ["e", "f"]]
+
+
+def test_a_circle_of_folders_has_folders() -> None:
+    """Files of one folder may know each other; no folder of the kernel knows one above it."""
+    assert find_cycles(read_modules("src/isthmus/wire", "src/isthmus/model")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("told", True), ("ended", True), ("end", False), ("read", False), ("need", False), ("ended_at", False)],
+)
+def test_bare_participles(name: str, expected: bool) -> None:
+    """A name that is one participle hides what the function does; what reads as a verb as well is none."""
+    assert is_participle(name) is expected
+
+
+def test_every_figure_is_taken() -> None:
+    """Nothing is counted as zero because it was not found: the sizes are those of a whole repository."""
+    figures = {figure.what: figure for figure in take_figures()}
+
+    assert figures["files of the product"].count > 100
+    assert figures["lines of the product"].count > 10_000
+    assert len(figures) == 15
