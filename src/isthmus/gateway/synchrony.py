@@ -25,6 +25,7 @@ from isthmus.control.links.status import StatusReader
 from isthmus.control.links.synchronous import gateway_words
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
+from isthmus.gateway.crossing import cross, is_crossing
 from isthmus.gateway.duties import Duties, Duty, SyncLink
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.others import OtherGateways
@@ -365,8 +366,17 @@ class GatewayLinks:
                 held.part.lost()
         for held in self._links.values():
             held.known_at = min(begun, held.target.begun_at)
-        # What is lost goes first: one that is held as it was may have it still.
-        self.links = (*self._lost, *self._links.values(), *self._unusable.values())
+        cross(
+            self.held, lambda known: was_in_sync(known.name, known.mode_said, memory.of(known.name).documents.values())
+        )
+        self.order()
+
+    def order(self) -> None:
+        """Have it known which link a topic is of. What is lost goes first, as one that is held as it was may have it
+        still, and what is held for another one last, once that is written down.
+        """
+        held = sorted(self._links.values(), key=lambda each: each.part.has_yielded)
+        self.links = (*self._lost, *held, *self._unusable.values())
         self._of.clear()
 
     def _lose(self, declared: Mapping[str, Declaration]) -> None:
@@ -674,7 +684,7 @@ class HeldLink:
             self._owner.start(self._write())
         elif not self.part.is_holding:
             self._begin_looking()
-        elif self.part.state is not SyncState.IN_SYNC:
+        elif self.part.state is not SyncState.IN_SYNC and not is_crossing(self._owner.held):
             self._begin_proving()
 
     def reveal(self, words: Collection[GatewayWord]) -> None:
@@ -832,6 +842,7 @@ class HeldLink:
                     continue
                 self.written_at = lasting_s()
                 self.part.wrote(word)
+                self._owner.order()
                 self._changed.set()
                 _log.warning("link %s is %s here%s", self.name, word.state, f": {word.reason}" if word.reason else "")
                 # What the target has not got yet comes with what is newer.

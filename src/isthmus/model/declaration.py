@@ -130,6 +130,13 @@ class Declaration(Declarable):
         told = [_map(*each) for each in said["maps"]]
         return tuple(each for each in gone if each not in told)
 
+    def shared_with(self, other: Declaration) -> Namespace | None:
+        """A namespace of topics at the source in which this link and another one have topics, `None` for none."""
+        if other.name == self.name or other.source.cluster_id != self.source.cluster_id:
+            return None
+        own, theirs = ([each.source for each in link.maps if each.kind == "topic"] for link in (self, other))
+        return next((each for each in theirs if any(map(each.overlaps, own))), None)
+
     def _maps(self) -> Iterable[tuple[NamespaceMap, bool]]:
         for register in self.registers:
             if register.name.startswith(ATTACHED):

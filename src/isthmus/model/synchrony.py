@@ -29,6 +29,7 @@ STRANGER: Final = (
     "(`isthmus gateway forget` says that it has)"
 )
 NO_GATEWAY: Final = "no gateway is heard: nothing is held"
+ONE_FOLLOWER: Final = "acknowledgements of a topic wait for one follower"
 FAILED_OVER: Final = "it was failed over: nothing more of it is answered that the follower lacks"
 
 
@@ -121,7 +122,9 @@ class SyncPart:
     `owes` as soon as it was in sync, or was begun at a link that had been: from then on nothing leaves that is neither
     at the follower nor written down. `round` is another one whenever what was acknowledged before may be missing.
     `lacked` is what the follower was waited for in vain since all was there: the first offset of each topic and
-    partition of the source. As long as it lacks them it would only stand still again.
+    partition of the source. As long as it lacks them it would only stand still again. While it is `crossed` by another
+    link its topics are held for that one, and nothing is promised here, for the reason that this says. From then on it
+    `is_open` what the follower lacks of what was answered, until all is proven.
     """
 
     def __init__(self, settings: SyncSettings, *, owes: bool) -> None:
@@ -132,6 +135,8 @@ class SyncPart:
         self.lacked: dict[tuple[str, int], int] = {}
         self.is_holding = owes
         self._owes = owes
+        self.is_open = False
+        self.crossed = ""
         self.is_over = False
 
     @property
@@ -155,6 +160,8 @@ class SyncPart:
         """What is to be done with a write at this moment, if the gateway is not fenced."""
         if self.is_over:
             return Duty.PASS
+        if self.crossed:
+            return Duty.PASS if self.has_yielded else Duty.HOLD
         if self._is_out and is_transactional:
             return Duty.REFUSE
         if self.is_holding:
@@ -166,6 +173,22 @@ class SyncPart:
     def end(self) -> None:
         """The link is asynchronous from now on: that was chosen, and all that is held may leave."""
         self.is_over = True
+
+    @property
+    def has_yielded(self) -> bool:
+        """Whether the ledger has that another link holds for its topics."""
+        return bool(self.crossed) and self.word == SyncWord(reason=self.crossed)
+
+    def cross(self, reason: str) -> None:
+        """Another link holds for its topics, for this reason, or none does any more (""): what was answered meanwhile
+        nobody has counted, so that all is to be proven anew.
+        """
+        if reason == self.crossed:
+            return
+        self.crossed, self.is_open = reason, True
+        self._owes = self.is_holding = False
+        self.round += 1
+        self.due = SyncWord(reason=reason)
 
     def lose(self) -> None:
         """The link was failed over, and nothing leaves unheld any more: to be said, so that all that left is known."""
@@ -186,7 +209,7 @@ class SyncPart:
         if evidence.trouble:
             if self.is_holding:
                 self._fall(evidence.trouble)
-        elif not self.is_holding and self.due is None and evidence.is_following:
+        elif not (self.is_holding or self.crossed) and self.due is None and evidence.is_following:
             self.is_holding = True
             self.round += 1
 
@@ -194,7 +217,7 @@ class SyncPart:
         """The follower has all that lay at the source after everything was held in the round that was `begun`."""
         if self.is_holding and begun == self.round and not self.is_over:
             # Once it is on its way to the ledger others may count on it.
-            self._owes = True
+            self._owes, self.is_open = True, False
             self.lacked.clear()
             self.due = SyncWord(state=SyncState.IN_SYNC)
 
@@ -216,7 +239,7 @@ class SyncPart:
         if late:
             self.stand_still(late, reason)
         newest = self.due or self.word
-        if not self._is_out or self._is_consistent or newest is None or self.may_leave(late):
+        if self.crossed or not self._is_out or self._is_consistent or newest is None or self.may_leave(late):
             return
         merged = first_unheld((*newest.lets_go, *(FirstUnheld(*key, offset) for key, offset in late.items())))
         if merged != newest.lets_go or newest.state is not SyncState.OUT_OF_SYNC:
@@ -245,15 +268,16 @@ class SyncPart:
         was = self.word
         self.word = None
         self.round += 1
+        self.is_open = bool(self.crossed)
         self.owe()
         if was is not None and was.state is SyncState.OUT_OF_SYNC:
             self.due = self.due or was
         elif self.due is None or self.due.state is not SyncState.OUT_OF_SYNC:
-            self.due = SyncWord()
+            self.due = SyncWord(reason=self.crossed)
 
     def owe(self) -> None:
         """Others were in sync while they took it for gone: what leaves unheld from now on is written down."""
-        if not self._owes:
+        if not (self._owes or self.is_open):
             self._owes = self.is_holding = True
             self.round += 1
 
@@ -406,9 +430,10 @@ def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: b
             return _standing(SyncState.SYNCING, STRANGER, strangers)
         silent = [each for each in waiting if not each.is_heard]
         told = "a gateway is gone, and what it answered is not proven to be at the follower yet"
-        return _standing(
-            SyncState.SYNCING, told if silent else "a gateway has not proven yet that all is there", waiting
-        )
+        crossed = next((each.word.reason for each in waiting if each.word is not None and each.word.reason), "")
+        if not silent:
+            told = crossed or "a gateway has not proven yet that all is there"
+        return _standing(SyncState.SYNCING, told, waiting)
     since_ms = max(each.since_ms for each in gateways if each.is_heard)
     return _standing(SyncState.IN_SYNC, "", [each for each in gateways if each.is_heard], since_ms=since_ms)
 

@@ -22,7 +22,9 @@ from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, attachment
+from isthmus.model.declaration import ASYNC, Declaration, attachment
+from isthmus.model.registers import MODE
+from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
 from tests.integration.control import interrupting
 from tests.integration.control.test_declared import both as both
@@ -87,6 +89,31 @@ def test_of_two_that_attach_the_same_at_once_one_is_refused(both: Configuration,
         assert error is None or any(f"by link {other}" in error.message and error.hint for other in others), error
         again = links.update(name, settings={"compaction_holes_max": 7})
         assert (wanted[name] in again.declaration.maps) is (error is None)
+
+
+def test_of_two_that_become_synchronous_over_the_same_topics_at_once_one_is_refused(
+    both: Configuration, names: tuple[str, str]
+) -> None:
+    """Each had looked before the other one wrote: acknowledgements would wait for one of both only."""
+    links = Fabric(both).declarations
+    for name in names:
+        links.create(name, source="east", target="west", maps=maps(f"{names[0]}.:{name}-"), validate=False)
+    have_looked = threading.Barrier(len(names))
+
+    def become(name: str) -> IsthmusError | None:
+        def values(_: Declaration) -> dict[str, Any]:
+            have_looked.wait(TERM_S)
+            return {MODE: SYNC}
+
+        return refused(lambda: asyncio.run(AsyncDeclaredLinks(both).change(name, values)))
+
+    errors = at_once(become, names)
+
+    assert any(errors.values())
+    for name, error in errors.items():
+        assert error is None or ("wait for one follower" in error.message and error.hint), error
+        assert links.describe(name).declaration.mode == (SYNC if error is None else ASYNC)
+    links.update(names[0], settings={"compaction_holes_max": 7})
 
 
 def test_of_two_that_are_created_for_the_same_at_once_one_is_refused(

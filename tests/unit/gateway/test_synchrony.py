@@ -42,7 +42,7 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.model.prepared import PreparedCommit, PreparedPart
 from isthmus.model.registers import MODE, Author, changed
-from isthmus.model.synchrony import FAILED_OVER, FENCE_S, HEARD_S, SYNC, GatewayWord, SyncState, SyncWord
+from isthmus.model.synchrony import FAILED_OVER, FENCE_S, HEARD_S, ONE_FOLLOWER, SYNC, GatewayWord, SyncState, SyncWord
 from isthmus.model.transactions import Visibility
 from isthmus.wire.clock import lasting_s
 from tests.patience import TERM_S
@@ -84,14 +84,16 @@ def held(work: Callable[[GatewayLinks, HeldLink], Coroutine[Any, Any, None]]) ->
     asyncio.run(scenario())
 
 
-def told(known: Declaration) -> LedgerMemory:
-    """What a ledger says that has nothing but this declaration, and that the link was in sync."""
-    documents = [
-        DeclarationDocument(link=known.name, cluster="E", registers=known.registers),
-        SynchronizedDocument(link=known.name, said=KNOWN.mode_said, since_ms=1),
-    ]
-    memory = SimpleNamespace(documents={each.key: each for each in documents})
-    return cast(LedgerMemory, SimpleNamespace(links=[known.name], of=lambda _: memory))
+def told(*links: Declaration) -> LedgerMemory:
+    """What a ledger says that has nothing but these declarations, and that the last one was in sync."""
+    memories = dict[str, SimpleNamespace]()
+    for known in links:
+        documents = [
+            DeclarationDocument(link=known.name, cluster="E", registers=known.registers),
+            *[SynchronizedDocument(link=known.name, said=KNOWN.mode_said, since_ms=1)] * (known is links[-1]),
+        ]
+        memories[known.name] = SimpleNamespace(documents={each.key: each for each in documents})
+    return cast(LedgerMemory, SimpleNamespace(links=list(memories), of=memories.__getitem__))
 
 
 def said(known: Declaration, values: Mapping[str, Any]) -> Declaration:
@@ -207,6 +209,48 @@ def test_of_a_link_that_fails_over_nothing_is_taken_for_a_while(monkeypatch: pyt
         held_link._lost_at -= LOST_S
         links._take(told(gone), lasting_s())
         assert links.of("a-1") is None
+
+    held(scenario)
+
+
+def test_of_two_links_with_the_same_topics_one_is_held_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was in sync once; the other one says in the ledger why it is not, and before that nothing of it
+    leaves. Once it has the topics for itself it is held for.
+    """
+    second = said(
+        Declaration(name="archive", registers=KNOWN.registers),
+        {TARGET: {"cluster_id": "N", "alias": "north"}},
+    )
+
+    async def scenario(links: GatewayLinks, _: HeldLink) -> None:
+        written, may_write = list[Any](), asyncio.Event()
+
+        async def at_source(changes: Iterable[Any]) -> None:
+            await may_write.wait()
+            written.extend(changes)
+
+        monkeypatch.setattr(links, "write", at_source)
+        north = Cluster(alias="north", bootstrap_servers=(f"{HOST}:1",))
+        clusters = (*links._configuration.clusters, north)
+        links._configuration = replace(links._configuration, clusters=clusters)
+        links.is_registered, links._cluster_id = True, "E"
+        links._heard_at = links._back_at = lasting_s() - HEARD_S - 1.0
+        links._heard_at = lasting_s()
+        links._take(told(second, KNOWN), lasting_s())
+        other, one = (links._links[each] for each in ("archive", "orders"))
+        assert one.part.crossed == ""
+        other.step()
+        assert (links.of("a-1"), other.duty(is_transactional=False)) == (other, Duty.HOLD)
+        may_write.set()
+        async with asyncio.timeout(TERM_S):
+            while links.of("a-1") is not one:
+                await asyncio.sleep(0.01)
+        assert other.duty(is_transactional=False) is Duty.PASS
+        word = next(each for each in written if isinstance(each, GatewayPairDocument) and each.link == "archive")
+        assert word.state is SyncState.SYNCING
+        assert word.reason == "a-* of east is in the synchronous link orders too, and " + ONE_FOLLOWER
+        links._take(told(second, said(KNOWN, letting_go("detach", KNOWN.maps, KNOWN))), lasting_s())
+        assert (links.of("a-1"), other.part.crossed) == (other, "")
 
     held(scenario)
 

@@ -148,7 +148,7 @@ class _World:
                 return
         elif duty is not Duty.PASS:
             return
-        if self.had_promised:
+        if self.had_promised and not one.part.is_open:
             assert self.policy is not OutOfSync.CONSISTENT, late
         self.answered.update(late)
         one.waiting = []
@@ -156,6 +156,11 @@ class _World:
     def look(self, index: int, *, trouble: bool) -> None:
         if (one := self.chosen(index)) is not None:
             one.part.look(SyncEvidence(trouble="DIVERGED") if trouble else _FOLLOWS)
+
+    def cross(self, index: int, *, is_crossed: bool) -> None:
+        """It sees that another link has its topics, or has them no more."""
+        if (one := self.chosen(index)) is not None:
+            one.part.cross("another link" if is_crossed else "")
 
     def write(self, index: int) -> None:
         """One step of writing: sent, in the ledger, acknowledged."""
@@ -271,6 +276,7 @@ _STEPS: dict[str, Callable[[_World, int], None]] = {
     "produce": lambda world, n: world.produce(n, n // 2 % 2, is_stuck=n > 3),
     "answer": lambda world, n: world.answer(n, is_stuck=n > 3),
     "look": lambda world, n: world.look(n, trouble=n > 5),
+    "cross": lambda world, n: world.cross(n // 2, is_crossed=n % 2 == 1),
     "write": lambda world, n: world.write(n),
     "write through": lambda world, n: world.write_through(n),
     "synchronize": lambda world, n: world.synchronize(n),
@@ -567,3 +573,32 @@ def test_one_that_is_gone_in_sync_has_left_nothing() -> None:
     assert alone.state is SyncState.OUT_OF_SYNC
     assert not alone.lets_go
     assert "no gateway is heard" in alone.in_words
+
+
+@pytest.mark.parametrize("policy", OutOfSync)
+def test_one_of_two_links_with_the_same_topics_promises_nothing(policy: OutOfSync) -> None:
+    """From when the ledger has that: until then its answers wait. Once it has the topics for itself all is proven."""
+    found = in_sync(policy)
+    found.let_go({("t", 0): 7}, "it stood still")
+    found.cross("b too")
+    assert (found.duty(is_transactional=False), found.has_yielded) == (Duty.HOLD, False)
+    assert found.due == SyncWord(reason="b too")
+    found.let_go({("t", 0): 7}, "it stands still")
+    found.wrote(_IN_SYNC)
+    assert not found.has_yielded, "that was on its way"
+    assert found.due is not None
+    found.wrote(found.due)
+    assert (found.duty(is_transactional=True), found.has_yielded) == (Duty.PASS, True)
+    found.look(_FOLLOWS)
+    found.look(SyncEvidence(trouble="DIVERGED"))
+    assert found.state is SyncState.SYNCING
+    told = synchrony([GatewayWord(described="g", heard_s=1.0, word=found.word)], trouble="", was_in_sync=True)
+    assert (told.state, told.reason) == (SyncState.SYNCING, "b too")
+    found.cross("")
+    found.owe()
+    assert found.due is not None
+    found.wrote(found.due)
+    assert found.duty(is_transactional=False) is Duty.PASS, "the follower may lack what was answered"
+    found.look(_FOLLOWS)
+    found.prove(found.round)
+    assert found.due == _IN_SYNC

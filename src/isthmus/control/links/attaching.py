@@ -11,8 +11,8 @@ from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End, attachment
 from isthmus.model.namespace import Namespace, contradictions
 from isthmus.model.problem import cluster_error
-from isthmus.model.registers import ATTACHED, DELETED, Registers, changed
-from isthmus.model.synchrony import SYNC
+from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, changed
+from isthmus.model.synchrony import ONE_FOLLOWER, SYNC
 from isthmus.wire.client import Client
 
 
@@ -52,15 +52,30 @@ def _check_not_back(after: Declaration, other: Declaration) -> None:
             )
 
 
+def check_one_follower(declared: Declared, after: Declaration) -> None:
+    """See that acknowledgements of no topic of a synchronous link wait for another follower.
+
+    :raises PlanRefused: Some do: they would not for this one as well.
+    """
+    for other in declared.living:
+        if other.mode == SYNC and (shared := after.shared_with(other)) is not None:
+            raise PlanRefused(
+                f"link {after.name} cannot be synchronous: {shared} of {after.source.alias} is in the synchronous link "
+                f"{other.name} already, and {ONE_FOLLOWER}",
+                hint=f"isthmus link update {other.name} --mode async, if they are to wait for {after.target.alias}.",
+            )
+
+
 async def write_checked(
     declarations: Declarations, declared: Declared, known: Declaration, new: Registers, aliases: Sequence[str]
 ) -> Declared:
     """Have these clusters know what is `new` of a link, and reserve what follows by it; all that is declared then.
 
-    If another link attached the same at the same time, what this one attaches is taken back: it is looked at once more
-    after it was written, which of two that do so at least the later one finds.
+    If another link attached the same at the same time, or became synchronous over the same topics, that is taken back
+    here: it is looked at once more after it was written, which of two that do so at least the later one finds.
 
-    :raises PlanRefused: Something would follow two namespaces, or somebody said something else meanwhile.
+    :raises PlanRefused: Something would follow two namespaces, acknowledgements would wait for two followers, or
+        somebody said something else meanwhile.
     :raises ClusterError: A ledger cannot be read or written.
     """
     after = known.joined(new)
@@ -72,8 +87,12 @@ async def write_checked(
     try:
         if came:
             check_maps(await declarations.look(), after)
+        if after.mode == SYNC != known.mode:
+            check_one_follower(await declarations.look(), after)
     except PlanRefused as error:
         taken_back: dict[str, Any] = dict.fromkeys(map(attachment, came), False)
+        if after.mode == SYNC != known.mode:
+            taken_back[MODE] = known.mode
         if not known.is_whole or known.is_deleted:
             taken_back[DELETED] = True
         undone = changed(after.registers, taken_back, author(declared.ids[aliases[0]]))
@@ -81,7 +100,7 @@ async def write_checked(
             await declarations.write(alias, after, undone)
         raise PlanRefused(
             error.message,
-            hint="Both were attached at once, and this was taken back: if the other one was as well, ask again.",
+            hint="Both were declared at once, and this was taken back: if the other one was as well, ask again.",
         ) from None
     await declarations.declare(declared, after, came)
     return await declarations.look()

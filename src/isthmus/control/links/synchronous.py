@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from isthmus.control.clusters.closed import following
 from isthmus.control.clusters.namespace import ASYNC_ONLY
+from isthmus.control.links.attaching import check_one_follower
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.memory import LedgerMemory, now_ms, remembered
 from isthmus.errors import ClusterError, PlanRefused
@@ -27,7 +28,6 @@ from isthmus.model.state import RUNNING
 from isthmus.model.synchrony import (
     FENCE_S,
     HEARD_S,
-    SYNC,
     GatewayBeats,
     GatewayWord,
     Synchrony,
@@ -79,6 +79,7 @@ def check_synchronous(declared: Declared, known: Declaration, found: LinkProgres
 
     :raises PlanRefused: Something is in the way.
     """
+    check_one_follower(declared, known)
     if (why := next(_in_the_way(declared, known, found, link), None)) is not None:
         raise PlanRefused(f"link {link.name} cannot be synchronous: {why.message}", hint=why.hint)
 
@@ -96,7 +97,6 @@ def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, lin
             "declared anew, with the same offsets.",
         )
     yield from _kept_out(declared, known)
-    yield from _held_by_others(declared, known)
     if found.pair_state is not PairState.FOLLOWING:
         yield Requirement(
             f"it is {found.pair_state}, and has to be FOLLOWING",
@@ -127,21 +127,6 @@ def _kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
                     f"isthmus namespace update {alias} '{namespace.prefix}' --kind {namespace.kind} "
                     "--no-async-only, if that is not meant any more.",
                 )
-
-
-def _held_by_others(declared: Declared, known: Declaration) -> Iterator[Requirement]:
-    """Topics of which acknowledgements wait for another follower: they would not for this one as well."""
-    for other in declared.living:
-        if other.name == known.name or other.mode != SYNC or other.source.cluster_id != known.source.cluster_id:
-            continue
-        for own in known.maps:
-            for theirs in other.maps:
-                if own.kind == "topic" and own.source.overlaps(theirs.source):
-                    yield Requirement(
-                        f"{theirs.source} of {known.source.alias} is in the synchronous link {other.name} already, and "
-                        "acknowledgements of a topic wait for one follower",
-                        f"isthmus link update {other.name} --mode async, if they are to wait for {known.target.alias}.",
-                    )
 
 
 async def require_gateways(link: Link, source: Client) -> None:

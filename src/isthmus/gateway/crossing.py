@@ -1,0 +1,50 @@
+"""Synchronous links that have topics in common: acknowledgements of a topic wait for one follower, so one link gets it.
+
+Operators are refused such a pair, but one of an older release, or one that was attached as the other link became
+synchronous, may be there all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from isthmus.model.declaration import Declaration
+from isthmus.model.synchrony import ONE_FOLLOWER, SyncPart, SyncState
+
+
+class _Held(Protocol):
+    known: Declaration
+    part: SyncPart
+
+    @property
+    def is_lost(self) -> bool: ...
+
+
+def cross(links: Collection[_Held], was_in_sync: Callable[[Declaration], bool]) -> None:
+    """Have each of these links know whether its topics are held for another one of them, and why. What is promised by
+    now goes on, and what was promised once goes before what never was.
+    """
+
+    def rank(each: _Held) -> tuple[bool, bool, bool, str]:
+        known, word = each.known, each.part.word
+        is_in_sync = word is not None and word.state is SyncState.IN_SYNC
+        return bool(each.part.crossed), not is_in_sync, not was_in_sync(known), known.name
+
+    kept = list[Declaration]()
+    for each in sorted((each for each in links if not each.is_lost), key=rank):
+        why = next((why for other in kept if (why := _why(each.known, other))), "")
+        each.part.cross(why)
+        if not why:
+            kept.append(each.known)
+
+
+def is_crossing(links: Iterable[_Held]) -> bool:
+    """Whether topics are held still for one of these links that has to leave them to another one."""
+    return any(each.part.crossed and not each.part.has_yielded for each in links)
+
+
+def _why(known: Declaration, other: Declaration) -> str:
+    if (shared := known.shared_with(other)) is None:
+        return ""
+    return f"{shared} of {known.source.alias} is in the synchronous link {other.name} too, and {ONE_FOLLOWER}"
