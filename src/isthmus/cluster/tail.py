@@ -96,12 +96,13 @@ async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
-    return {key: batch for key, batch in (await batches_before(client, ends)).items() if batch.offset_end == ends[key]}
+    found = await batches_before(client, ends)
+    return {key: each for key, each in found.items() if isinstance(each, Batch) and each.offset_end == ends[key]}
 
 
-async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
-    """The first batch of each of these logs at or behind the last offset before these; those that cannot be read now
-    are left out.
+async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch | NoBatch]:
+    """The first batch of each of these logs at or behind the last offset before these, or why there is none; logs that
+    cannot be read now are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -119,12 +120,7 @@ async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> di
             return {}
 
     answers = await asyncio.gather(*(ask(leader, epochs) for leader, epochs in leaders.items()))
-    return {
-        key: found.batch
-        for answer in answers
-        for key, found in answer.items()
-        if isinstance(found, Read) and isinstance(found.batch, Batch)
-    }
+    return {key: found.batch for answer in answers for key, found in answer.items() if isinstance(found, Read)}
 
 
 def found_in(fetched: Fetched) -> Batch | NoBatch | None:

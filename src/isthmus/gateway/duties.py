@@ -118,9 +118,10 @@ class SyncLink(Protocol):
     def duty(self, *, is_transactional: bool) -> Duty:
         """What is to be done at this moment. It may change at any time: whatever is held asks again."""
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
+    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """Whether the follower has before these offsets of the source's topics and partitions what the source has
-        there; what cannot be told now is left out. With a difference the link is out of sync from then on.
+        there, `None` where nothing there tells; what cannot be read now is left out. With a difference the link is out
+        of sync from then on.
 
         :raises ClusterError: One of the clusters does not answer.
         """

@@ -51,7 +51,6 @@ _TOLD_S: Final = 0.5
 _UNTOLD_ROUNDS: Final = 10
 _UNKNOWN: Final = -1
 _NAMED_MAX: Final = 3
-_NOTHING: Final[Mapping[PartitionKey, bool]] = {}
 P = ParamSpec("P")
 
 
@@ -323,8 +322,8 @@ class Keeper:
                 self._start(self._compare_all, part.link)
 
     async def _compare_all(self, link: SyncLink) -> None:
-        """Compare for all who wait for it. What cannot be told now is asked again, but for commits: there may be no
-        record that would tell.
+        """Compare for all who wait for it. What cannot be read now is asked again, and what nothing tells of too, but
+        for commits: there may be no record that would.
         """
         rounds = 0
         try:
@@ -337,7 +336,8 @@ class Keeper:
                 told = await self._told_alike(link, ends)
                 for each in pending:
                     (key,) = each.part.late
-                    if told.get(key, told is not _NOTHING and not each.part.codes_at):
+                    is_alike = told.get(key, False)
+                    if is_alike or (is_alike is None and not each.part.codes_at):
                         self._end_part(each.kept, each.part)
                     else:
                         self._comparing[link.name].append(each)
@@ -352,14 +352,14 @@ class Keeper:
         finally:
             del self._comparing[link.name]
 
-    async def _told_alike(self, link: SyncLink, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
+    async def _told_alike(self, link: SyncLink, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         try:
             return await link.compared(ends)
         except ClusterError as error:
             _log.warning("%s: what its follower has cannot be compared: %s", link.name, error)
         except Exception:  # noqa: BLE001 - it is tried again
             _log.exception("%s: what its follower has cannot be compared", link.name)
-        return _NOTHING
+        return {}
 
     def _wait_for_group(self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None) -> None:
         """Wait until the follower has the positions of a group."""

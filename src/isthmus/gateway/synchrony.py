@@ -583,13 +583,13 @@ class HeldLink:
             return duty
         return Duty.HOLD if self._owner.is_heard else Duty.REFUSE
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
-        """See `SyncLink`."""
+    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+        """See `SyncLink`. Of what is copied no more nothing tells."""
         asked = {
             key: ((topic, key[1]), end) for key, end in ends.items() if (topic := self.target_topic(key[0])) is not None
         }
-        found = await same_before(self._owner.source, self.target.client, asked)
-        if other := sorted(key for key, is_same in found.items() if not is_same):
+        found = dict.fromkeys(ends.keys() - asked) | await same_before(self._owner.source, self.target.client, asked)
+        if other := sorted(key for key, is_same in found.items() if is_same is False):
             named = first_few(
                 f"{topic}-{partition} before offset {ends[topic, partition]}" for topic, partition in other
             )
@@ -784,8 +784,9 @@ class HeldLink:
             if target is not None:
                 there[target, partition] = end
         await self.follower.covered(there)
-        if not all((await self.compared(ends)).values()):
-            raise ClusterError(f"{self.name}: what the follower has is not what the source has")
+        told = await self.compared(ends)
+        if any(told.get(key, False) is False for key in ends):
+            raise ClusterError(f"{self.name}: it is not seen that the follower has what the source has")
 
     async def _source_logs(self) -> Mapping[PartitionKey, LogRange]:
         memory = self.target.memory

@@ -96,7 +96,7 @@ class UnusableLink:
         """See `SyncLink`."""
         return Duty.REFUSE
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
+    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """See `SyncLink`: nothing is known."""
         return {}
 

@@ -77,11 +77,11 @@ class Link:
         """As the test says."""
         return self.transactional if is_transactional else self.plain
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool]:
+    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """Out of sync from now on, if something is another one."""
         self.compared_count += len(ends)
         found = await same_before(self.source, self.follower.client, {key: (key, end) for key, end in ends.items()})
-        self.other |= {key for key, is_same in found.items() if not is_same}
+        self.other |= {key for key, is_same in found.items() if is_same is False}
         if self.other:
             self.plain, self.transactional = Duty.LET_GO, Duty.REFUSE
         return found

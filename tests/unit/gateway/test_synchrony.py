@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -13,8 +14,8 @@ from typing import Any, Final, cast
 import pytest
 
 from isthmus.control.links.memory import LedgerMemory, LinkMemory
-from isthmus.errors import Unreachable
-from isthmus.gateway import noting
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.gateway import noting, synchrony
 from isthmus.gateway.duties import Duty
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
@@ -38,6 +39,7 @@ from isthmus.model.declaration import SOURCE, TARGET, Declaration, attachment, l
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.listening import ListenAddress
+from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.model.prepared import PreparedCommit, PreparedPart
@@ -575,5 +577,30 @@ def test_what_was_let_go_of_is_not_waited_for_any_more(monkeypatch: pytest.Monke
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         assert begun == [one.part.round] * 2
+
+    held(scenario)
+
+
+@pytest.mark.parametrize(("told", "is_covered"), [({}, False), ({("a-1", 0): None}, True), ({("a-1", 0): True}, True)])
+def test_a_follower_that_cannot_be_compared_is_not_proven_to_have_all(
+    told: dict[tuple[str, int], bool | None], is_covered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have other records there, as long as one side cannot be read; what was copied once is not waited for."""
+
+    async def scenario(_: GatewayLinks, one: HeldLink) -> None:
+        async def logs() -> dict[tuple[str, int], LogRange]:
+            return {("a-1", 0): LogRange(0, 5, 5), ("gone", 0): LogRange(0, 5, 5)}
+
+        async def all_there(_: object) -> None:
+            """The high watermarks are that far."""
+
+        async def compared(*_: object) -> dict[tuple[str, int], bool | None]:
+            return told
+
+        monkeypatch.setattr(one, "_source_logs", logs)
+        monkeypatch.setattr(one.follower, "covered", all_there)
+        monkeypatch.setattr(synchrony, "same_before", compared)
+        with contextlib.nullcontext() if is_covered else pytest.raises(ClusterError, match="not seen"):
+            await one.covered()
 
     held(scenario)

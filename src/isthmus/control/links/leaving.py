@@ -274,10 +274,10 @@ async def _copies(
     found = await batches_before(source, {at: tails[key].offset_end for key, at in lanes.items()})
     copies: dict[PartitionKey, int] = {}
     for key, at in lanes.items():
-        end = tails[key].offset_end
+        end, here = tails[key].offset_end, found.get(at)
         # What cannot be decoded shows nothing.
         with contextlib.suppress(ValueError):
-            if at in found and is_copy(tails[key], found[at], end - 1, is_compacted=False):
+            if isinstance(here, Batch) and is_copy(tails[key], here, end - 1, is_compacted=False):
                 copies[key] = end
     return copies
 

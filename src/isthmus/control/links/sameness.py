@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from isthmus.cluster.tail import batches_before
+from isthmus.cluster.tail import NoBatch, batches_before
 from isthmus.lane.identity.judgement import is_copy
 from isthmus.lane.rebatch import records_of
 from isthmus.wire.batch import Batch
@@ -22,15 +22,15 @@ _STEPS_MAX: Final = 32
 
 async def same_before(
     source: Client, target: Client, ends: Mapping[PartitionKey, tuple[PartitionKey, int]]
-) -> dict[PartitionKey, bool]:
+) -> dict[PartitionKey, bool | None]:
     """Whether the last record before an offset is the same on both sides, by partition of the source; `ends` has that
-    of the target, and the offset. Ends of transactions are alike for different ones: what stands before them tells. It
-    is left out where one side cannot be read or shows nothing there, and where transactions may be there in another way
-    as far as was looked.
+    of the target, and the offset. Ends of transactions are alike for different ones: what stands before them tells.
+    `None` where one side has nothing there that would tell, and where transactions may be there in another way as far
+    as was looked. Left out is what cannot be read now on one side.
 
     :raises ClusterError: One of the clusters did not answer.
     """
-    found, left = dict[PartitionKey, bool](), dict(ends)
+    found, left = dict[PartitionKey, bool | None](), dict(ends)
     for _ in range(_STEPS_MAX):
         here, there = await asyncio.gather(
             batches_before(source, {key: end for key, (_, end) in left.items()}),
@@ -38,12 +38,19 @@ async def same_before(
         )
         earlier = {}
         for key, (target_key, end) in left.items():
-            if key in here and target_key in there:
-                told = _is_same(here[key], there[target_key], end - 1)
-                if told is not None:
-                    found[key] = told
-                if told is not False and _is_unclear(here[key], there[target_key], end - 1):
-                    earlier[key] = target_key, here[key].base_offset
+            source_batch, target_batch = here.get(key), there.get(target_key)
+            if source_batch is None or target_batch is None:
+                # What stands behind it was alike, and proves nothing by itself.
+                found.pop(key, None)
+                continue
+            found.setdefault(key, None)
+            if isinstance(source_batch, NoBatch) or isinstance(target_batch, NoBatch):
+                continue
+            told = _is_same(source_batch, target_batch, end - 1)
+            if told is not None:
+                found[key] = told
+            if told is not False and _is_unclear(source_batch, target_batch, end - 1):
+                earlier[key] = target_key, source_batch.base_offset
         if not earlier:
             break
         left = earlier

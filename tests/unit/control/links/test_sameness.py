@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
 
+from isthmus.cluster.tail import NoBatch
 from isthmus.control.links import sameness
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire.batch import Batch
@@ -74,12 +76,46 @@ def test_what_stands_before_an_end(
 ) -> None:
     """Beside transactions, which may be there in another way, each record is the source's."""
     logs = {"source": source, "target": target}
+    assert compared(logs, len(target), monkeypatch) == {KEY: is_same}
 
-    async def batches_before(client: Any, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
-        found = {key: [each for each in logs[client] if each.offset_end >= at] for key, at in ends.items() if at > 0}
-        return {key: each[0] for key, each in found.items() if each}
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(
+    ("log", "readable_from", "told"),
+    [
+        ([plain(0), end(1, 1)], 1, {}),
+        ([plain(0), end(1, 1)], 2, {}),
+        # What the log has no more tells nothing.
+        ([end(1, 1)], 0, {KEY: True}),
+        ([], 0, {KEY: None}),
+    ],
+)
+def test_what_cannot_be_read_is_not_taken_for_alike(
+    side: str,
+    log: Sequence[Batch],
+    readable_from: int,
+    told: Mapping[PartitionKey, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ends of two transactions are alike, and behind other records: it is asked again once the leader answers."""
+    logs = {"source": [plain(0), end(1, 1)], "target": [plain(0, other=True), end(1, 7)], side: log}
+    assert compared(logs, 2, monkeypatch, {side: readable_from}) == told
+
+
+def compared(
+    logs: Mapping[str, Sequence[Batch]],
+    at: int,
+    monkeypatch: pytest.MonkeyPatch,
+    readable_from: Mapping[str, int] = MappingProxyType({}),
+) -> Mapping[PartitionKey, bool | None]:
+    """What is told of logs of which one can be read from some offset on."""
+
+    async def batches_before(client: Any, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch | NoBatch]:
+        return {
+            key: next((each for each in logs[client] if each.offset_end >= at), NoBatch.DELETED)
+            for key, at in ends.items()
+            if at > readable_from.get(client, 0)
+        }
 
     monkeypatch.setattr(sameness, "batches_before", batches_before)
-    ends = {KEY: (KEY, len(target))}
-    told = asyncio.run(sameness.same_before(cast("Any", "source"), cast("Any", "target"), ends))
-    assert told.get(KEY) is is_same
+    return asyncio.run(sameness.same_before(cast("Any", "source"), cast("Any", "target"), {KEY: (KEY, at)}))
