@@ -122,8 +122,8 @@ Beside = Callable[["Gateway"], contextlib.AbstractAsyncContextManager[None]]
 """What goes on beside a gateway, from before it accepts connections until it has ended."""
 
 
-Fence = Literal["move", "doubt"]
-"""Why no request passes: clients are to move, or it is not known whether they have."""
+Fence = Literal["move", "doubt", "links"]
+"""Why no request passes: clients are to move, or it is not known whether they have, or what is synchronous by now."""
 DutiesAt = Callable[[str], Awaitable[Duties]]
 """What a gateway has to hold once it serves the cluster with this alias."""
 
@@ -437,6 +437,9 @@ class Gateway:
             for passage in list(self.passages):
                 passage.end_halves()
             self.fence(is_up=True, why="doubt")
+            if self.keeper is not None:
+                # Whoever took it for gone has waited for nothing of it, and links may be in sync by now.
+                self.fence(is_up=True, why="links")
 
     @property
     def is_in_doubt(self) -> bool:

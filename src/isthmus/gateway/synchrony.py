@@ -230,6 +230,11 @@ class GatewayLinks:
         """Whether answers are on their way that cannot be held."""
         return self.gateway is not None and self.gateway.is_blind
 
+    @property
+    def _doubted_at(self) -> float:
+        """When it stood still last, after which what is synchronous has to be read again."""
+        return float("-inf") if self.gateway is None else self.gateway.doubted_at
+
     def stand_behind(self, gateway: Gateway) -> None:
         """This is what clients are connected to."""
         self.gateway = gateway
@@ -303,7 +308,7 @@ class GatewayLinks:
 
     async def _cycle(self) -> None:
         """Say that this gateway is alive, look what is there, and only then be one that was heard."""
-        begun = lasting_s()
+        begun, doubted_at = lasting_s(), self._doubted_at
         self.document = beaten(self.document, self.gateway)
         async with asyncio.timeout(2 * FENCE_S):
             if self.is_registered:
@@ -311,6 +316,8 @@ class GatewayLinks:
             memory = await remembered(self.source)
         self._take(memory, begun)
         self._hear(begun)
+        if self.gateway is not None and self._doubted_at == doubted_at:
+            self.gateway.fence(is_up=False, why="links")
         for link in self._links.values():
             if not link.is_lost:
                 link.step()

@@ -17,6 +17,7 @@ from isthmus.control.links.memory import LedgerMemory, LinkMemory
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.gateway import noting, synchrony
 from isthmus.gateway.duties import Duty
+from isthmus.gateway.keeping import Keeper
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
 from isthmus.gateway.synchrony import GatewayLinks, HeldLink
@@ -48,6 +49,7 @@ from isthmus.model.synchrony import FAILED_OVER, FENCE_S, HEARD_S, ONE_FOLLOWER,
 from isthmus.model.transactions import Visibility
 from isthmus.wire.clock import lasting_s
 from tests.patience import TERM_S
+from tests.unit.gateway.test_passage import place
 
 HOST: Final = "127.0.0.1"
 OUT: Final = {("a-1", 0): 7}
@@ -602,5 +604,40 @@ def test_a_follower_that_cannot_be_compared_is_not_proven_to_have_all(
         monkeypatch.setattr(synchrony, "same_before", compared)
         with contextlib.nullcontext() if is_covered else pytest.raises(ClusterError, match="not seen"):
             await one.covered()
+
+    held(scenario)
+
+
+def test_a_gateway_that_stood_still_reads_what_is_synchronous_before_anything_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been forgotten, and links may have become synchronous since. That clients have not moved is known
+    before, and a look that was begun before it stood still tells nothing.
+    """
+
+    async def scenario(links: GatewayLinks, _: HeldLink) -> None:
+        read = asyncio.Event()
+
+        async def memory(_: object) -> LedgerMemory:
+            is_synchronous = read.is_set()
+            await read.wait()
+            return cast(LedgerMemory, told(KNOWN) if is_synchronous else SimpleNamespace(links=[]))
+
+        monkeypatch.setattr(synchrony, "remembered", memory)
+        links._cluster_id = "E"
+        async with place() as here:
+            here.gateway.keeper = Keeper(links, here.gateway.client)
+            here.gateway.asleep_max_s = 1.0
+            links.stand_behind(here.gateway)
+            looking = asyncio.create_task(links._cycle())
+            await asyncio.sleep(0)
+            here.gateway.awake(lasting_s() + 10.0)
+            here.gateway.fence(is_up=False, why="doubt")
+            read.set()
+            await looking
+            assert (here.gateway.is_fenced, links.of("a-1")) == (True, None)
+            await links._cycle()
+            assert not here.gateway.is_fenced
+            assert links.of("a-1") is not None
 
     held(scenario)
