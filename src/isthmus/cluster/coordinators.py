@@ -116,6 +116,15 @@ async def ask_coordinators(
     return Outcomes(attempt.values, attempt.errors)
 
 
+async def ask_node(
+    client: Client, node: int, groups: Collection[str], ask: Ask[AnswerT], what: str, rights: Rights
+) -> Outcomes[str, AnswerT]:
+    """The same as one broker says it, whoever is taken for the coordinator, asked once."""
+    attempt: _Attempt[AnswerT] = _Attempt(client, groups, what, rights)
+    await _ask_nodes(attempt, ask, {node: sorted(groups)})
+    return Outcomes(attempt.values, attempt.errors)
+
+
 async def _ask_once(client: Client, attempt: _Attempt[AnswerT], ask: Ask[AnswerT]) -> None:
     by_node: dict[int, list[str]] = defaultdict(list)
     try:
@@ -129,6 +138,10 @@ async def _ask_once(client: Client, attempt: _Attempt[AnswerT], ask: Ask[AnswerT
             attempt.take(group, Answer(answer.code, None, answer.detail))
         else:
             by_node[answer.value].append(group)
+    await _ask_nodes(attempt, ask, by_node)
+
+
+async def _ask_nodes(attempt: _Attempt[AnswerT], ask: Ask[AnswerT], by_node: Mapping[int, Sequence[str]]) -> None:
     slices = [
         (node, groups[begin : begin + GROUPS_PER_REQUEST])
         for node, groups in by_node.items()

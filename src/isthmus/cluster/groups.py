@@ -17,7 +17,7 @@ from kafka.protocol.consumer.group import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from isthmus.cluster.brokers import every_broker
-from isthmus.cluster.coordinators import PATIENCE_S, Answer, ask_coordinators
+from isthmus.cluster.coordinators import PATIENCE_S, Answer, ask_coordinators, ask_node
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model import naming
@@ -240,12 +240,18 @@ def _given(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
 
 
 async def committed_offsets(
-    client: Client, groups: Collection[str], *, require_stable: bool = False, patience_s: float = PATIENCE_S
+    client: Client,
+    groups: Collection[str],
+    *,
+    require_stable: bool = False,
+    patience_s: float = PATIENCE_S,
+    node: int | None = None,
 ) -> Outcomes[str, Positions]:
     """All positions the groups have committed; none for a group that does not exist.
 
     With `require_stable` a group with a commit in an open transaction is waited for (KIP-447), else what was committed
-    before it counts.
+    before it counts. Only this `node` is believed, where one is named, and asked once: one that is taken for the
+    coordinator may have been cut off, and tell of the time before.
     """
 
     async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[Positions]]:
@@ -256,6 +262,8 @@ async def committed_offsets(
         return await _fetch_one_by_one(client, node, asked, require_stable)
 
     what = "reading the committed offsets of group"
+    if node is not None:
+        return await ask_node(client, node, groups, ask, what, _describing)
     return await ask_coordinators(client, groups, ask, what, _describing, patience_s=patience_s)
 
 

@@ -55,7 +55,10 @@ P = ParamSpec("P")
 
 
 class AnswerOwner(Protocol):
-    """Whose answers are held."""
+    """Whose answers are held. They came from the broker with this id, -1 where that is not known."""
+
+    @property
+    def node(self) -> int: ...
 
     def release(self) -> None:
         """Some of them may leave."""
@@ -228,7 +231,7 @@ class Keeper:
                     carried[link][each.key] = each.code_at
         for link, own in carried.items():
             part = _Part(link, f"group {owed.group}", codes_at=tuple(own.values()))
-            found.append((part, partial(self._wait_for_group, kept, part, owed.group, frozenset(own))))
+            found.append((part, partial(self._wait_for_group, kept, part, owed.group, frozenset(own), owner.node)))
         self._begin(kept, found)
 
     def _carrying(self, group: str, topic: str) -> Iterable[SyncLink]:
@@ -361,13 +364,15 @@ class Keeper:
             _log.exception("%s: what its follower has cannot be compared", link.name)
         return {}
 
-    def _wait_for_group(self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None) -> None:
-        """Wait until the follower has the positions of a group."""
+    def _wait_for_group(
+        self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None, node: int = _UNKNOWN
+    ) -> None:
+        """Wait until the follower has the positions of a group, as this broker of the source has them."""
         watch = self._positions.get(part.link.name)
         if watch is None or watch.link is not part.link:
             # A link that was asynchronous meanwhile is another one: who waits for the former is let go.
             watch = self._positions[part.link.name] = PositionWatch(part.link, self._source)
-        part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part))
+        part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part), None if node < 0 else node)
 
     async def _find_end(self, kept: _Kept, part: _Part) -> None:
         """A duplicate that names no offset is there when all is that the source has now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -27,12 +28,15 @@ Wanted = dict[PartitionKey, int | None]
 
 @dataclass(slots=True, eq=False)
 class _Awaited:
-    """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`."""
+    """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`. They were
+    committed at this `node`, where that is known.
+    """
 
     watch: PositionWatch
     group: str
     keys: Collection[PartitionKey] | None
     wake: Callable[[], None]
+    node: int | None = None
 
     def cancel(self) -> None:
         """Wait no more."""
@@ -58,9 +62,13 @@ class PositionWatch:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    def wait(self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None]) -> _Awaited:
-        """Call `wake` once the follower has what the source has."""
-        awaited = _Awaited(self, group, keys, wake)
+    def wait(
+        self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None], node: int | None = None
+    ) -> _Awaited:
+        """Call `wake` once the follower has what the source has. What was committed at a `node` is asked of that one:
+        if it coordinates the group no more, whoever commits again does so where that is coordinated by then.
+        """
+        awaited = _Awaited(self, group, keys, wake, node)
         self._waiting.add(awaited)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_always())
@@ -87,12 +95,12 @@ class PositionWatch:
         """Compare once for all who wait. What the source tells was committed at the earliest when they began: positions
         of a transaction whose end is still being written are waited for.
         """
-        here = await committed_offsets(self._source, {each.group for each in waiting}, require_stable=True)
+        here = await self._positions_here(waiting)
         left = dict[_Awaited, tuple[str, Wanted]]()
         for each in waiting:
             name = self.link.target_group(each.group)
-            if each.group in here.values:
-                wanted = self._wanted(each.keys, here.values[each.group])
+            if (each.node, each.group) in here:
+                wanted = self._wanted(each.keys, here[each.node, each.group])
                 if name is None or not wanted:
                     self._wake(each)
                 else:
@@ -114,6 +122,20 @@ class PositionWatch:
             for each, found in apart.items():
                 if all(0 <= to_be < now <= starts.get(key, -1) for key, (to_be, now) in found.items()):
                     self._wake(each)
+
+    async def _positions_here(self, waiting: Collection[_Awaited]) -> Mapping[tuple[int | None, str], Positions]:
+        """What the source has, by who tells it, which may be anybody who is taken for the coordinator."""
+        groups: dict[int | None, set[str]] = defaultdict(set)
+        for each in waiting:
+            groups[each.node].add(each.group)
+        found = await asyncio.gather(
+            *(committed_offsets(self._source, each, require_stable=True, node=node) for node, each in groups.items())
+        )
+        return {
+            (node, group): positions
+            for node, told in zip(groups, found, strict=True)
+            for group, positions in told.values.items()
+        }
 
     async def _starts(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
         """Where partitions of the follower begin: a position before that is carried as the first one that is there."""

@@ -106,6 +106,8 @@ class Link:
 class Owner:
     """Who would be told."""
 
+    node: int = 1
+
     def release(self) -> None:
         """Some may leave."""
 

@@ -116,3 +116,32 @@ def test_who_is_there_does_not_wait_for_logs_of_others(monkeypatch: pytest.Monke
         return woken
 
     assert asyncio.run(story()) == ["payments"]
+
+
+def test_only_the_broker_that_took_a_commit_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that is taken for the coordinator, as it was cut off, tells of the time before, as the follower does.
+    One that coordinates no more tells nothing.
+    """
+    told: dict[Any, dict[PartitionKey, int]] = {None: {KEY: 3}, 1: {KEY: 5}, "there": {COPY: 3}}
+
+    async def committed(client: Any, groups: Collection[str], *, node: int | None = None, **_: Any) -> Any:
+        found = told.get("there" if client == "there" else node)
+        values = {} if found is None else {key: Committed(offset) for key, offset in found.items()}
+        return Outcomes(dict.fromkeys(groups, values) if found is not None else {}, {})
+
+    monkeypatch.setattr(positions, "committed_offsets", committed)
+    sides = Sides({}, {}, 0)
+    monkeypatch.setattr(positions, "log_ranges", sides.log_ranges)
+
+    async def story() -> None:
+        woken = set[str]()
+        watch = PositionWatch(cast("Any", sides), cast("Any", "here"))
+        waiting = [watch.wait("readers", [KEY], partial(woken.add, f"{node}"), node) for node in (None, 1, 2)]
+        await watch._ask(waiting)
+        assert woken == {"None"}
+        told["there"] = {COPY: 5}
+        await watch._ask(waiting)
+        assert woken == {"None", "1"}
+        await watch.aclose()
+
+    asyncio.run(story())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 from kafka.protocol.consumer import OffsetCommitResponse
 
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import Unreachable
+from isthmus.gateway import positions
 from isthmus.gateway.committing import PositionsOwed, positions_told
 from isthmus.gateway.duties import Duty
 from isthmus.gateway.holding import HeldAnswer
@@ -75,8 +77,9 @@ class Links:
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """Whose answer it is."""
+    """Whose answer it is, and which broker took the commit."""
 
+    node: int = 1
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self) -> None:
@@ -135,3 +138,25 @@ def test_positions_of_what_was_failed_over_are_not_acknowledged(kind: NamespaceK
 
     assert asyncio.run(told(lost, held)) == codes.COORDINATOR_LOAD_IN_PROGRESS
     assert asyncio.run(told(held)) == codes.NONE
+
+
+def test_a_commit_is_asked_of_the_broker_that_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came through a connection to that one."""
+    asked = list[int | None]()
+
+    async def committed(_: Any, groups: Collection[str], *, node: int | None = None, **__: Any) -> Any:
+        asked.append(node)
+        return Outcomes({group: {} for group in groups}, {})
+
+    async def story() -> None:
+        monkeypatch.setattr(positions, "committed_offsets", committed)
+        owner, held = Owner(node=7), answer()
+        keeper = Keeper(cast(Any, Links((Link(now=Duty.HOLD),))), cast(Any, Away()))
+        keeper.keep(held, cast(Any, owner))
+        async with asyncio.timeout(30):
+            while not asked:
+                await asyncio.sleep(0.01)
+        await keeper.aclose()
+        assert asked[0] == 7
+
+    asyncio.run(story())

@@ -1,0 +1,41 @@
+"""Positions of groups, as one broker tells them or whoever is taken for the coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from isthmus.cluster.brokers import every_broker
+from isthmus.cluster.coordinators import find_coordinators
+from isthmus.cluster.groups import committed_offsets
+from isthmus.local import LocalCluster
+from isthmus.model.group import Committed
+from isthmus.wire.client import Client
+from tests.integration.lane import topics
+from tests.patience import TERM_S
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_broker_that_is_named_is_the_only_one_that_is_asked(east3: LocalCluster, topic: Callable[[str], str]) -> None:
+    """The coordinator tells the positions, and the others that they are none."""
+    name = topic("positions")
+    topics.create(east3, name, replicas=3)
+    reader = Consumer({"bootstrap.servers": east3.bootstrap_servers, "group.id": name, "enable.auto.commit": False})
+    reader.commit(offsets=[TopicPartition(name, 0, 7)], asynchronous=False)
+    reader.close()
+
+    async def story() -> None:
+        async with asyncio.timeout(TERM_S), Client(east3.cluster()) as client:
+            coordinator = (await find_coordinators(client, [name]))[name].value
+            for node in await every_broker(client):
+                found = await committed_offsets(client, [name], require_stable=True, node=node)
+                if node == coordinator:
+                    assert found.values[name][name, 0] == Committed(7)
+                else:
+                    assert (found.values, list(found.errors)) == ({}, [name])
+
+    asyncio.run(story())
