@@ -46,6 +46,11 @@ class Notes:
         return 0.0 if self._late_since is None else time.monotonic() - self._late_since
 
     @property
+    def are_there(self) -> bool:
+        """Whether the ledger may have some, or is to."""
+        return bool(self._commits or self._written or self._late_since is not None)
+
+    @property
     def _document(self) -> PreparedDocument:
         return PreparedDocument(link=self._link, gateway=self._gateway, commits=tuple(self._commits))
 

@@ -91,20 +91,24 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
     # Before it is in any ledger: what a mistake ends at once is not to be taken for a gateway.
     check_settings(configuration.cluster(alias), settings)
     await require_ledger(configuration, alias, settings)
-    held, leaving = [await _begun(configuration, alias, settings)], dict[str, asyncio.Task[None]]()
+    held, leaving = [await _begun(configuration, alias, settings)], dict[str, tuple[GatewayLinks, asyncio.Task[None]]]()
 
     @contextlib.asynccontextmanager
     async def beside(gateway: Gateway) -> AsyncIterator[None]:
         async def duties_at(alias: str) -> Duties:
-            if (former := leaving.pop(alias, None)) is not None:
+            is_traced = False
+            if alias in leaving:
+                former, ending = leaving[alias]
                 # It would take out of the ledger what is said there anew.
-                await former
-            links = await _begun(configuration, alias, settings, held[0].document)
+                await ending
+                is_traced = former.leaves_traces
+            links = await _begun(configuration, alias, settings, held[0].document, is_traced=is_traced)
+            leaving.pop(alias, None)
             links.stand_behind(gateway)
             held.append(links)
             left = held.pop(0)
             # It begins to when the gateway has turned.
-            leaving[left.alias] = asyncio.create_task(_watched(left.aclose()))
+            leaving[left.alias] = left, asyncio.create_task(_watched(left.aclose()))
             return links
 
         held[0].stand_behind(gateway)
@@ -116,7 +120,7 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
         async with listening(configuration.cluster(alias), settings, held[0], beside) as gateway:
             yield gateway
     finally:
-        await asyncio.gather(*leaving.values(), *(each.aclose() for each in held))
+        await asyncio.gather(*(ending for _, ending in leaving.values()), *(each.aclose() for each in held))
 
 
 async def require_ledger(configuration: Configuration, alias: str, settings: GatewaySettings) -> None:
@@ -147,13 +151,18 @@ async def require_ledger(configuration: Configuration, alias: str, settings: Gat
 
 
 async def _begun(
-    configuration: Configuration, alias: str, settings: GatewaySettings, known: GatewayDocument | None = None
+    configuration: Configuration,
+    alias: str,
+    settings: GatewaySettings,
+    known: GatewayDocument | None = None,
+    *,
+    is_traced: bool = False,
 ) -> GatewayLinks:
     """The links of a cluster that a gateway stands before, which has registered there, as `known` at another one.
 
     :raises ClusterError: The ledger of the cluster cannot be read.
     """
-    links = GatewayLinks(configuration, alias, settings, known)
+    links = GatewayLinks(configuration, alias, settings, known, is_traced=is_traced)
     try:
         await links.begin()
     except BaseException:
@@ -163,7 +172,9 @@ async def _begun(
 
 
 class GatewayLinks:
-    """The synchronous links of the cluster that a gateway stands before: its `Duties`."""
+    """The synchronous links of the cluster that a gateway stands before: its `Duties`. If it `is_traced` it has ended
+    there before, and others may be about to write over what it left.
+    """
 
     def __init__(
         self,
@@ -171,6 +182,8 @@ class GatewayLinks:
         alias: str,
         settings: GatewaySettings,
         known: GatewayDocument | None = None,
+        *,
+        is_traced: bool = False,
     ) -> None:
         self._configuration = configuration.written
         self._cluster = configuration.cluster(alias)
@@ -190,6 +203,9 @@ class GatewayLinks:
         self.links: Collection[SyncLink] = ()
         """See `Duties`."""
         self.is_registered = False
+        self._is_traced = is_traced
+        self.leaves_traces = True
+        """Whether ledgers have something of it that others may take out, also once it has ended."""
 
     @property
     def alias(self) -> str:
@@ -274,6 +290,7 @@ class GatewayLinks:
         for link in self._links.values():
             await link.leave()
             await link.aclose()
+        self.leaves_traces = self.leaves_traces or any(target.has_notes for target in self.targets.values())
         for target in self.targets.values():
             await target.aclose()
         self._writer.close()
@@ -329,8 +346,8 @@ class GatewayLinks:
 
     def _hear(self, begun: float) -> None:
         """It was heard by a look that was begun then; after a while without any it has just come back."""
-        if FENCE_S < begun - self._heard_at < float("inf"):
-            self._back_at = begun
+        if self._is_traced or FENCE_S < begun - self._heard_at < float("inf"):
+            self._back_at, self._is_traced = begun, False
         self._heard_at = begun
 
     def _take(self, memory: LedgerMemory, begun: float) -> None:
@@ -482,6 +499,7 @@ class GatewayLinks:
             words += proven
         last = Deletion(self.document.key) if is_clean else replace(self.document, has_ended=True)
         await self.write([*words, last])
+        self.leaves_traces = not is_clean
         for link in self._links.values():
             with contextlib.suppress(ClusterError, TimeoutError):
                 async with asyncio.timeout(WRITE_S):

@@ -53,6 +53,11 @@ class Target:
         return self._notes[link]
 
     @property
+    def has_notes(self) -> bool:
+        """Whether its ledger may have commits that were noted."""
+        return any(each.are_there for each in self._notes.values())
+
+    @property
     def is_away(self) -> bool:
         """Whether it has not been heard for long."""
         return time.monotonic() - self.heard_at > _AWAY_S

@@ -641,3 +641,57 @@ def test_a_gateway_that_stood_still_reads_what_is_synchronous_before_anything_pa
             assert links.of("a-1") is not None
 
     held(scenario)
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_one_that_has_left_traces_is_not_trusted_at_once(is_traced: bool) -> None:
+    """Others may be about to write over what it left there, as its clients went to another cluster, and have not heard
+    yet that it is back.
+    """
+
+    async def scenario(first: GatewayLinks, _: HeldLink) -> None:
+        configuration = Configuration(clusters=(first._cluster,), links=())
+        settings = GatewaySettings(listen=ListenRange(HOST, 1, 1), advertise=ListenAddress(HOST, 1))
+        links = GatewayLinks(configuration, "east", settings, first.document, is_traced=is_traced)
+        now = lasting_s()
+        for ago_s in (1.0, 0.0):
+            links._hear(now - ago_s)
+            assert (links.is_heard, links.is_trusted) == (True, not is_traced)
+        links._back_at -= HEARD_S
+        assert links.is_trusted
+        await links.aclose()
+
+    held(scenario)
+
+
+def test_one_that_ends_knows_whether_it_leaves_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing does that has proven all, and has no commit whose end is not at the follower."""
+
+    async def scenario(links: GatewayLinks, one: HeldLink) -> None:
+        async def write(_: object) -> None:
+            """It holds everything."""
+
+        monkeypatch.setattr(links, "write", write)
+        monkeypatch.setattr(one.target, "write", write)
+        monkeypatch.setattr(one.target._notes["orders"], "_write", write)
+        links._links["orders"] = one
+        found = [links.leaves_traces]
+        await links._say_farewell()
+        found.append(links.leaves_traces)
+        one.part.is_holding = True
+        one.part.prove(one.part.round)
+        assert one.part.due is not None
+        one.part.wrote(one.part.due)
+        await links._say_farewell()
+        assert [*found, links.leaves_traces] == [True, True, False]
+        links._heard_at = lasting_s()
+        notes = one.target._notes["orders"]
+        found = [one.target.has_notes]
+        await one.note(PreparedCommit(1, ()))
+        found.append(one.target.has_notes)
+        notes.forget(1, {})
+        await notes.clean()
+        assert [*found, one.target.has_notes] == [False, True, False]
+        del links._links["orders"]
+
+    held(scenario)
