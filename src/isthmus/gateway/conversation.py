@@ -69,6 +69,7 @@ _SIZE_MAX: Final = 0x7FFFFFFF
 _REQUEST_BYTES_MIN: Final = 8
 _ANSWER_BYTES_MIN: Final = 4
 _NO_ACKS: Final = 0
+_ACKS_BYTES: Final = 2
 _ALL_ACKS: Final = -1
 _ALL_ACKS_WRITTEN: Final = b"\xff\xff"
 _TRANSACTIONAL_FROM: Final = 3
@@ -428,13 +429,32 @@ class RequestStream:
                     self._look(key, version, correlation, frame) if version >= _LOOKED_AT.get(key, NEVER) else _PASSES
                 )
             # What is forwarded in its place is all of it: names may be there before what stands behind them.
-            return self._ruled(ruled, key, version, correlation) if self._gather(frame) else None
+            if not self._gather(frame):
+                return None
+            if key == PRODUCE and version >= _TRANSACTIONAL_FROM:
+                self._remember_refused(version, frame)
+            return self._ruled(ruled, key, version, correlation)
         except Short:
             if self._gather(frame):
                 raise NotPassed(f"a request {PASSING[key].name} is cut off") from None
             return None
         except ValueError as error:
             raise NotPassed(f"a request {PASSING[key].name} does not pass: {error}") from None
+
+    def _remember_refused(self, version: int, frame: memoryview) -> None:
+        """Of what is reserved comes again what was refused while it may have been released already."""
+        serving, again, now = self._conversation.serving, self._conversation.again, self._conversation.now
+        is_sure = serving.reserved.is_sure(now)
+        if is_sure and not again:
+            return
+        body = request_body(frame[_SIZE.size :], flexible=is_flexible(PRODUCE, version))
+        body.skip_text()
+        body.skip(_ACKS_BYTES)
+        walk = ProduceWalk(_SIZE.size + body.at, flexible=body.flexible)
+        walk.take(frame)
+        refused_ones = [each for each in walk.written if serving.reserved.holds("topic", each.topic)]
+        code = codes.TOPIC_AUTHORIZATION_FAILED if is_sure else codes.NOT_LEADER_OR_FOLLOWER
+        again.refuse(refused_ones, {(each.topic, each.partition): code for each in refused_ones}, now)
 
     def _ruled(self, ruled: Ruling, key: int, version: int, correlation: int) -> _Looked:
         if ruled.answer:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import AnswerStream, Conversation, RequestStream
+from isthmus.gateway.reserved import ReservedNames
 from isthmus.gateway.serving import Serving
 from isthmus.gateway.walking import BatchWritten
 from isthmus.model.carriedproducers import CarriedProducer, CarriedProducers
+from isthmus.model.namespace import Namespace
 from isthmus.model.producerids import cluster_tag, settled_producer_id, tagged_producer_id
 from isthmus.wire.batch import crc_ok, scan, stamp
 from tests.unit.gateway.test_holding import Parts, answered, produce
@@ -99,3 +101,43 @@ def test_a_producer_that_is_here_again(version: int, stay: int, size: int, chunk
         (made,) = scan(found[at : at + len(batch(4, size=size))])
         assert crc_ok(made)
         assert made.producer_id == other
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_nothing_passes_behind_what_was_reserved_when_the_ledger_was_not_heard(version: int) -> None:
+    """Its topic has been released by the time that the next batch of the producer comes: the cluster would take that
+    one first. What else is in the request passes, and so does all of it once the first one has come again.
+    """
+    kept = ReservedNames()
+    kept.take("kept", 0, Namespace(prefix="orders"))
+    kept.heard_at = float("-inf")
+    conversation, requests, answers = Conversation.begun(
+        DEFAULTS, lambda node, host, port: (host, port), Serving(reserved=kept)
+    )
+    (first, _, beside), (second, _, _) = parts_of([5, 5, 5]), parts_of([6, 6, 6])
+
+    assert passed(requests, produce([first, beside], version)) == bytes(produce([beside], version))
+    told = answered([beside], [0], version)
+    assert passed(answers, told) == answered([first, beside], [6, 0], version)
+    kept.take("kept", 1, None)
+    assert passed(requests, produce([second], version)) == b""
+    assert b"".join(map(bytes, answers.ready())) == answered([second], [6], version)
+    for each in (first, second):
+        assert passed(requests, produce([each], version)) == bytes(produce([each], version))
+        assert passed(answers, answered([each], [0], version, base=100))
+    assert not conversation.again
+
+
+def test_what_is_reserved_for_certain_does_not_come_again() -> None:
+    """Its producer gives it up, and nothing waits for it any more."""
+    kept = ReservedNames()
+    kept.take("kept", 0, Namespace(prefix="orders"))
+    kept.heard_at = float("-inf")
+    conversation, requests, answers = Conversation.begun(
+        DEFAULTS, lambda node, host, port: (host, port), Serving(reserved=kept)
+    )
+    for code in (6, 29):
+        assert passed(requests, produce(parts_of([5]), 9)) == b""
+        assert code.to_bytes(2, "big") in b"".join(map(bytes, answers.ready()))
+        assert bool(conversation.again) is (code == 6)
+        kept.heard_at = float("inf")
