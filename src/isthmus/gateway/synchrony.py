@@ -32,7 +32,7 @@ from isthmus.gateway.others import OtherGateways
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings, check_settings, listening
 from isthmus.gateway.targets import WRITE_S, Target
-from isthmus.gateway.unusable import LOST_S, LostNamespaces, UnusableLink
+from isthmus.gateway.unusable import LOST_S, LostNamespaces, UnheardLinks, UnusableLink
 from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import (
     Document,
@@ -200,8 +200,8 @@ class GatewayLinks:
         self._heard_at = self._back_at = float("-inf")
         self._tasks = set[asyncio.Task[None]]()
         self._others = OtherGateways(self)
-        self.links: Collection[SyncLink] = ()
-        """See `Duties`."""
+        self._known: Collection[SyncLink] = ()
+        self._unheard = UnheardLinks(alias)
         self.is_registered = False
         self._is_traced = is_traced
         self.leaves_traces = True
@@ -222,12 +222,18 @@ class GatewayLinks:
         """Whether it can hold for all synchronous links that there are."""
         return not self._unusable
 
+    @property
+    def links(self) -> Collection[SyncLink]:
+        """See `Duties`. One that nobody waits for knows only as long as it hears the ledger which there are."""
+        return self._known if self.is_registered or self.is_heard else (*self._known, self._unheard)
+
     def of(self, source_topic: str) -> SyncLink | None:
         """See `Duties`."""
         if source_topic not in self._of:
-            found = (each for each in self.links if each.target_topic(source_topic) is not None)
+            found = (each for each in self._known if each.target_topic(source_topic) is not None)
             self._of[source_topic] = next(found, None)
-        return self._of[source_topic]
+        found_link = self._of[source_topic]
+        return self._unheard if found_link is None and not (self.is_registered or self.is_heard) else found_link
 
     @property
     def is_heard(self) -> bool:
@@ -270,8 +276,8 @@ class GatewayLinks:
             self.is_registered = True
         except NotAuthorized as error:
             _log.warning(
-                "this gateway holds nothing, and refuses the topics of synchronous links: it cannot register in the "
-                "ledger of %s (%s)", self._cluster.alias, error,
+                "this gateway holds nothing, and refuses the topics of synchronous links, and all while it does not "
+                "hear which these are: it cannot register in the ledger of %s (%s)", self._cluster.alias, error,
             )  # fmt: skip
         try:
             await self._cycle()
@@ -400,7 +406,7 @@ class GatewayLinks:
         still, and what is held for another one last, once that is written down.
         """
         held = sorted(self._links.values(), key=lambda each: each.part.has_yielded)
-        self.links = (*self._lost, *held, *self._unusable.values())
+        self._known = (*self._lost, *held, *self._unusable.values())
         self._of.clear()
 
     def _lose(self, declared: Mapping[str, Declaration]) -> None:

@@ -122,6 +122,25 @@ class LostNamespaces(UnusableLink):
         return is_back or lasting_s() - self._lost_at >= LOST_S
 
 
+class UnheardLinks(UnusableLink):
+    """Whatever may be synchronous by now of a cluster whose ledger is not heard, and does not know of the gateway:
+    nobody waits for that. Nothing is taken, and what was taken is told to be late.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        declared = Declaration(name=f"any from {cluster}", registers=())
+        super().__init__(declared, f"the ledger of {cluster} is not heard, and knows nothing of this gateway")
+        self.is_lost = True
+
+    def target_topic(self, source_topic: str) -> str | None:
+        """See `SyncLink`: it may be any."""
+        return source_topic
+
+    def target_group(self, source_group: str) -> str | None:
+        """See `SyncLink`: it may be any."""
+        return source_group
+
+
 class _NoFollower:
     """A follower that nobody can ask."""
 

@@ -21,7 +21,7 @@ from isthmus.gateway.keeping import Keeper
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
 from isthmus.gateway.synchrony import GatewayLinks, HeldLink
-from isthmus.gateway.unusable import LOST_S
+from isthmus.gateway.unusable import LOST_S, UnusableLink
 from isthmus.ledger.documents import (
     ControllerDocument,
     DeclarationDocument,
@@ -693,5 +693,33 @@ def test_one_that_ends_knows_whether_it_leaves_traces(monkeypatch: pytest.Monkey
         await notes.clean()
         assert [*found, one.target.has_notes] == [False, True, False]
         del links._links["orders"]
+
+    held(scenario)
+
+
+def test_one_that_nobody_waits_for_takes_nothing_while_it_hears_nothing() -> None:
+    """Links may have become synchronous since, whichever: what was taken before is told to be late, and goes on to be
+    once the ledger is heard again. Others are waited for.
+    """
+
+    async def scenario(links: GatewayLinks, _: HeldLink) -> None:
+        links._heard_at = lasting_s()
+        assert (links.of("other"), tuple(links.links)) == (None, ())
+        links._heard_at -= FENCE_S + 1.0
+        found = links.of("other")
+        assert found is not None
+        assert found.duty(is_transactional=False) is Duty.REFUSE
+        assert found.is_lost
+        assert (list(links.links), found.target_group("any")) == ([found], "any")
+        links.is_registered = True
+        assert (links.of("other"), tuple(links.links)) == (None, ())
+        links.is_registered = False
+        links._cluster_id = "E"
+        links._take(told(KNOWN), lasting_s())
+        known = links.of("a-1")
+        assert isinstance(known, UnusableLink)
+        assert known is not found
+        links._heard_at = lasting_s()
+        assert tuple(links.links) == (known,)
 
     held(scenario)

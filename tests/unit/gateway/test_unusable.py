@@ -21,6 +21,7 @@ from isthmus.model.listening import ListenAddress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import SYNC, SyncState
+from isthmus.wire.clock import lasting_s
 
 HOST: Final = "127.0.0.1"
 SAID: Final = changed(
@@ -53,6 +54,7 @@ def test_a_gateway_that_cannot_hold(aliases: list[str], is_registered: bool, cap
         links._cluster_id, links.is_registered = "E", is_registered
         for _ in range(2):
             links._take(memory, 0.0)
+        links._hear(lasting_s())
         (link,) = links.links
         assert (links.of("a-1"), links.of("b-1")) == (link, None)
         assert {link.duty(is_transactional=each) for each in (False, True)} == {Duty.REFUSE}
