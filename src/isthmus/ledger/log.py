@@ -226,14 +226,18 @@ class LedgerWriter:
         )
 
     async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
-        """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
+        """Append, trying again for `term_s`; the offset of the last change, -1 of none. Durable then (acks=all).
 
         :raises ClusterError: It was refused, or did not succeed in time.
         """
+        wanted = tuple(changes)
+        if not wanted:
+            # Brokers refuse a batch without records.
+            return -1
         try:
             if self._grouped is not None:
-                return await self._grouped.append(changes, term_s)
-            return await self._append(packed(changes), term_s)
+                return await self._grouped.append(wanted, term_s)
+            return await self._append(packed(wanted), term_s)
         except TimeoutError:
             alias = self._leader.client.cluster.alias
             raise Unreachable(

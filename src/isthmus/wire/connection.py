@@ -293,6 +293,9 @@ class Connection:
                     self.close(not_permitted(self.cluster, self.where))
                     return
             if self._tls:
+                while not len(out[0]):
+                    # Nothing would be sent of it, again and again.
+                    out.popleft()
                 sent = self._sock.send(out[0])
             else:
                 sent = self._sock.sendmsg(out if len(out) <= _IOV_MAX else list(islice(out, _IOV_MAX)))

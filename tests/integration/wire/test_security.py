@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -37,13 +38,15 @@ from isthmus.model.cluster import (
     Tls,
 )
 from isthmus.model.reference import FileReference
+from isthmus.wire import codes, produce
 from isthmus.wire.address import split_address
+from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
 from isthmus.wire.dial import dial
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.trickle import trickling
-from tests.patience import UNFENCED
+from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -107,6 +110,20 @@ def test_a_client_that_is_closed_has_closed_all(secured: LocalCluster) -> None:
         assert (first.closed, second.closed) == (True, True)
 
     asyncio.run(scenario())
+
+
+def test_a_part_of_a_request_may_be_empty(secured: LocalCluster) -> None:
+    """TLS takes nothing of it: it is passed over, and whatever stands behind it is sent."""
+
+    async def scenario() -> int:
+        async with asyncio.timeout(TERM_S), Client(secured.cluster()) as client:
+            connection = await client.connection(1)
+            version = produce.version_for(connection.api_versions)
+            append = produce.Append("nowhere", uuid.uuid4(), 0, bytes(HEADER_BYTES), memoryview(b""))
+            answers, _ = await produce.post(connection, [append], version=version, timeout_ms=1000, timeout_s=TERM_S)
+            return answers[produce.answer_key(append, version)].error_code
+
+    assert asyncio.run(scenario()) == codes.CORRUPT_MESSAGE
 
 
 def with_security(cluster: Cluster, **changes: Any) -> Cluster:
