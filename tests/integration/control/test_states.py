@@ -136,6 +136,7 @@ def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
         found = by_name(status["topics"], scene.stem)
         assert states(found) == {"copied": calm, "new": calm, "refused": "REFUSED"}
         assert (lags(found), status["lag_records"]) == (left, sum(left.values()))
+        assert min(topic["lag_seconds"] for topic in found.values()) > 0
         planned = by_name(plan["links"][0]["topics"], scene.stem)
         assert planned.keys() == found.keys()
         assert {name: topic["action"] for name, topic in planned.items()} == {
@@ -164,6 +165,7 @@ def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
         found = by_name(status["topics"], scene.stem)
         assert set(states(found).values()) == {"TARGET_UNAVAILABLE"}
         assert (set(lags(found).values()), status["lag_records"]) == ({None}, None)
+        assert {topic["lag_seconds"] for topic in found.values()} == {None}
         assert found["copied"]["source_end"] == 3 + COPIED
         assert plan["links"][0]["problem"] is not None
 

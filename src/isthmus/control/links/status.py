@@ -248,9 +248,11 @@ class _Reading:
         begins = {}
         for lanes in self.partitions().values():
             for lane in lanes:
-                log = self.source.ranges.get(self.at_source(lane))
-                if log is not None:
-                    begins[self.at_source(lane)] = max(self.copied_end(lane), log.start)
+                log, copied_end = self.source.ranges.get(self.at_source(lane)), self.copied_end(lane)
+                # Where the target does not tell how far it is, nobody knows which is the first.
+                is_known = copied_end >= 0 or not (self.target.is_away or self.target.has_partition(lane))
+                if log is not None and is_known:
+                    begins[self.at_source(lane)] = max(copied_end, log.start)
         return {key: at for key, at in begins.items() if at < self.source.ranges[key].stable_end}
 
 
