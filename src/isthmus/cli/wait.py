@@ -45,8 +45,8 @@ def wait(
         list[str],
         typer.Option(
             "--for",
-            help="caught-up, committed, 'lag<=N' (or lag=N), 'lag_seconds<=N', state=ACTIVE[,...]; may be repeated: "
-            "then all.",
+            help="caught-up, committed, 'lag<=N' (or lag=N), 'lag_seconds<=N', state=ACTIVE[,...], for links "
+            "also FOLLOWING, IN_SYNC and the like; may be repeated: then all.",
         ),
     ],
     timeout: Annotated[str, typer.Option("--timeout", help="How long: 30s, 5m, 1h; 0 looks once.")] = "5m",
@@ -145,10 +145,9 @@ class WaitingLine(Moving):
 
 
 def _row(look: Waiting) -> Row:
-    found = look.found
     return {
         "name": look.name,
-        "state": None if found is None else str(found.state),
+        "state": look.state,
         "lag_records": look.lag_records,
         "met": look.is_met,
         "seconds": round(look.elapsed_s, 1),

@@ -4,7 +4,7 @@
 `committed`            the same, but for what was in open transactions then
 `lag<=N`, `lag=N`      at most N records are still to be copied, or wait for open transactions
 `lag_seconds<=N`       the oldest of these records is no older than N seconds
-`state=A`, `state=A,B` it is in that state, or in one of these
+`state=A`, `state=A,B` it is in that state, or in one of these; links are in those of pairs too (`state=IN_SYNC`)
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from typing import Final, NamedTuple, Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.pair import PairState
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.model.state import AGED_S, LinkState
 
 _LAG: Final = re.compile(r"lag\s*<?=\s*(\d+)")
 _STATE: Final = re.compile(r"state\s*==?\s*(.*)", re.IGNORECASE)
 _LAG_S: Final = re.compile(r"lag_seconds\s*<?=\s*(\d+(?:\.\d+)?)")
+_OF_PAIRS: Final = frozenset(map(str, PairState))
 _HINT: Final = (
     "Write caught-up, committed, 'lag<=N' (in quotes, or lag=N), 'lag_seconds<=N' or state=ACTIVE; "
-    "state=ACTIVE,STOPPED is either."
+    "state=ACTIVE,STOPPED is either, and state=FOLLOWING and state=IN_SYNC are for links."
 )
 
 
@@ -57,6 +59,11 @@ class WaitCondition:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def is_of_pairs(self) -> bool:
+        """Whether it is about how the pairs of a link stand, beside what its controller does."""
+        return not self.states.isdisjoint(_OF_PAIRS)
+
     @classmethod
     def parse(cls, text: str, *, of_topic: bool) -> Self:
         """The condition as people write it; topics have other states than links.
@@ -84,7 +91,8 @@ class WaitCondition:
         What is old, or not known, holds nothing.
         """
         if self.kind is Waited.STATE:
-            return str(found.state) in self.states
+            pairs = {str(found.pair_state)} if isinstance(found, LinkProgress) else set[str]()
+            return not self.states.isdisjoint({str(found.state), *pairs})
         if not _is_seen(found):
             return False
         partitions = _partitions(found)
@@ -148,7 +156,7 @@ def _is_seen(found: LinkProgress | TopicProgress) -> bool:
 
 
 def _check_states(states: frozenset[str], *, of_topic: bool) -> None:
-    known = [str(state) for state in (LaneState if of_topic else LinkState)]
+    known = [str(state) for state in (LaneState if of_topic else (*LinkState, *PairState))]
     for name in sorted(states - set(known)):
         near = get_close_matches(name, known, n=1)
         meant = f"Did you mean {near[0]}? " if near else ""

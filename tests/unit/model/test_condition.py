@@ -15,6 +15,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import LinkState
+from isthmus.model.synchrony import Synchrony, SyncState
 
 
 def topic(lag: int, state: LaneState = LaneState.ACTIVE, **known: Any) -> TopicProgress:
@@ -60,6 +61,19 @@ def test_what_is_in_trouble_is_not_caught_up() -> None:
 def test_lag_is_at_most(lag: int, expected: bool) -> None:
     """Both ways of writing it mean the same."""
     assert holds("lag<=10", topic(lag)) is holds("lag=10", link(topic(lag))) is expected
+
+
+def test_links_are_also_in_states_of_pairs() -> None:
+    """FOLLOWING and IN_SYNC have no other verb that waits for them; topics are in no such state."""
+    following = link(topic(0))
+    assert holds("state=FOLLOWING", following)
+    assert holds("state=ACTIVE", following)
+    assert not holds("state=IN_SYNC", following)
+    in_sync = replace(following, sync=Synchrony(state=SyncState.IN_SYNC))
+    assert holds("state=in_sync", in_sync)
+    assert not holds("state=FOLLOWING,SYNCING", in_sync)
+    with pytest.raises(ConfigError, match="IN_SYNC is no state of topics"):
+        WaitCondition.parse("state=IN_SYNC", of_topic=True)
 
 
 def test_what_is_not_known_now_holds_nothing() -> None:

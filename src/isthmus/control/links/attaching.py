@@ -170,8 +170,8 @@ def check_new_mode(mode: str) -> None:
     if mode == SYNC:
         raise PlanRefused(
             "new links are asynchronous: producers would wait for a target that has nothing yet",
-            hint="Create it with --mode async; once isthmus status shows FOLLOWING: isthmus link update LINK --mode "
-            "sync.",
+            hint="Create it with --mode async, and run it. Then isthmus wait LINK --for state=FOLLOWING, and "
+            "isthmus link update LINK --mode sync.",
         )
 
 

@@ -100,7 +100,7 @@ def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, lin
     if found.pair_state is not PairState.FOLLOWING:
         yield Requirement(
             f"it is {found.pair_state}, and has to be FOLLOWING",
-            f"See that isthmus run runs it, wait until isthmus status {link.name} shows FOLLOWING, then {again}.",
+            f"See that isthmus run runs it, then isthmus wait {link.name} --for state=FOLLOWING, then {again}.",
         )
     for each in following(link):
         if found.reserved.get(each) is not KeptBy.ACCESS_RULES:

@@ -44,13 +44,15 @@ class WaitingJson(MetJson):
 class Waiting:
     """One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
 
-    `topic` is the one waited for, as it is called at the target, or `None` for the whole link.
+    `topic` is the one waited for, as it is called at the target, or `None` for the whole link. `is_of_pairs` tells that
+    it is waited for how the pairs of the link stand.
     """
 
     link: LinkProgress
     topic: TargetTopic | None
     unmet: tuple[WaitCondition, ...]
     elapsed_s: float
+    is_of_pairs: bool = False
 
     @property
     def is_met(self) -> bool:
@@ -73,6 +75,13 @@ class Waiting:
         return None if found is None or found.lag_records < 0 else found.lag_records
 
     @property
+    def state(self) -> str | None:
+        """How it stands, as it was asked: by its own state, or by that of the pairs of a link."""
+        if self.is_of_pairs:
+            return str(self.link.pair_state)
+        return None if self.found is None else str(self.found.state)
+
+    @property
     def described(self) -> str:
         """What is waited for, and how it stands."""
         if self.found is None:
@@ -80,7 +89,7 @@ class Waiting:
         lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
         waiting = self.found.waiting_records
         held = f", {counted(waiting, 'offset waits', 'offsets wait')} for open transactions" if waiting > 0 else ""
-        return f"{self.name} is {self.found.state}, lag {lag}{held}"
+        return f"{self.name} is {self.state}, lag {lag}{held}"
 
     @property
     def missing(self) -> str:
@@ -128,7 +137,8 @@ async def wait_until(
             ends = source_ends(found) if ends is None and found is not None else ends
             unmet = tuple(each for each in conditions if found is None or not each.holds(found, ends))
             elapsed_s = time.monotonic() - begun
-            look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s)
+            is_of_pairs = any(each.is_of_pairs for each in conditions)
+            look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s, is_of_pairs=is_of_pairs)
             on_look(look)
             if look.is_met or elapsed_s >= timeout_s:
                 return look
