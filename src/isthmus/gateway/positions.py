@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets
@@ -22,6 +22,7 @@ _RETRY_S: Final = 0.1
 _STARTS_S: Final = 1.0
 _NOWHERE: Final = -1
 
+_Apart = dict[PartitionKey, tuple[int, int]]
 Wanted = dict[PartitionKey, int | None]
 """Positions that are to be at the follower, `None` where there is to be none."""
 
@@ -29,7 +30,8 @@ Wanted = dict[PartitionKey, int | None]
 @dataclass(slots=True, eq=False)
 class _Awaited:
     """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`. They were
-    committed at this `node`, where that is known.
+    committed at this `node`, where that is known. The source was `seen` there first, and those that have `come` to the
+    follower since, by its partitions, are waited for no more.
     """
 
     watch: PositionWatch
@@ -37,6 +39,18 @@ class _Awaited:
     keys: Collection[PartitionKey] | None
     wake: Callable[[], None]
     node: int | None = None
+    seen: dict[PartitionKey, int] = field(default_factory=dict)
+    come: set[PartitionKey] = field(default_factory=set)
+
+    def left(self, apart: _Apart, wanted: Collection[PartitionKey]) -> _Apart:
+        """What has not come yet of what is wanted. Whoever commits again and again is equal on both sides at no moment:
+        what lies between where the source was seen first and where it is now was committed since.
+        """
+        passed = {key for key, (to_be, now) in apart.items() if 0 <= self.seen.get(key, _NOWHERE) <= now <= to_be}
+        self.come |= passed | (set(wanted) - apart.keys())
+        for key, (to_be, _) in apart.items():
+            self.seen.setdefault(key, to_be)
+        return {key: found for key, found in apart.items() if key not in self.come}
 
     def cancel(self) -> None:
         """Wait no more."""
@@ -47,7 +61,8 @@ class PositionWatch:
     """The positions of one link, asked of the coordinators on both sides while somebody waits.
 
     They are compared with what the source has now, for equality: a commit may go back, and one that was overtaken never
-    comes. Only where retention has taken the records at the follower they are as near as its log lets them be.
+    comes. While the source moves on, what it has had since will do. Only where retention has taken the records at the
+    follower they are as near as its log lets them be.
     """
 
     def __init__(self, link: SyncLink, source: Client) -> None:
@@ -109,7 +124,7 @@ class PositionWatch:
             target = self.link.follower.client
             there = await committed_offsets(target, {name for name, _ in left.values()})
             apart = {
-                each: _apart(there.values[name], wanted)
+                each: each.left(_apart(there.values[name], wanted), wanted)
                 for each, (name, wanted) in left.items()
                 if name in there.values
             }
@@ -156,7 +171,7 @@ class PositionWatch:
         return found
 
 
-def _apart(there: Positions, wanted: Wanted) -> dict[PartitionKey, tuple[int, int]]:
+def _apart(there: Positions, wanted: Wanted) -> _Apart:
     """The positions that are to be there and are not: where each is to be, and where it is, -1 for nowhere."""
     now = {key: there[key].offset if key in there else _NOWHERE for key in wanted}
     to_be = {key: _NOWHERE if offset is None else offset for key, offset in wanted.items()}

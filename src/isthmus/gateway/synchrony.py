@@ -29,6 +29,7 @@ from isthmus.gateway.crossing import cross, is_crossing
 from isthmus.gateway.duties import Duties, Duty, SyncLink
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.others import OtherGateways
+from isthmus.gateway.readable import ReadRights
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings, check_settings, listening
 from isthmus.gateway.targets import WRITE_S, Target
@@ -537,6 +538,7 @@ class HeldLink:
         self._notes = target.notes(link.name, owner.document.gateway)
         self._cleaning: asyncio.Task[None] | None = None
         self._revealing: asyncio.Task[None] | None = None
+        self._rights = ReadRights(owner.source, target.client)
         self._lost_at: float | None = None
         self.known_at = float("-inf")
         """What was said in both ledgers before (`lasting_s`) was taken in here."""
@@ -711,6 +713,8 @@ class HeldLink:
             _log.warning("link %s: %s", self.name, self.part.state)
         if self._cleaning is None or self._cleaning.done():
             self._cleaning = self._owner.start(self._notes.clean())
+        if self._rights.is_due:
+            self._owner.start(self._look_at_rights())
         if self.part.due is not None:
             self._owner.start(self._write())
         elif not self.part.is_holding:
@@ -753,8 +757,8 @@ class HeldLink:
         if known.paused.is_whole:
             return "the link is paused"
         ended = [f"{key} {state}" for key, state in sorted(ended_lanes(known).items())]
-        if ended:
-            return first_few(ended)
+        if ended or self._rights.missing:
+            return first_few(ended) or self._rights.missing
         kept = reserved(self.link, target.memory, target.cluster_id)
         open_ones = [str(each) for each in following(self.link) if kept.get(each) is not KeptBy.ACCESS_RULES]
         return f"{first_few(open_ones)} of {alias} is not closed by access rules" if open_ones else ""
@@ -795,9 +799,14 @@ class HeldLink:
         """Wait until the follower has all that the source has now that everything is held."""
         while self._owner.is_blind:
             await asyncio.sleep(_RETRY_S)
-        await self.covered()
-        self.part.prove(begun)
-        await self._write()
+        await self._look_at_rights()
+        if not self._rights.missing:
+            await self.covered()
+            self.part.prove(begun)
+            await self._write()
+
+    async def _look_at_rights(self) -> None:
+        await self._rights.look({name: there for name in self.topics if (there := self.target_topic(name))})
 
     async def covered(self) -> None:
         """Wait until the follower has all that the source has now, and the end of each transaction that is open there:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -20,6 +21,9 @@ from tests.integration.groups import consumers
 from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
+
+MANY = 800
+LASTING_S = 8.0
 
 
 def at_follower(trial: Trial, group: str) -> list[int]:
@@ -78,3 +82,46 @@ def commits(trial: Trial, servers: str, group: str) -> None:
 def at(trial: Trial, offset: int) -> TopicPartition:
     """A place in the topic."""
     return TopicPartition(trial.topic, 0, offset)
+
+
+def test_who_commits_all_the_time_is_answered(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> None:
+    """Both sides are equal at no moment then: each commit is answered once the follower has come as far, or further."""
+    trial = begun("busy", east, guarded, has_groups=True)
+    group = f"{trial.name}.group"
+    direct = Producer({"bootstrap.servers": east.bootstrap_servers})
+    for _ in range(MANY):
+        direct.produce(trial.topic, b"value", partition=0)
+    assert direct.flush(TERM_S) == 0
+
+    def scenario() -> None:
+        trial.stands(PairState.FOLLOWING)
+        for kind in ("topic", "group"):
+            space = Namespace.of(f"{trial.name}.", kind)
+            trial.fabric.cluster("guarded").namespaces.enforce(space, super_user=True)
+        with gateway(trial.direct) as side:
+            trial.mode("sync")
+            trial.stands(PairState.IN_SYNC)
+            told = list[int]()
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": f"{HOST}:{side.port}",
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "on_commit": lambda error, _: told.append(0 if error is None else error.code()),
+                }
+            )
+            begun_at = time.monotonic()
+            for offset in range(1, MANY + 1):
+                consumer.commit(offsets=[at(trial, offset)], asynchronous=True)
+                # For longer than a commit is waited for, and more often than positions are carried.
+                while time.monotonic() < begun_at + offset * LASTING_S / MANY:
+                    consumer.poll(0.001)
+            deadline = time.monotonic() + TERM_S
+            while len(told) < MANY and time.monotonic() < deadline:
+                consumer.poll(0.1)
+            consumer.close()
+            assert told == [0] * MANY
+            assert at_follower(trial, group) == [MANY]
+            trial.mode("async")
+
+    run_beside(trial, spark, scenario, trial.direct)

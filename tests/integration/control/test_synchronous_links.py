@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
 from tests.faults.proxy import Proxy
+from tests.integration.acls import denied
 from tests.integration.cluster.hanging import trusting
-from tests.integration.control.synchronous import begun, gateway, reached_through, run_beside
+from tests.integration.control.synchronous import Writer, begun, gateway, reached_through, run_beside
 
 pytestmark = pytest.mark.integration
 
@@ -31,3 +34,31 @@ def test_a_synchronous_link(east: LocalCluster, guarded: LocalCluster, spark: Sp
 
     with trusting(guarded), reached_through(trial) as (through, proxy):
         run_beside(trial, spark, partial(scenario, proxy), through)
+
+
+def test_a_gateway_that_may_not_read_what_the_follower_has(
+    east: LocalCluster, guarded: LocalCluster, spark: SparkSession
+) -> None:
+    """It could answer nothing, and says so: the link is not in sync before it may."""
+    trial = begun("unread", east, guarded)
+    limited = replace(trial.direct, clusters=(trial.direct.cluster("east"), guarded.cluster()))
+
+    def scenario() -> None:
+        trial.stands(PairState.FOLLOWING)
+        trial.is_refused()
+        rights = denied(guarded, ResourceType.TOPIC, trial.topic, AclOperation.READ)
+        # It ends in good order, though it has nothing to take back in the follower's ledger.
+        with rights, gateway(trial.direct, ledgers=limited):
+            trial.mode("sync")
+            trial.stands(PairState.OUT_OF_SYNC)
+            sync = trial.status().sync
+            assert sync is not None
+            assert f"login may not READ {trial.topic} of guarded" in sync.reason
+        with gateway(trial.direct, ledgers=limited) as side:
+            trial.stands(PairState.IN_SYNC)
+            writer = Writer(side.port, guarded, trial.given_up)
+            writer.write(trial.topic)
+            assert (len(writer.acknowledged), writer.broken) == (1, [])
+        trial.mode("async")
+
+    run_beside(trial, spark, scenario, trial.direct)

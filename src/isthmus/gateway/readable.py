@@ -1,0 +1,52 @@
+"""Whether the login of a gateway may read the topics of a synchronous link: without that it can compare nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from isthmus.cluster.brokers import Operation, topic_operations
+from isthmus.errors import ClusterError
+from isthmus.model.wording import first_few
+from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
+
+_log = logging.getLogger(__name__)
+_AGAIN_S: Final = 30.0
+_SOON_S: Final = 2.0
+"""Somebody may be granting what is missing."""
+
+
+class ReadRights:
+    """What was found of the rights on the topics of one link. `missing` says which READ is missing, "" for none."""
+
+    def __init__(self, source: Client, target: Client) -> None:
+        self.missing = ""
+        self._sides = source, target
+        self._looked_at = float("-inf")
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they are to be looked at again."""
+        return lasting_s() - self._looked_at > (_SOON_S if self.missing else _AGAIN_S)
+
+    async def look(self, topics: Mapping[str, str]) -> None:
+        """Ask brokers of both sides, who has these topics by what they are called at the source. Where one does not
+        tell, what was found before counts on.
+        """
+        self._looked_at = lasting_s()
+        found = [""]
+        for client, names in zip(self._sides, (sorted(topics), sorted(topics.values())), strict=True):
+            try:
+                found.append(await _missing(client, names))
+            except ClusterError as error:
+                _log.debug("rights at %s are not known: %s", client.cluster.alias, error)
+                return
+        self.missing = max(found, key=bool)
+
+
+async def _missing(client: Client, names: Collection[str]) -> str:
+    allowed = await topic_operations(client, names) if names else {}
+    refused = sorted(name for name, operations in allowed.items() if Operation.READ not in operations)
+    return f"a gateway's login may not READ {first_few(refused)} of {client.cluster.alias}" if refused else ""
