@@ -212,6 +212,44 @@ def test_clients_go_with_a_link_that_fails_over(
         asyncio.run(forget_moves(east, east3))
 
 
+def test_clients_stay_while_a_part_fails_over(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """What follows on would be refused to them, and what has another name would not be found: also where that was let
+    go of before. They go with the last of what is named alike.
+    """
+    name = topic("part")
+    configuration, links = linked_alike(name, east, east3)
+    links.attach(name, [NamespaceMap.parse(f"{name}-group", kind="group")])
+    alike = NamespaceMap.parse(f"{name}:{name}", is_exact=True)
+    made(east3, f"far.{name}")
+    other, far = f"{name}-other", NamespaceMap.parse(f"{name}:far.{name}", is_exact=True)
+    links.create(other, source="east", target="east3", maps=[far, NamespaceMap.parse(f"{name}-far", kind="group")])
+
+    def failover(link: str, *maps: NamespaceMap) -> tuple[int, str]:
+        """How many gateways' clients go, and what is said of those that do not."""
+        promoter = Promoter(configuration=configuration, name=link, timeout_s=TERM_S, maps=maps)
+        planned, found = (asyncio.run(promoter.failover(dry_run=dry_run)) for dry_run in (True, False))
+        assert [each.message for each in planned.notes] == [each.message for each in found.notes]
+        return len(found.gateways), " ".join(each.message for each in found.notes)
+
+    try:
+        with gateway(east.cluster(), size=3, configuration=configuration) as running:
+            asyncio.run(await_gateway(east3))
+            for link, first, then in ((other, far, "names differ"), (name, alike, "")):
+                moved, said = failover(link, first)
+                assert moved == 0
+                assert "still follows" in said
+                assert len(brokers(running.servers)) == 1
+                moved, said = failover(link)
+                assert (moved, then in said) == (0 if then else 1, True)
+            assert len(brokers(running.servers)) == 3
+        links.delete(name)
+        links.delete(other)
+    finally:
+        asyncio.run(forget_moves(east, east3))
+
+
 def test_clients_that_have_moved_go_with_a_link_that_fails_over(
     east: LocalCluster, east3: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
 ) -> None:

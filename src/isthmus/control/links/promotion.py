@@ -341,7 +341,7 @@ class Promoter:
         return await promised_since(found, link, detachment, self.configuration.ledger, is_begun=is_begun)
 
     async def _rescued(self, found: Promotion, link: Link, *, dry_run: bool = False) -> Promotion:
-        """Have clients of the lost source go on at the target, unless names differ there.
+        """Have clients of the lost source go on at the target, unless names differ, or some of the link follows on.
 
         :raises GateNotMet: A gateway that is heard does not say that it serves them from there.
         """
@@ -351,8 +351,9 @@ class Promoter:
             gateways = tuple(each.described for each in move.stranded)
             if not gateways:
                 return found
-            if move.renamed:
-                return replace(found, notes=(*found.notes, _left_behind(link, gateways, move.renamed)))
+            _, known = await self._look()
+            if why := _why_left_behind(link, gateways, known, found.namespaces):
+                return replace(found, notes=(*found.notes, why))
             if not dry_run:
                 gateways = await move.serve_without_source(_copied_ends(found))
             return replace(found, gateways=gateways)
@@ -743,12 +744,23 @@ def _unheard(gateway: str) -> Problem:
     )
 
 
-def _left_behind(link: Link, gateways: Iterable[str], renamed: Iterable[NamespaceMap]) -> Problem:
-    """That clients do not go where their topics have other names."""
+def _why_left_behind(
+    link: Link, gateways: Iterable[str], known: Declaration, chosen: Collection[NamespaceMap]
+) -> Problem | None:
+    """Why clients do not go, if they do not: all of them go, whatever they use of what the link has or had."""
+    named, there = f"clients of {first_few(gateways)} stay with {link.source.alias}", link.target.alias
+    following = [each for each in known.maps if each not in chosen and each.kind != "principal"]
+    if following:
+        return Problem(
+            f"{named}: {first_few(map(str, following))} of {link.name} still follows, and would be refused to them",
+            f"They go when the last of these fails over. Until then give those that need it the address of {there}.",
+        )
+    renamed = [each for each in dict.fromkeys((*chosen, *known.detached)) if each.source.prefix != each.target.prefix]
+    if not renamed:
+        return None
     return Problem(
-        f"clients of {first_few(gateways)} stay with {link.source.alias}: names differ on both sides "
-        f"({first_few(map(str, renamed))})",
-        f"Give them the address of {link.target.alias}, or of a gateway before it, and the names there.",
+        f"{named}: names differ on both sides ({first_few(map(str, renamed))})",
+        f"Give them the address of {there}, or of a gateway before it, and the names there.",
     )
 
 
