@@ -708,6 +708,7 @@ class HeldLink:
         """Take in what is seen, and begin what follows from it."""
         before = self.part.state
         self.part.look(SyncEvidence(trouble=self._trouble()))
+        self.part.explain(self._rights.missing)
         self._take_losses()
         if self.part.state is not before:
             _log.warning("link %s: %s", self.name, self.part.state)

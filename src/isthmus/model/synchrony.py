@@ -213,6 +213,11 @@ class SyncPart:
             self.is_holding = True
             self.round += 1
 
+    def explain(self, reason: str) -> None:
+        """Say why it is SYNCING, where somebody has to do something about that, or no more."""
+        if self.due is None and self.word not in (None, SyncWord(reason=reason)) and self.state is SyncState.SYNCING:
+            self.due = SyncWord(reason=reason)
+
     def prove(self, begun: int) -> None:
         """The follower has all that lay at the source after everything was held in the round that was `begun`."""
         if self.is_holding and begun == self.round and not self.is_over:
@@ -429,6 +434,9 @@ def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: b
         if strangers := [each for each in waiting if each.is_stranger]:
             return _standing(SyncState.SYNCING, STRANGER, strangers)
         silent = [each for each in waiting if not each.is_heard]
+        for each in waiting:
+            if each.word is not None and each.word.reason and not silent:
+                return _standing(SyncState.SYNCING, each.word.reason, [each])
         told = "a gateway is gone, and what it answered is not proven to be at the follower yet"
         crossed = next((each.word.reason for each in waiting if each.word is not None and each.word.reason), "")
         if not silent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -11,10 +12,12 @@ from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
+from isthmus.model.synchrony import Synchrony, SyncState
 from tests.faults.proxy import Proxy
 from tests.integration.acls import denied
 from tests.integration.cluster.hanging import trusting
 from tests.integration.control.synchronous import Writer, begun, gateway, reached_through, run_beside
+from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -50,10 +53,11 @@ def test_a_gateway_that_may_not_read_what_the_follower_has(
         # It ends in good order, though it has nothing to take back in the follower's ledger.
         with rights, gateway(trial.direct, ledgers=limited):
             trial.mode("sync")
-            trial.stands(PairState.OUT_OF_SYNC)
-            sync = trial.status().sync
-            assert sync is not None
-            assert f"login may not READ {trial.topic} of guarded" in sync.reason
+            reason, deadline = f"login may not READ {trial.topic} of guarded", time.monotonic() + TERM_S
+            while reason not in ((found := trial.status()).sync or Synchrony(state=SyncState.IN_SYNC)).reason:
+                assert time.monotonic() < deadline, found.as_dict()
+                time.sleep(0.1)
+            assert found.pair_state is PairState.SYNCING
         with gateway(trial.direct, ledgers=limited) as side:
             trial.stands(PairState.IN_SYNC)
             writer = Writer(side.port, guarded, trial.given_up)
