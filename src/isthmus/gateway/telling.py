@@ -95,8 +95,10 @@ def asked(address: ListenAddress) -> dict[str, Any]:
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
+        # As users know it: `urllib` puts it into a wrapper of its own.
+        why = error.reason if isinstance(error, urllib.error.URLError) else error
         raise Unreachable(
-            f"no gateway tells its metrics at {address}: {error}",
+            f"no gateway tells its metrics at {address}: {getattr(why, 'strerror', None) or why}",
             hint="Name the address that the gateway was given by --metrics, and ask on its host if that is 127.0.0.1.",
         ) from None
     if not (isinstance(found, dict) and found.keys() >= _SHOWN):
