@@ -33,7 +33,7 @@ from isthmus.gateway.readable import ReadRights
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings, check_settings, listening
 from isthmus.gateway.targets import WRITE_S, Target
-from isthmus.gateway.unusable import LOST_S, LostNamespaces, UnheardLinks, UnusableLink
+from isthmus.gateway.unusable import LostNamespaces, UnheardLinks, UnusableLink
 from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import (
     Document,
@@ -53,6 +53,7 @@ from isthmus.model.declaration import Declaration
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState
 from isthmus.model.prepared import PreparedCommit
@@ -371,7 +372,7 @@ class GatewayLinks:
             # One that cannot be used here as it is declared now is held as it was.
             told = found.get(name)
             now = held.link if isinstance(told, UnusableLink) else told
-            if now is None and held.is_lost_still and name in declared and not declared[name].maps:
+            if now is None and name in declared and held.is_lost_at(declared[name]):
                 continue
             if now is None or now.mode_said != held.link.mode_said:
                 _log.info("link %s is not synchronous any more: all that was held leaves", name)
@@ -431,7 +432,7 @@ class GatewayLinks:
                 if known.maps:
                     self._lost.append(LostNamespaces(known, lost))
                 else:
-                    held.lose()
+                    held.lose(lost)
         self._lost = [each for each in self._lost if not each.is_over(declared.get(each.name))]
 
     def _refuse(self, found: Mapping[str, Link | UnusableLink]) -> None:
@@ -539,7 +540,7 @@ class HeldLink:
         self._cleaning: asyncio.Task[None] | None = None
         self._revealing: asyncio.Task[None] | None = None
         self._rights = ReadRights(owner.source, target.client)
-        self._lost_at: float | None = None
+        self._lost: LostNamespaces | None = None
         self.known_at = float("-inf")
         """What was said in both ledgers before (`lasting_s`) was taken in here."""
 
@@ -569,11 +570,15 @@ class HeldLink:
     def target_topic(self, source_topic: str) -> str | None:
         """See `SyncLink`."""
         topics, name = self.link.topics, SourceTopic(source_topic)
+        if self._lost is not None and self._lost.target_topic(source_topic) is None:
+            return None
         return topics.target_of(name) if topics.matches(name) else None
 
     def target_group(self, source_group: str) -> str | None:
         """See `SyncLink`."""
         groups = self.link.groups
+        if self._lost is not None and self._lost.target_group(source_group) is None:
+            return None
         return groups.naming.to_target(source_group) if groups.commit and groups.matches(source_group) else None
 
     def copies_open(self, key: PartitionKey) -> bool:
@@ -670,21 +675,20 @@ class HeldLink:
     @property
     def is_lost(self) -> bool:
         """See `SyncLink`."""
-        return self._lost_at is not None
+        return self._lost is not None
 
     @property
     def is_current(self) -> bool:
         """See `SyncLink`. Who fails it over waits for gateways that are heard."""
         return lasting_s() - self.known_at <= FENCE_S
 
-    @property
-    def is_lost_still(self) -> bool:
-        """Whether it was failed over so recently that nothing is taken for it yet."""
-        return self._lost_at is not None and lasting_s() - self._lost_at < LOST_S
+    def is_lost_at(self, known: Declaration) -> bool:
+        """Whether it was failed over so recently that nothing is taken yet for what was, as this is declared now."""
+        return self._lost is not None and not known.maps and not self._lost.is_over(known)
 
-    def lose(self) -> None:
-        """All of the link was failed over."""
-        self._lost_at = lasting_s()
+    def lose(self, lost: Collection[NamespaceMap]) -> None:
+        """Nothing of the link follows any more, and these namespaces were failed over: of others everything passes."""
+        self._lost = LostNamespaces(self.known, lost)
         self.part.lose()
 
     def go_by(self, known: Declaration) -> None:

@@ -121,13 +121,11 @@ class Declaration(Declarable):
         return tuple(each for each in self.detached if each in wanted)
 
     def may_have_failed_over(self, gone: Collection[NamespaceMap]) -> tuple[NamespaceMap, ...]:
-        """Those of what was detached since somebody looked last that may have been failed over: what was let go of last
-        is told, and of what was before that nobody says by which verb.
+        """Those of what was detached since somebody looked last that may have been failed over. Of what was let go of
+        before the last step an older release did not say by which verb.
         """
         said = self.value(LET_GO)
-        if not said or said["verb"] == "failover":
-            return tuple(gone) if said else ()
-        told = [_map(*each) for each in said["maps"]]
+        told = [_map(*each) for each in _not_failed_over(said)] if said else gone
         return tuple(each for each in gone if each not in told)
 
     def shared_with(self, other: Declaration) -> Namespace | None:
@@ -177,9 +175,18 @@ def letting_go(verb: str, maps: Collection[NamespaceMap], known: Declaration) ->
     """What is said where a verb detaches namespaces of a link, by the names of the registers. A synchronous link of
     which nothing is left is asynchronous from then on.
     """
-    said = {"verb": verb, "maps": sorted(map(_parts, maps))}
+    said: dict[str, Any] = {"verb": verb, "maps": sorted(map(_parts, maps))}
+    before = known.value(LET_GO)
+    if others := [each for each in _not_failed_over(before) if each not in said["maps"]] if before else []:
+        said["others"] = others
     is_over = known.mode != ASYNC and set(known.maps) <= set(maps)
     return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said, **({MODE: ASYNC} if is_over else {})}
+
+
+def _not_failed_over(said: Mapping[str, Any]) -> list[list[Any]]:
+    """Of which namespaces a statement of what was let go of says that it was by another verb."""
+    own = said["maps"] if said["verb"] != "failover" else []
+    return [*own, *(each for each in said.get("others", ()) if each not in own)]
 
 
 def deletion(known: Declaration) -> dict[str, Any]:

@@ -144,22 +144,26 @@ def test_of_namespaces_that_fail_over_nothing_is_taken_for_a_while(monkeypatch: 
     held(scenario)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("is_all", [True, False])
-def test_a_failover_behind_which_something_else_is_detached(is_all: bool) -> None:
+def test_a_failover_beside_which_something_else_is_detached(is_all: bool, is_first: bool) -> None:
     """Both came between two looks: what was failed over is lost all the same, and what was detached is not."""
     failed, detached = NamespaceMap.parse("b-:y-"), NamespaceMap.parse("c-:z-")
     three = said(KNOWN, {attachment(failed): True, attachment(detached): True})
-    apart = said(three, letting_go("failover", [failed], three))
     gone = [detached, *KNOWN.maps] if is_all else [detached]
+    steps = [("detach", gone), ("failover", [failed])]
+    known = three
+    for verb, maps in steps if is_first else steps[::-1]:
+        known = said(known, letting_go(verb, maps, known))
 
     async def scenario(links: GatewayLinks, _: HeldLink) -> None:
         links.is_registered, links._cluster_id = True, "E"
         links._take(told(three), lasting_s())
-        links._take(told(said(apart, letting_go("detach", gone, apart))), lasting_s())
-        found, left = links.of("b-1"), links.of("c-1")
+        links._take(told(known), lasting_s())
+        found = links.of("b-1")
         assert found is not None
         assert found.is_lost
-        assert left is (found if is_all else None)
+        assert links.of("c-1") is None
 
     held(scenario)
 
@@ -209,8 +213,8 @@ def test_of_a_link_that_fails_over_nothing_is_taken_for_a_while(monkeypatch: pyt
             while not written or written[-1].attached_said != gone.attached_said:
                 await asyncio.sleep(0.01)
         assert (written[-1].state, written[-1].reason) == (SyncState.OUT_OF_SYNC, FAILED_OVER)
-        assert held_link._lost_at is not None
-        held_link._lost_at -= LOST_S
+        assert held_link._lost is not None
+        held_link._lost._lost_at -= LOST_S
         links._take(told(gone), lasting_s())
         assert links.of("a-1") is None
 
