@@ -25,8 +25,10 @@ from isthmus.control.links.status import StatusReader
 from isthmus.control.links.synchronous import gateway_words
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
+from isthmus.gateway.beside import watched
 from isthmus.gateway.crossing import cross, is_crossing
 from isthmus.gateway.duties import Duties, Duty, SyncLink
+from isthmus.gateway.farewell import Farewell
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.others import OtherGateways
 from isthmus.gateway.readable import ReadRights
@@ -93,16 +95,16 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
     # Before it is in any ledger: what a mistake ends at once is not to be taken for a gateway.
     check_settings(configuration.cluster(alias), settings)
     await require_ledger(configuration, alias, settings)
-    held, leaving = [await _begun(configuration, alias, settings)], dict[str, tuple[GatewayLinks, asyncio.Task[None]]]()
+    held, leaving = [await _begun(configuration, alias, settings)], dict[str, Farewell]()
 
     @contextlib.asynccontextmanager
     async def beside(gateway: Gateway) -> AsyncIterator[None]:
         async def duties_at(alias: str) -> Duties:
             is_traced = False
             if alias in leaving:
-                former, ending = leaving[alias]
+                former = leaving[alias]
                 # It would take out of the ledger what is said there anew.
-                await ending
+                await former.end()
                 is_traced = former.leaves_traces
             links = await _begun(configuration, alias, settings, held[0].document, is_traced=is_traced)
             leaving.pop(alias, None)
@@ -110,7 +112,7 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
             held.append(links)
             left = held.pop(0)
             # It begins to when the gateway has turned.
-            leaving[left.alias] = left, asyncio.create_task(_watched(left.aclose()))
+            leaving[left.alias] = Farewell(left)
             return links
 
         held[0].stand_behind(gateway)
@@ -122,7 +124,7 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
         async with listening(configuration.cluster(alias), settings, held[0], beside) as gateway:
             yield gateway
     finally:
-        await asyncio.gather(*(ending for _, ending in leaving.values()), *(each.aclose() for each in held))
+        await asyncio.gather(*(each.end() for each in leaving.values()), *(each.aclose() for each in held))
 
 
 async def require_ledger(configuration: Configuration, alias: str, settings: GatewaySettings) -> None:
@@ -287,14 +289,22 @@ class GatewayLinks:
             raise _unreadable(self._cluster.alias, error) from error
         self.start(self._follow())
 
-    async def aclose(self) -> None:
-        """Say farewell, if all that was answered is at the followers, and end."""
+    async def say_farewell(self) -> None:
+        """Begin nothing any more, and say so to all who wait for this one.
+
+        :raises ClusterError: The ledger cannot be written.
+        """
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.is_registered:
-            with contextlib.suppress(ClusterError, TimeoutError):
-                await self._say_farewell()
+            await self._say_farewell()
+            self.is_registered = False
+
+    async def aclose(self) -> None:
+        """Say farewell, if that can be heard, and end."""
+        with contextlib.suppress(ClusterError, TimeoutError):
+            await self.say_farewell()
         for link in self._links.values():
             await link.leave()
             await link.aclose()
@@ -306,7 +316,7 @@ class GatewayLinks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Have something done beside, until it is cancelled or this ends."""
-        task = asyncio.create_task(_watched(work))
+        task = asyncio.create_task(watched(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # One that was cancelled before it began is not warned of.
@@ -930,13 +940,3 @@ def _unreadable(alias: str, error: NotAuthorized) -> NotAuthorized:
         cluster=alias,
         hint=error.hint or f"Allow its login READ on topic {LEDGER_TOPIC} of {alias}.",
     )
-
-
-async def _watched(work: Coroutine[Any, Any, None]) -> None:
-    """Whatever fails is told, and is tried again by the next look."""
-    try:
-        await work
-    except ClusterError as error:
-        _log.warning("%s", error)
-    except Exception:  # noqa: BLE001 - what is held stays held
-        _log.exception("something of a synchronous link could not be done")

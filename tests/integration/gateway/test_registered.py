@@ -176,6 +176,20 @@ def test_an_operator_says_that_one_has_ended(east: LocalCluster, west: LocalClus
     assert shown("twice.example", east, west) == []
 
 
+def test_one_of_a_lost_cluster_is_forgotten_where_it_could_move_clients_to(
+    east: LocalCluster, west: LocalCluster
+) -> None:
+    """Nobody answers for its own cluster any more, and the other one would wait for its word."""
+    ended = elsewhere("lost.example:19092")
+    written(west, movable(ended, east))
+
+    (one,) = shown("lost.example", west)
+
+    assert (one.cluster, one.is_silent) == ("", True)
+    open_fabric(Configuration(clusters=(west.cluster(),), links=())).forget_gateway("west", ended.gateway)
+    assert shown("lost.example", west) == []
+
+
 def test_one_that_runs_is_not_forgotten(east: LocalCluster, west: LocalCluster) -> None:
     """Neither while it is heard, nor while its process stands still on this host."""
     port = free_range(2)

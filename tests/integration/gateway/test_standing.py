@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -22,6 +24,7 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
 from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.declaration import SOURCE, TARGET, attachment
 from isthmus.model.listening import ListenAddress
@@ -29,6 +32,7 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import SYNC, SyncState
 from isthmus.wire.client import Client
+from tests.faults.proxy import Proxy, Weather
 from tests.integration.acls import denied
 from tests.integration.gateway.gateways import HOST, free_range
 from tests.patience import TERM_S
@@ -76,6 +80,42 @@ def test_a_gateway_that_turns_holds_for_the_other_cluster(east: LocalCluster, we
             assert await registered(west) == []
 
     asyncio.run(story())
+
+
+def test_a_gateway_that_left_a_lost_cluster_ends_there_once_that_is_back(
+    east: LocalCluster, west: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It lives elsewhere, so that nobody could say of it that it has ended; it would be waited for for ever."""
+    caplog.set_level(logging.DEBUG, "isthmus.gateway.farewell")
+    port, (through,) = free_range(1), free_ports(1)
+    settings = GatewaySettings(listen=ListenRange(HOST, port, port), advertise=ListenAddress(HOST, port))
+    (address,) = east.cluster().bootstrap_servers
+    reached = replace(east.cluster(), addresses=((address, f"{HOST}:{through}"),))
+    configuration = Configuration(clusters=(reached, west.cluster()), links=())
+
+    async def registered() -> list[GatewayDocument]:
+        async with Client(east.cluster()) as client:
+            known = (await remembered(client)).unlinked().values()
+        return [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
+
+    async def story(proxy: Proxy) -> None:
+        async with (
+            asyncio.timeout(2 * TERM_S),
+            standing(configuration, "east", settings) as gateway,
+            Client(west.cluster()) as client,
+        ):
+            with proxy.weather(Weather.CUT):
+                duties = await gateway.duties_at("west")
+                gateway.turn(client, gateway.places, dict(gateway.brokers), gateway.serving, duties)
+                while "does not know yet" not in caplog.text:
+                    await asyncio.sleep(0.05)
+                assert not any(each.has_ended for each in await registered())
+            while not all(each.has_ended for each in await registered()):
+                await asyncio.sleep(0.05)
+            await gateway.hold_nothing()
+
+    with Proxy(through, int(address.rpartition(":")[2])) as proxy:
+        asyncio.run(story(proxy))
 
 
 def test_a_link_that_it_cannot_hold_for_is_said_to_be_out_of_sync(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from isthmus.control.links.gateways import aliases_of, gateways_in, told_ledger
+from isthmus.control.links.gateways import aliases_of, gateways_in, is_known_at, told_ledger
 from isthmus.control.links.hearing import heard_gateways
 from isthmus.control.links.memory import LedgerMemory
 from isthmus.control.pool import ClusterPool
@@ -86,7 +86,7 @@ async def forget_gateway(
 
 
 def _chosen(parts: Iterable[RegisteredGateway], cluster: str, named: str) -> RegisteredGateway:
-    matching = named_gateways([one for one in by_command(parts) if cluster in (one.cluster, one.serves)], named)
+    matching = named_gateways([one for one in by_command(parts) if is_known_at(one, cluster)], named)
     if len(matching) == 1:
         return matching[0]
     hint = f"isthmus gateway status {cluster} -o wide shows their ids"

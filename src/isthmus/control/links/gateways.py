@@ -68,7 +68,7 @@ async def registered_gateways(
     silent = {alias: each for alias, each in zip(clients, told, strict=True) if isinstance(each, Problem)}
     pairs = await asyncio.gather(*(gateway_pair(each, pool, away=silent) for each in links))
     ids = aliases_of(clients)
-    found = by_command(each for each in gateways_in(ledgers, ids, links) if chosen in (None, each.cluster, each.serves))
+    found = by_command(each for each in gateways_in(ledgers, ids, links) if chosen is None or is_known_at(each, chosen))
     served = {each.serves for each in found if not each.is_silent and chosen in (None, each.serves)} & ledgers.keys()
     strangers = await asyncio.gather(*(_unmarked(clients[each], ledgers[each]) for each in sorted(served)))
     return GatewaysReport(
@@ -77,6 +77,13 @@ async def registered_gateways(
         unmarked=tuple(strangers),
         away=silent,
     )
+
+
+def is_known_at(one: RegisteredGateway, cluster: str) -> bool:
+    """Whether a gateway was started for a cluster, or serves it. One that is in no ledger that answers, as its cluster
+    is lost, is waited for at all that it could move clients to.
+    """
+    return cluster in (one.cluster, one.serves) or not one.cluster
 
 
 def aliases_of(clients: Mapping[str, Client]) -> dict[str, str]:
