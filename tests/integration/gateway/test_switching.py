@@ -20,6 +20,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest
 
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.producers import active_producers, allocate_producer
+from isthmus.cluster.transaction import Transaction
 from isthmus.control.fabric import Fabric
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import LinkDocument
@@ -30,6 +31,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.producerids import is_tagged
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 from tests.faults.proxy import Proxy, Weather
 from tests.integration.control.running import patient
 from tests.integration.gateway.gateways import HOST, free_range, gateway
@@ -266,6 +268,7 @@ def test_equal_producer_ids_on_both_sides(east: LocalCluster, west: LocalCluster
             half.begin_transaction()
             half.produce(name, b"t-0", partition=0)
             half.flush(TERM_S)
+            asyncio.run(announced(east, f"{name}-i", (name, 2)))
             found = reversed_with_lanes(configuration, name, f"{name}-1", Mirror(east, west), name)
             (known,) = asyncio.run(raw_ids(west, name))
             asyncio.run(ids_up_to(west, last=known - 1))
@@ -280,6 +283,8 @@ def test_equal_producer_ids_on_both_sides(east: LocalCluster, west: LocalCluster
             acknowledged = {writer.name: writer.acknowledged() for writer in (first, second)}
             links.delete(f"{name}-1")
         assert [each.transactional_id for each in found.aborted_at_source] == [f"{name}-t"]
+        (note,) = found.notes
+        assert note.message.startswith(f"transactions of {name}-i were aborted at east ")
         records = committed_records(west, name)
         assert not [each for values in records.values() for each in values if each.startswith(b"t-")]
         as_written = {partition: [(value, 0) for value in values] for partition, values in records.items()}
@@ -481,6 +486,14 @@ async def same_ids_next(*clusters: LocalCluster) -> None:
         while len(set(given)) > 1:
             behind = given.index(min(given))
             given[behind] = await allocate_producer(clients[behind])
+
+
+async def announced(cluster: LocalCluster, transactional_id: str, key: PartitionKey) -> None:
+    """Begin a transaction of which its coordinator alone knows."""
+    async with Client(cluster.cluster()) as client:
+        transaction = Transaction(client, transactional_id)
+        await transaction.initialize()
+        await transaction.begin(key)
 
 
 async def raw_ids(cluster: LocalCluster, name: str) -> list[int]:

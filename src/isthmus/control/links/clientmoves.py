@@ -156,6 +156,12 @@ class ClientMove:
     _ended: tuple[CarriedTransaction, ...] = ()
     _raised: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    @property
+    def idle(self) -> list[str]:
+        """The transactional ids of what was aborted before it had written any record."""
+        written = {each.transactional_id for each in self.aborted}
+        return sorted({each.transactional_id for each in self._ended} - written)
+
     def __post_init__(self) -> None:
         self._here, self._there = _Ledger(self.source), _Ledger(self.target)
 

@@ -284,6 +284,8 @@ class Promoter:
         gateways = move.gateways
         paused_s = await move.serve()
         notes = (*found.notes, *map(_unheard, move.unheard))
+        if move.idle:
+            notes = (*notes, _ended_idle(move))
         return replace(found, gateways=gateways, aborted_at_source=move.aborted, paused_s=paused_s, notes=notes)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
@@ -741,6 +743,15 @@ def _unheard(gateway: str) -> Problem:
     return Problem(
         f"{gateway} took no requests, and was not heard since",
         "If it runs, its clients wait until it reaches the target and its ledger; its log says what keeps it.",
+    )
+
+
+def _ended_idle(move: ClientMove) -> Problem:
+    """That transactions were aborted of which no log has anything."""
+    return Problem(
+        f"transactions of {first_few(move.idle)} were aborted at {move.source.cluster.alias} before they had written "
+        "any record",
+        "Their producers are told so where they are now, and begin anew.",
     )
 
 
