@@ -482,9 +482,11 @@ def test_a_link_closes_what_it_attaches(guarded: LocalCluster, east: LocalCluste
     assert rules_at(guarded) == before
 
 
-def test_a_links_own_login_stays_in(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+def test_a_links_own_login_stays_in(
+    guarded: LocalCluster, east: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rules that the operator's login makes leave the link in as whom it logs in itself; those that kept it out go once
-    it is kept, and it gets no login that rules would keep out.
+    it is kept, and it gets no login that rules would keep out, be they what an interrupted command has left.
     """
     name = topic("own")
     maps = [NamespaceMap.parse(f"{name}.a-")]
@@ -507,6 +509,21 @@ def test_a_links_own_login_stays_in(guarded: LocalCluster, east: LocalCluster, t
     assert refused.value.hint == asked
     namespaces.enforce(space, keep=["User:admin", "User:isthmus"])
     links.update(name, settings={"target_login": None})
+    namespaces.relax(space)
+    with monkeypatch.context() as patched:
+
+        async def cut_off(*_: object, **__: object) -> None:
+            raise ClusterError("cut off")
+
+        patched.setattr(namespaces_module, "await_closed", cut_off)
+        with pytest.raises(ClusterError, match="cut off"):
+            namespaces.enforce(space, keep=["User:admin"])
+    with pytest.raises(
+        PlanRefused, match="was interrupted has left access rules at guarded that keep User:isthmus out"
+    ):
+        links.update(name, settings={"target_login": "mirror"})
+    namespaces.relax(space)
+    links.update(name, settings={"target_login": "mirror"})
     links.delete(name)
     namespaces.delete(space)
     assert rules_at(guarded) == before

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from isthmus.control.clusters.enforcement import (
     Keeping,
     check_allowed,
     examine_reservation,
     keeping,
+    made_rules,
     own_login,
     require,
     with_own,
@@ -16,10 +17,12 @@ from isthmus.control.clusters.enforcement import (
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.declared import Declared
 from isthmus.errors import PlanRefused
+from isthmus.model.access import EVERYBODY
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.registers import Registers
 from isthmus.model.writability import is_enforced
 from isthmus.wire.client import Client
 
@@ -66,6 +69,7 @@ def check_left_in(declared: Declared, link: Declaration, target: Cluster, login:
     for namespace in (each.target for each in link.maps):
         registers = documents[namespace].registers if namespace in documents else ()
         if not is_enforced(registers):
+            _check_not_left(target, namespace, registers, own)
             continue
         keep = keeping(target, registers)
         if own and set(own) <= set(keep.principals):
@@ -81,6 +85,20 @@ def check_left_in(declared: Declared, link: Declaration, target: Cluster, login:
             f"{target.alias}, whom access rules would keep out of {namespace}: they leave {', '.join(keep.said)} in",
             hint=hint,
         )
+
+
+def _check_not_left(target: Cluster, namespace: Namespace, registers: Registers, own: Collection[str]) -> None:
+    """See that rules that a command has left which was killed keep none of these principals out of a namespace.
+
+    :raises PlanRefused: They may.
+    """
+    for rule in made_rules(registers):
+        if not own or rule.principal in {*own, EVERYBODY}:
+            raise PlanRefused(
+                f"a command that was interrupted has left access rules at {target.alias} that keep {rule.principal} "
+                f"out of {namespace}",
+                hint=f"isthmus namespace update {target.alias} {_as_argued(namespace)} --no-enforce takes them back.",
+            )
 
 
 def _as_argued(namespace: Namespace) -> str:
