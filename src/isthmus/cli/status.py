@@ -39,6 +39,7 @@ from isthmus.model.problem import exit_code_of
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.suggestion import nearest
+from isthmus.model.wording import first_few
 from isthmus.model.writability import KeptBy
 
 INTERVAL_MIN_S: Final = 0.1
@@ -193,10 +194,7 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
     for link in links:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
-        for namespace, kept in link.reserved.items():
-            if (told := _LET_IN.get(kept)) is not None:
-                named = f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept.in_words})"
-                console.print(Text(printable(f"{link.link}: {named}: {told}")))
+        _tell_rules(link)
         if link.sync is not None:
             console.print(Text(printable(f"{link.link}: synchronous, {link.sync.told}")))
         for told in told_of(link.pauses):
@@ -212,6 +210,21 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
             heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
             told = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
             console.print(Text(printable(f"{link.link}: {told}. Look after it, or start another: isthmus run")))
+
+
+def _tell_rules(link: LinkProgress) -> None:
+    """Who is kept out at its target though he should not be, or is not though he should: on stderr."""
+    for namespace, kept in link.reserved.items():
+        if (told := _LET_IN.get(kept)) is not None:
+            named = f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept.in_words})"
+            console.print(Text(printable(f"{link.link}: {named}: {told}")))
+    if link.unread:
+        named = f"access rules keep readers out of {first_few(map(str, link.unread))} of {link.target} still"
+        told = "isthmus run takes them back, if reservations is not paused"
+        if link.sync is None:
+            told = f"isthmus link update {link.link} --mode async takes them back"
+        needs = f"that needs ALTER on the cluster {link.target}"
+        console.print(Text(printable(f"{link.link}: {named}: {told}; {needs}"), style="yellow"))
 
 
 async def _watch(reader: StatusReader, view: View, interval_s: float, by_partition: bool) -> None:

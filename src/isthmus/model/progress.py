@@ -301,7 +301,8 @@ class LinkProgress:
     `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `transactions` are those
     that are open at the source and that records to copy wait for, as far as its brokers tell. `namespaces` are the
     pairs of namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out,
-    and `pauses` what operators have paused. `sync` is where a synchronous link stands.
+    and `pauses` what operators have paused. `sync` is where a synchronous link stands. Readers are kept out of `unread`
+    namespaces of the target by rules that are over, and nobody takes these back.
     """
 
     link: str
@@ -323,6 +324,7 @@ class LinkProgress:
     reserved: Mapping[Namespace, KeptBy] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     sync: Synchrony | None = None
+    unread: tuple[Namespace, ...] = ()
 
     @property
     def pair_state(self) -> PairState:
@@ -423,6 +425,7 @@ class LinkProgress:
                 for pair in self.namespaces
             ],
             "sync": None if self.sync is None else self.sync.as_dict(),
+            "unread": [str(each) for each in self.unread],
             "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,

@@ -116,6 +116,7 @@ class LinkStatusJson(TypedDict):
     pair_state: Annotated[str, PairState]
     pairs: list[NamespacePairJson]
     sync: SynchronyJson | None
+    unread: list[str]
     controller: ControllerStatusJson
     lag_records: int | None
     lag_records_min: int

@@ -41,6 +41,7 @@ from isthmus.model.declaration import attachment, letting_go
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress
 from isthmus.model.registers import MODE
 from isthmus.model.synchrony import OutOfSync, SyncState
 from isthmus.wire.client import Client
@@ -88,6 +89,11 @@ class Following:
         statement = self.mode("sync")
         assert self.passed()[1] == []
         return statement
+
+    def status(self) -> LinkProgress:
+        """What is shown of the link."""
+        (found,) = open_fabric(self.fabric.configuration, declared=True).status(link=self.name)
+        return found
 
     def write(self, document: Document) -> None:
         """Have the follower's ledger hold this."""
@@ -262,9 +268,11 @@ def test_what_is_interrupted_leaves_nothing(following: Following, monkeypatch: p
         with pytest.raises(ClusterError, match="cut off"):
             following.mode("async")
     assert rules_at(guarded) == made
+    assert following.status().as_dict()["unread"] == [f"{following.name}.*"]
     following.write(ReadableDocument(link=following.name, said=statement, since_ms=1))
     assert following.passed()[1] == []
     assert rules_at(guarded) == closed
+    assert not following.status().unread
     following.begin()
     assert rules_at(guarded) == made
     for deletion in admin.delete_acls([AclBindingFilter(*(getattr(own, name) for name in _FIELDS))]).values():

@@ -65,6 +65,24 @@ def hidden_at(memory: LedgerMemory, cluster_id: str | None) -> dict[Namespace, f
     return found
 
 
+def unread_still(memory: LedgerMemory, cluster_id: str | None, link: str) -> tuple[Namespace, ...]:
+    """The namespaces of the cluster with this id that a link attaches, or has let go of, and of which the ledger
+    remembers rules against readers though all are to read them.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    """
+    ruled = [
+        each.namespace
+        for each in memory.unlinked().values()
+        if isinstance(each, NamespaceDocument) and each.cluster == cluster_id and made_against_readers(each.registers)
+    ]
+    if not ruled:
+        return ()
+    known, hidden = declaration_of(link, memory.of(link).documents.values()), hidden_at(memory, cluster_id)
+    own = {each.target for each in (*known.maps, *known.detached)}
+    return tuple(sorted((each for each in ruled if each in own and each not in hidden), key=str))
+
+
 async def remembers_rules(client: Client) -> bool:
     """Whether a namespace of a cluster remembers rules against its readers.
 

@@ -17,6 +17,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.clusters.closed import reserved
+from isthmus.control.clusters.reading import unread_still
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.lanes.waiting import ASKED_MAX, holders
 from isthmus.control.links.filtering import operated
@@ -24,6 +25,7 @@ from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remem
 from isthmus.control.links.parted import going_on
 from isthmus.control.links.synchronous import standing
 from isthmus.control.loops.all import tasks_of
+from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.names import named_topics
 from isthmus.control.topics.observation import treated
@@ -33,6 +35,7 @@ from isthmus.local.host import liveness_of
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.pauses import NO_PAUSES, Pauses
@@ -325,12 +328,19 @@ class StatusReader:
             transactions=reading.transactions,
             problem=problem,
         )
+        if not isinstance(ledger, Problem) and not any(map(_takes_rules_back, found.loops)):
+            found = replace(found, unread=unread_still(ledger, reading.target.cluster_id, link.name))
         if not link.is_synchronous:
             return found
         memory = None if isinstance(ledger, Problem) else ledger
         # A look that waited for the source in vain does not do it twice.
         source = None if reading.source.is_away else self._pool.client(link.source)
         return replace(found, sync=await standing(link, source, found, memory))
+
+
+def _takes_rules_back(loop: LoopProgress) -> bool:
+    """Whether somebody is there who takes back rules against readers, or says why he cannot."""
+    return loop.loop == ReservationsLoop.name and loop.state in (LoopState.ACTIVE, LoopState.IN_ERROR)
 
 
 def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
