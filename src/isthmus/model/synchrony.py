@@ -215,8 +215,9 @@ class SyncPart:
 
     def explain(self, reason: str) -> None:
         """Say why it is SYNCING, where somebody has to do something about that, or no more."""
-        if self.due is None and self.word not in (None, SyncWord(reason=reason)) and self.state is SyncState.SYNCING:
-            self.due = SyncWord(reason=reason)
+        why = SyncWord(reason=self.crossed or reason)
+        if self.due is None and self.word not in (None, why) and self.state is SyncState.SYNCING:
+            self.due = why
 
     def prove(self, begun: int) -> None:
         """The follower has all that lay at the source after everything was held in the round that was `begun`."""
@@ -438,10 +439,9 @@ def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: b
             if each.word is not None and each.word.reason and not silent:
                 return _standing(SyncState.SYNCING, each.word.reason, [each])
         told = "a gateway is gone, and what it answered is not proven to be at the follower yet"
-        crossed = next((each.word.reason for each in waiting if each.word is not None and each.word.reason), "")
-        if not silent:
-            told = crossed or "a gateway has not proven yet that all is there"
-        return _standing(SyncState.SYNCING, told, waiting)
+        return _standing(
+            SyncState.SYNCING, told if silent else "a gateway has not proven yet that all is there", waiting
+        )
     since_ms = max(each.since_ms for each in gateways if each.is_heard)
     return _standing(SyncState.IN_SYNC, "", [each for each in gateways if each.is_heard], since_ms=since_ms)
 
