@@ -41,7 +41,7 @@ def cross(links: Collection[_Held], was_in_sync: Callable[[Declaration], bool]) 
 
 def is_crossing(links: Iterable[_Held]) -> bool:
     """Whether topics are held still for one of these links that has to leave them to another one."""
-    return any(each.part.crossed and not each.part.has_yielded for each in links)
+    return any(each.part.crossed and not (each.part.has_yielded or each.is_lost) for each in links)
 
 
 def _why(known: Declaration, other: Declaration) -> str:

@@ -16,6 +16,7 @@ import pytest
 from isthmus.control.links.memory import LedgerMemory, LinkMemory
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.gateway import noting, synchrony
+from isthmus.gateway.crossing import is_crossing
 from isthmus.gateway.duties import Duty
 from isthmus.gateway.keeping import Keeper
 from isthmus.gateway.ports import ListenRange
@@ -254,11 +255,18 @@ def test_of_two_links_with_the_same_topics_one_is_held_for(monkeypatch: pytest.M
             while links.of("a-1") is not one:
                 await asyncio.sleep(0.01)
         assert other.duty(is_transactional=False) is Duty.PASS
+        assert not is_crossing(links.held)
+        other.step()
+        assert other.part.due is None, "it goes on saying why"
         word = next(each for each in written if isinstance(each, GatewayPairDocument) and each.link == "archive")
         assert word.state is SyncState.SYNCING
         assert word.reason == "a-* of east is in the synchronous link orders too, and " + ONE_FOLLOWER
         links._take(told(second, said(KNOWN, letting_go("detach", KNOWN.maps, KNOWN))), lasting_s())
         assert (links.of("a-1"), other.part.crossed) == (other, "")
+        links._take(told(second, KNOWN), lasting_s())
+        assert is_crossing(links.held)
+        next(each for each in links.held if each.part.crossed).lose(KNOWN.maps)
+        assert not is_crossing(links.held), "nothing of one that was failed over is held for anybody"
 
     held(scenario)
 

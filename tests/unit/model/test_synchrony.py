@@ -157,6 +157,11 @@ class _World:
         if (one := self.chosen(index)) is not None:
             one.part.look(SyncEvidence(trouble="DIVERGED") if trouble else _FOLLOWS)
 
+    def explain(self, index: int, *, is_missing: bool) -> None:
+        """It says what it lacks, or that it lacks nothing."""
+        if (one := self.chosen(index)) is not None:
+            one.part.explain("it may not READ" if is_missing else "")
+
     def cross(self, index: int, *, is_crossed: bool) -> None:
         """It sees that another link has its topics, or has them no more."""
         if (one := self.chosen(index)) is not None:
@@ -277,6 +282,7 @@ _STEPS: dict[str, Callable[[_World, int], None]] = {
     "answer": lambda world, n: world.answer(n, is_stuck=n > 3),
     "look": lambda world, n: world.look(n, trouble=n > 5),
     "cross": lambda world, n: world.cross(n // 2, is_crossed=n % 2 == 1),
+    "explain": lambda world, n: world.explain(n // 2, is_missing=n % 2 == 1),
     "write": lambda world, n: world.write(n),
     "write through": lambda world, n: world.write_through(n),
     "synchronize": lambda world, n: world.synchronize(n),
