@@ -127,7 +127,7 @@ class Keeper:
         self._source = source
         self._commits = CommitLooks(duties, source)
         self._preparations = Preparations(duties)
-        self._positions: dict[str, PositionWatch] = {}
+        self._positions: dict[tuple[str, int], PositionWatch] = {}
         self._kept: dict[AnswerOwner, set[_Kept]] = {}
         self._letting: dict[str, list[_Pending]] = {}
         self._comparing: dict[str, list[_Pending]] = {}
@@ -368,11 +368,12 @@ class Keeper:
         self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None, node: int = _UNKNOWN
     ) -> None:
         """Wait until the follower has the positions of a group, as this broker of the source has them."""
-        watch = self._positions.get(part.link.name)
+        watch = self._positions.get((part.link.name, node))
         if watch is None or watch.link is not part.link:
             # A link that was asynchronous meanwhile is another one: who waits for the former is let go.
-            watch = self._positions[part.link.name] = PositionWatch(part.link, self._source)
-        part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part), None if node < 0 else node)
+            watch = PositionWatch(part.link, self._source, None if node < 0 else node)
+            self._positions[part.link.name, node] = watch
+        part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part))
 
     async def _find_end(self, kept: _Kept, part: _Part) -> None:
         """A duplicate that names no offset is there when all is that the source has now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,16 +28,14 @@ Wanted = dict[PartitionKey, int | None]
 
 @dataclass(slots=True, eq=False)
 class _Awaited:
-    """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`. They were
-    committed at this `node`, where that is known. The source was `seen` there first, and those that have `come` to the
-    follower since, by its partitions, are waited for no more.
+    """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`. The source
+    was `seen` there first, and those that have `come` to the follower since, by its partitions, are waited for no more.
     """
 
     watch: PositionWatch
     group: str
     keys: Collection[PartitionKey] | None
     wake: Callable[[], None]
-    node: int | None = None
     seen: dict[PartitionKey, int] = field(default_factory=dict)
     come: set[PartitionKey] = field(default_factory=set)
 
@@ -58,16 +55,19 @@ class _Awaited:
 
 
 class PositionWatch:
-    """The positions of one link, asked of the coordinators on both sides while somebody waits.
+    """The positions of one link, asked of the coordinators on both sides while somebody waits. What was committed at a
+    `node` of the source is asked of that one: if it coordinates the group no more, whoever commits again does so where
+    that is coordinated by then. One that does not answer delays nobody else.
 
     They are compared with what the source has now, for equality: a commit may go back, and one that was overtaken never
     comes. While the source moves on, what it has had since will do. Only where retention has taken the records at the
     follower they are as near as its log lets them be.
     """
 
-    def __init__(self, link: SyncLink, source: Client) -> None:
+    def __init__(self, link: SyncLink, source: Client, node: int | None = None) -> None:
         self.link = link
         self._source = source
+        self._node = node
         self._waiting = set[_Awaited]()
         self._asking: asyncio.Task[None] | None = None
 
@@ -77,13 +77,9 @@ class PositionWatch:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    def wait(
-        self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None], node: int | None = None
-    ) -> _Awaited:
-        """Call `wake` once the follower has what the source has. What was committed at a `node` is asked of that one:
-        if it coordinates the group no more, whoever commits again does so where that is coordinated by then.
-        """
-        awaited = _Awaited(self, group, keys, wake, node)
+    def wait(self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None]) -> _Awaited:
+        """Call `wake` once the follower has what the source has."""
+        awaited = _Awaited(self, group, keys, wake)
         self._waiting.add(awaited)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_always())
@@ -95,27 +91,27 @@ class PositionWatch:
 
     async def _ask_always(self) -> None:
         while self._waiting:
-            pause_s = _AGAIN_S
+            pause_s = _RETRY_S
             try:
-                await self._ask(set(self._waiting))
+                if await self._ask(set(self._waiting)):
+                    pause_s = _AGAIN_S
             except ClusterError as error:
                 _log.warning("%s: positions of groups cannot be compared: %s", self.link.name, error)
-                pause_s = _RETRY_S
             except Exception:  # noqa: BLE001 - whoever waits goes on waiting
                 _log.exception("%s: positions of groups cannot be compared", self.link.name)
-                pause_s = _RETRY_S
             await asyncio.sleep(pause_s)
 
-    async def _ask(self, waiting: Collection[_Awaited]) -> None:
-        """Compare once for all who wait. What the source tells was committed at the earliest when they began: positions
-        of a transaction whose end is still being written are waited for.
+    async def _ask(self, waiting: Collection[_Awaited]) -> bool:
+        """Compare once for all who wait; whether the source has told of all of them. What it tells was committed at the
+        earliest when they began: positions of a transaction whose end is still being written are waited for.
         """
-        here = await self._positions_here(waiting)
+        groups = {each.group for each in waiting}
+        here = (await committed_offsets(self._source, groups, require_stable=True, node=self._node)).values
         left = dict[_Awaited, tuple[str, Wanted]]()
         for each in waiting:
             name = self.link.target_group(each.group)
-            if (each.node, each.group) in here:
-                wanted = self._wanted(each.keys, here[each.node, each.group])
+            if each.group in here:
+                wanted = self._wanted(each.keys, here[each.group])
                 if name is None or not wanted:
                     self._wake(each)
                 else:
@@ -137,20 +133,7 @@ class PositionWatch:
             for each, found in apart.items():
                 if all(0 <= to_be < now <= starts.get(key, -1) for key, (to_be, now) in found.items()):
                     self._wake(each)
-
-    async def _positions_here(self, waiting: Collection[_Awaited]) -> Mapping[tuple[int | None, str], Positions]:
-        """What the source has, by who tells it, which may be anybody who is taken for the coordinator."""
-        groups: dict[int | None, set[str]] = defaultdict(set)
-        for each in waiting:
-            groups[each.node].add(each.group)
-        found = await asyncio.gather(
-            *(committed_offsets(self._source, each, require_stable=True, node=node) for node, each in groups.items())
-        )
-        return {
-            (node, group): positions
-            for node, told in zip(groups, found, strict=True)
-            for group, positions in told.values.items()
-        }
+        return groups <= here.keys()
 
     async def _starts(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
         """Where partitions of the follower begin: a position before that is carried as the first one that is there."""

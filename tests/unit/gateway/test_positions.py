@@ -135,13 +135,14 @@ def test_only_the_broker_that_took_a_commit_tells_of_it(monkeypatch: pytest.Monk
 
     async def story() -> None:
         woken = set[str]()
-        watch = PositionWatch(cast("Any", sides), cast("Any", "here"))
-        waiting = [watch.wait("readers", [KEY], partial(woken.add, f"{node}"), node) for node in (None, 1, 2)]
-        await watch._ask(waiting)
-        assert woken == {"None"}
+        watches = {node: PositionWatch(cast("Any", sides), cast("Any", "here"), node) for node in (None, 1, 2)}
+        waiting = {node: each.wait("readers", [KEY], partial(woken.add, f"{node}")) for node, each in watches.items()}
+        is_told = {node: await each._ask([waiting[node]]) for node, each in watches.items()}
+        assert (woken, is_told) == ({"None"}, {None: True, 1: True, 2: False})
         told["there"] = {COPY: 5}
-        await watch._ask(waiting)
+        for node, each in watches.items():
+            await each._ask([waiting[node]])
         assert woken == {"None", "1"}
-        await watch.aclose()
+        await asyncio.gather(*(each.aclose() for each in watches.values()))
 
     asyncio.run(story())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -48,6 +50,7 @@ class Link:
     now: Duty = Duty.LET_GO
     has_topics: bool = True
     has_groups: bool = True
+    follower: Any = field(default_factory=partial(SimpleNamespace, client=None))
 
     def target_topic(self, source_topic: str) -> str | None:
         """The same name."""
@@ -158,5 +161,31 @@ def test_a_commit_is_asked_of_the_broker_that_took_it(monkeypatch: pytest.Monkey
                 await asyncio.sleep(0.01)
         await keeper.aclose()
         assert asked[0] == 7
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_does_not_answer_delays_no_commits_that_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still behind what it has answered: what it took is late, and nothing else."""
+    asked = set[int | None]()
+
+    async def committed(_: Any, groups: Collection[str], *, node: int | None = None, **__: Any) -> Any:
+        asked.add(node)
+        if node == 1:
+            await asyncio.Event().wait()
+        return Outcomes({group: {} for group in groups}, {})
+
+    async def story() -> None:
+        monkeypatch.setattr(positions, "committed_offsets", committed)
+        keeper = Keeper(cast(Any, Links((Link(now=Duty.HOLD),))), cast(Any, Away()))
+        still, answered = Owner(node=1), Owner(node=2)
+        keeper.keep(answer(), cast(Any, still))
+        async with asyncio.timeout(30):
+            while 1 not in asked:
+                await asyncio.sleep(0.01)
+            keeper.keep(held := answer(), cast(Any, answered))
+            await answered.released.wait()
+        assert {each.code for each in positions_told(memoryview(held.frame), held.version)} == {codes.NONE}
+        await keeper.aclose()
 
     asyncio.run(story())
