@@ -30,3 +30,9 @@ def test_what_a_guide_has_people_type_is_a_command(guide: Path) -> None:
             command = command["commands"][name]
         options = {word for word in words if word.startswith("-")}
         assert options <= command["options"].keys(), line
+
+
+def test_a_guide_that_moves_members_of_groups_has_the_link_carry_groups() -> None:
+    """Else the move is refused, as consumers would begin anew at the other cluster."""
+    text = (ROOT / "docs" / "guide-move.md").read_text(encoding="utf-8")
+    assert "--group-map" in next(line for line in text.splitlines() if line.startswith("isthmus link create"))

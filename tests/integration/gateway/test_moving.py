@@ -149,8 +149,9 @@ def test_clients_go_with_a_link_that_is_reversed(
         # Named before what other tests have left there: only the first ones are.
         made(east, f"0-{name}")
         consumers.commit(east, {f"0-{name}": {(name, 0): 0}})
-        with pytest.raises(PlanRefused, match=f"topics.*0-{name}.*groups.*0-{name}"):
+        with pytest.raises(PlanRefused, match=f"topics.*0-{name}.*groups.*0-{name}") as told:
             asyncio.run(Promoter(configuration=configuration, name=name).reverse(f"{name}-1"))
+        assert (told.value.hint or "").startswith(f"isthmus link attach {name} (--map topics, --group-map groups)")
         await_more(writers)
         found, shown = [], [served_by(configuration, running)]
         for stay, mirror in ((1, Mirror(east, east3)), (2, Mirror(east3, east))):

@@ -233,16 +233,24 @@ class ClientMove:
         strangers = unmarked(await self._producers(), self._here.documents.values())
         for client in (self.source, self.target) if self.is_back else (self.source,):
             await require_all_seen(client)
-        if not self.is_forced and (against := await self._objections(strangers)):
-            raise _should_not(self.link, "; ".join(against))
+        if self.is_forced:
+            return
+        left = await self._left_behind()
+        if against := [*left, *await self._objections(strangers)]:
+            raise _should_not(self.link, "; ".join(against), can_attach=bool(left))
+
+    async def _left_behind(self) -> list[str]:
+        """What clients would miss at the target, as the link does not have it."""
+        left = []
+        if others := await self._others():
+            left.append(f"topics are not among those of the link: {first_few(sorted(others))}")
+        if groups := await self._uncarried():
+            left.append(f"the positions of groups are not carried: {first_few(sorted(groups))}")
+        return left
 
     async def _objections(self, strangers: Collection[tuple[PartitionKey, int]]) -> list[str]:
-        """Why clients should not go; `strangers` are producers with ids that no gateway handed on."""
+        """Why else clients should not go; `strangers` are producers with ids that no gateway handed on."""
         against = []
-        if others := await self._others():
-            against.append(f"topics are not among those of the link: {first_few(sorted(others))}")
-        if groups := await self._uncarried():
-            against.append(f"the positions of groups are not carried: {first_few(sorted(groups))}")
         if at_work := [] if self.is_back else sorted(await self._members_there()):
             against.append(
                 f"groups have members at {self.target.cluster.alias} already, and positions of their own: "
@@ -795,8 +803,11 @@ def _cannot(link: Link, why: str) -> PlanRefused:
     )
 
 
-def _should_not(link: Link, why: str) -> PlanRefused:
+def _should_not(link: Link, why: str, *, can_attach: bool) -> PlanRefused:
+    """That clients would meet something else there; `can_attach`: for some of it the link has to have more."""
+    attach = f"isthmus link attach {link.name} (--map topics, --group-map groups) has the link carry more. "
     return PlanRefused(
         f"clients of gateways should not go with link {link.name}: {why}",
-        hint="With --force they go all the same; with --leave-clients they stay where they are.",
+        hint=f"{attach if can_attach else ''}With --force they go all the same, whatever they lack there then; with "
+        "--leave-clients they stay where they are.",
     )
