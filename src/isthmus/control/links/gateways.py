@@ -144,6 +144,7 @@ def gateways_in(
                     movable[each.gateway] = each, age_s
             elif isinstance(each, MoveDocument):
                 moves.append(each)
+    ids = {**_as_moved(moves, ids), **ids}
     for gateway in registered.keys() | movable.keys():
         alias, document, age_s = registered.get(gateway, ("", None, math.inf))
         word, word_age_s = movable.get(gateway, (None, math.inf))
@@ -196,6 +197,14 @@ def _parts(document: GatewayDocument, links: Iterable[Link], ledger: LedgerMemor
             held=0 if now is None else now.answers,
             oldest_s=0.0 if now is None else now.oldest_ms / _MS_PER_S,
         )
+
+
+def _as_moved(moves: Iterable[MoveDocument], ids: Mapping[str, str]) -> dict[str, str]:
+    """The aliases that moves of clients have for clusters, for those that do not tell their ids now. What is the alias
+    of another cluster by now is left out.
+    """
+    named = [end for each in moves for end in ((each.source, each.source_alias), (each.target, each.target_alias))]
+    return {cluster_id: alias for cluster_id, alias in named if alias not in ids.values()}
 
 
 def _moving(word: MovableGatewayDocument, moves: Iterable[MoveDocument]) -> str:

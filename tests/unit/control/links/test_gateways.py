@@ -115,6 +115,20 @@ def test_a_gateway_whose_clients_have_moved() -> None:
     assert (other.cluster, other.serves, other.host, other.as_dict()["since"]) == ("", "west", "", None)
 
 
+def test_a_cluster_that_clients_have_moved_to_is_named_while_it_is_away() -> None:
+    """By the alias that the move had for it; not if another cluster has that by now."""
+    move = MoveDocument(
+        source="S", source_alias="east", target="T", target_alias="west", link="orders", move="m", step=MoveStep.SERVE,
+        stay=1, first_node=1, by="me", since_ms=0,
+    )  # fmt: skip
+    at_east = ledger({}, move, movable("a", "T"))
+
+    def served(**ids: str) -> list[str]:
+        return [each.serves for each in gateways_in({"east": at_east}, ids, ())]
+
+    assert (served(S="east"), served(S="east", U="west")) == (["west"], ["T"])
+
+
 def test_what_is_said_of_a_move_counts_while_it_is_under_way() -> None:
     """A fence that was taken down again leaves its word in the ledger."""
     move = MoveDocument(
