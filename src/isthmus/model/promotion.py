@@ -299,7 +299,9 @@ class Promotion:
         if self.acknowledged is not None:
             told += f"; {self.acknowledged.in_words}"
         if self.answering:
-            told += f"; {self.answering} answers: promote or reverse in place of this loses nothing"
+            told += f"; {self.answering} answers"
+            # What is detached stays reserved, and may follow again.
+            told += ": promote or reverse in place of this loses nothing" if self.verb == "failover" else ""
         return told
 
     @property

@@ -39,7 +39,9 @@ def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
         message = f"{where} has no known address: {error.strerror}"
         hint = f"Check the host name in bootstrap_servers, or in the advertised listeners of the brokers; {elsewhere}"
     else:
-        message = f"{where} does not answer: {error.strerror or error}"
+        # A timer of ours ends a connection without a word.
+        why = error.strerror or str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
+        message = f"{where} does not answer: {why}"
         hint = (
             "Check that the brokers run and that bootstrap_servers and the advertised listeners are reachable; "
             f"{elsewhere}"

@@ -9,7 +9,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster, Security, Tls
-from isthmus.wire.diagnosis import misunderstood
+from isthmus.wire.diagnosis import misunderstood, unreached
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,13 @@ def test_a_broker_that_hangs_up_in_a_handshake_is_out_of_reach(error: OSError) -
     assert type(told) is Unreachable
     assert "broke the connection off" in told.message
     assert "stopping or overloaded" in told.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(TimeoutError(), "timed out"), (ConnectionRefusedError(111, "Connection refused"), "refused")]
+)
+def test_why_a_broker_is_out_of_reach_is_never_empty(error: OSError, why: str) -> None:
+    """A timer of ours has no words: of a broker that hangs the log ended behind the colon."""
+    told = unreached(error, Cluster(alias="east", bootstrap_servers=("east:9092",)), "east at east:9092")
+
+    assert told.message.endswith(why)

@@ -143,6 +143,7 @@ def test_a_source_that_answers_tells_itself() -> None:
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,), answering="east")
     assert found.missing_in_words.endswith("east answers: promote or reverse in place of this loses nothing")
     assert found.as_dict()["source_answers"]
+    assert replace(found, verb="detach").missing_in_words.endswith("east answers")
 
 
 def test_what_somebody_else_may_have_written_is_no_copy() -> None:
