@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import RESERVED_PREFIX
 from isthmus.model.patterns import NamePattern, unmatched
 from isthmus.model.problem import Problem
@@ -77,7 +78,14 @@ def warnings(
             "up as soon as it is there.",
         )
         for pattern in patterns
+        if not _has_nothing_attached(link, kind, pattern)
     )
+
+
+def _has_nothing_attached(link: Link, kind: PatternKind, pattern: NamePattern) -> bool:
+    """Whether nobody wrote that pattern, and it is meant to match nothing: so it is while a link is detached."""
+    naming = link.topics.naming if kind == "topic" else link.groups.naming
+    return str(pattern) == "*" and isinstance(naming, NamespaceNaming) and not naming.maps
 
 
 def _nothing(link: Link, kind: PatternKind, pattern: NamePattern) -> str:

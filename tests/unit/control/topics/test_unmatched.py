@@ -60,6 +60,14 @@ def test_exclusion_is_told_apart() -> None:
     assert found.hint.startswith("It matches orders.eu, orders.us, which topics.exclude leaves out.")
 
 
+def test_a_link_that_was_detached_has_no_pattern_to_warn_of() -> None:
+    """A promotion would warn of `topics.include` and `topics.naming`, which nobody has set."""
+    every = TopicPattern.parse("*")
+    link = replace(LINK, topics=TopicSettings(include=(every,), naming=NamespaceNaming()))
+    assert warnings(link, "topic", [every], NAMES) == ()
+    assert warnings(link, "topic", [TopicPattern.parse("pay*")], NAMES)
+
+
 def test_missing_name() -> None:
     """A name that is meant literally is suggested literally."""
     problem = missing("paymets", LINK, NAMES)
