@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
-SOURCES := src tests house $(wildcard bench demo soak docs)
+SOURCES := src tests testing house $(wildcard bench demo soak docs)
 
 .PHONY: default help env fmt check house unit integration faults test demo demo-recovery demo-tree bench nightly soak soak-gateway fuzz-rest fuzz-gateway mutants docs spark-versions requirements browser-files package clean java
 

@@ -28,7 +28,7 @@ from bench.processes import cpu_s, memory_mb
 from bench.rig import Side
 from isthmus import config
 from isthmus.local.process import Process, ProcessGuard
-from tests.faults.proxy import Proxy, behind_proxy
+from testing.brokers.proxy import Proxy, behind_proxy
 
 Sides = Mapping[str, Side]
 NAMES: Final = ("ams", "fra", "lon", "par", "nyc", "bos", "sfo", "lax")

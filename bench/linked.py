@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from tests.faults.proxy import HOST, Proxy
+from testing.brokers.proxy import HOST, Proxy
 
 LINK: Final = "linked"
 """The link, and the prefix of what it copies, without the dot."""

@@ -17,7 +17,7 @@ from bench.contenders import Copy
 from bench.pouring import Pour, pour
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from tests.faults.proxy import HOST, Proxy, behind_proxy
+from testing.brokers.proxy import HOST, Proxy, behind_proxy
 
 HEAP_MB: Final = 1024
 DELAY_S: Final = 0.025

@@ -29,10 +29,10 @@ from isthmus.local.jvm import jvm_for
 from isthmus.model.configuration import Configuration
 from isthmus.model.mirrormaker_records import checkpoint_of
 from isthmus.wire.client import Client
-from tests.integration.control.mirrorclient import answers
-from tests.integration.control.running import ends
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
+from testing.groups import consumers
+from testing.records import topics
+from testing.runs.mirrorclient import answers
+from testing.runs.running import ends
 
 RECORDS: Final = 2_000_000
 BEHIND: Final = (0, 1_000, 100_000, 1_000_000)

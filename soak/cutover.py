@@ -18,7 +18,7 @@ from soak.mirrors.isthmus import Isthmus
 from soak.scene import TERM_S, Setting, create_topic
 from soak.side import Side
 from soak.workloads.plain import Pen, PlainWriter
-from tests.faults.proxy import Weather
+from testing.brokers.proxy import Weather
 
 _LINK: Final = "cutover"
 _PREFIX: Final = "cut."

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.faults.proxy import HOST, Link, Proxy
+from testing.brokers.proxy import HOST, Link, Proxy
 
 _SIZE_BYTES: Final = 4
 _REQUEST_BYTES: Final = 8

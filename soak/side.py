@@ -15,7 +15,7 @@ from isthmus.local import LocalBroker, LocalCluster
 from isthmus.local.ports import choose_ports, free_ports, is_free
 from soak.naming import AS_AT_SOURCE, Names
 from soak.network import Network
-from tests.faults.proxy import HOST
+from testing.brokers.proxy import HOST
 
 BROKERS: Final = 3
 _HEAP_MB: Final = 256

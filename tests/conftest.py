@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from isthmus.local import LocalCluster
+from testing.patience import UNFENCED
 from tests import nightly, sharing
-from tests.patience import UNFENCED
 
 HEAP_MB = 256
 

@@ -11,7 +11,7 @@ from soak.faults.catalogue import TREE, NotNow, Told, fault
 from soak.mirrors.isthmus import Isthmus
 from soak.side import Side
 from soak.trees.grove import NAME, UPPER, Grove
-from tests.faults.proxy import Weather
+from testing.brokers.proxy import Weather
 
 _LEAF: Final = "leaf"
 """One leaf at a time, so that what a fault is aimed at is as it was thought to be."""

@@ -13,7 +13,7 @@ from soak.faults.finding import repeating
 from soak.network import Aim, Road
 from soak.scene import Scene
 from soak.side import Side
-from tests.faults.proxy import Weather
+from testing.brokers.proxy import Weather
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 CREATE_TOPICS, INIT_PRODUCER, EPOCH_ENDS, END_TXN, WRITE_MARKERS, TXN_COMMIT = 19, 22, 23, 26, 27, 28

@@ -16,7 +16,7 @@ from soak.gateway.client import PARTITIONS
 from soak.gateway.ledger import LEDGER, leader_of_ledger
 from soak.gateway.stage import GATEWAYS, READY_S, SIDES, Stage
 from soak.network import Road
-from tests.faults.proxy import Weather
+from testing.brokers.proxy import Weather
 
 Told = dict[str, Any]
 _ELECT_S: Final = 30.0

@@ -28,7 +28,7 @@ from soak.judge.evidence import Violation
 from soak.judge.reading import messages
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Supervisor
-from tests.faults.proxy import Weather
+from testing.brokers.proxy import Weather
 
 Note = Callable[[str], None]
 _READY_S: Final = 600.0

@@ -32,8 +32,8 @@ from soak.history import History
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Supervisor
 from soak.network import Network
-from tests.faults.driver import COMMAND, ROOT
-from tests.faults.proxy import HOST
+from testing.brokers.proxy import HOST
+from testing.runs.driver import COMMAND, ROOT
 
 SIDES: Final = ("source", "target")
 GATEWAYS: Final = ("gateway-1", "gateway-2")

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.lane.mirror import Mirror
+from testing.runs.mirror import Mirror
 
 _LINES: Final = 60
 """So much of the log of each broker is printed."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from isthmus.local import LocalBroker, LocalCluster
 from isthmus.wire.client import Client
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 _IN_SYNC_S: Final = TERM_S
 PAUSE_S: Final = (5.0, 20.0)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Reports
+from testing.records import oracle, topics
+from testing.runs.mirror import Reports
 
 DAY_MS: Final = 86_400_000
 _PAUSE_S: Final = 0.01

@@ -11,11 +11,11 @@ import pytest
 
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
+from testing.records import topics
+from testing.runs.mirror import Mirror, Running
+from testing.runs.witness import until_all_advance, until_told
 from tests.faults.schedule import Fault, leader, struck, until_in_sync
 from tests.faults.stream import DAY_MS, Stream
-from tests.faults.witness import until_all_advance, until_told
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror, Running
 
 pytestmark = pytest.mark.faults
 

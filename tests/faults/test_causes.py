@@ -24,15 +24,15 @@ from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
+from testing.brokers.acls import denied, deny, permit
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mirror import Mirror
+from testing.runs.running import configuration_of, link_of
+from testing.runs.witness import assert_told, until_all_advance, until_told
 from tests.faults.stream import Stream
-from tests.faults.witness import assert_told, until_all_advance, until_told
-from tests.integration.acls import denied, deny, permit
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.topics import Given
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 

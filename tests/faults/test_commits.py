@@ -14,9 +14,9 @@ from isthmus.cluster.groups import describe_groups
 from isthmus.local import LocalCluster
 from isthmus.model.group import offsets_partition
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import as_admin, create
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records.topics import as_admin, create
 
 pytestmark = pytest.mark.faults
 

@@ -20,12 +20,12 @@ from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Level
 from isthmus.model.link import Limits
-from tests.faults.proxy import HOST, behind_proxy
+from testing.brokers.proxy import HOST, behind_proxy
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.mirror import Mirror
+from testing.runs.running import configuration_of, link_of
 from tests.faults.stream import DAY_MS
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.topics import Given
 
 pytestmark = pytest.mark.faults
 

@@ -19,14 +19,14 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.switching import before_begin, stopped_at
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.faults.witness import until_told
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mapping import Maps, assert_mapped
-from tests.integration.lane.mirror import Mirror, Running, lanes_of
-from tests.integration.lane.topics import Given
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mapping import Maps, assert_mapped
+from testing.runs.mirror import Mirror, Running, lanes_of
+from testing.runs.running import configuration_of, link_of
+from testing.runs.witness import until_told
 
 pytestmark = pytest.mark.faults
 

@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from tests.faults.driver import Driver, configured, started
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.driver import Driver, configured, started
 from tests.faults.stream import Stream
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 

@@ -12,13 +12,13 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.mapping import Maps, assert_mapped
+from testing.runs.mirror import Mirror
+from testing.runs.witness import until_all_advance
 from tests.faults.schedule import until_in_sync
 from tests.faults.stream import DAY_MS, Stream
-from tests.faults.witness import until_all_advance
-from tests.integration.lane import topics
-from tests.integration.lane.mapping import Maps, assert_mapped
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.faults
 

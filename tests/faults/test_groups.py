@@ -12,11 +12,11 @@ import pytest
 
 from isthmus.cluster.groups import describe_groups
 from isthmus.model.carrying import Standing
+from testing.groups import consumers
+from testing.groups.carrying import Carrying, between, carrying
+from testing.records import topics
+from testing.runs.mirror import Mirror
 from tests.faults.schedule import Fault, struck
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import Carrying, between, carrying
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
 
 pytestmark = pytest.mark.faults
 

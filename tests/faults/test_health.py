@@ -19,9 +19,9 @@ from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Level
 from isthmus.model.group import offsets_partition
 from isthmus.model.partitions import Condition, PartitionState
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import create
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records.topics import create
 
 pytestmark = pytest.mark.faults
 

@@ -12,11 +12,11 @@ import pytest
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.faults.proxy import HOST, Proxy, Weather, behind_proxy
+from testing.brokers.proxy import HOST, Proxy, Weather, behind_proxy
+from testing.records import topics
+from testing.runs.mirror import Mirror
+from testing.runs.witness import until_all_advance, until_told
 from tests.faults.stream import DAY_MS, Stream
-from tests.faults.witness import until_all_advance, until_told
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
 
 pytestmark = pytest.mark.faults
 

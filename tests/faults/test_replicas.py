@@ -10,9 +10,9 @@ import pytest
 
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.faults.witness import until_told
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
+from testing.records import oracle, topics
+from testing.runs.mirror import Mirror
+from testing.runs.witness import until_told
 
 pytestmark = pytest.mark.faults
 

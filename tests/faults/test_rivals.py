@@ -14,10 +14,10 @@ import pytest
 from isthmus.lane.engine import Engine
 from isthmus.local import LocalCluster
 from isthmus.wire.connection import Connection
+from testing.records import oracle, topics
+from testing.runs.mirror import Mirror, caught_up
+from testing.runs.witness import until_all_advance, until_one_advances
 from tests.faults.stream import Stream
-from tests.faults.witness import until_all_advance, until_one_advances
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, caught_up
 
 pytestmark = pytest.mark.faults
 

@@ -11,12 +11,12 @@ import pytest
 
 from isthmus.local import LocalCluster
 from isthmus.model.transactions import AbortedPolicy
+from testing.brokers.hanging import trusting
+from testing.records import oracle, topics
+from testing.records.omission import assert_left_out
+from testing.records.transactions import interleave
+from testing.runs.mirror import Mirror, caught_up, reached
 from tests.faults.schedule import Fault, leader, struck
-from tests.integration.cluster.hanging import trusting
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, caught_up, reached
-from tests.integration.lane.test_omission import assert_left_out
-from tests.integration.lane.transactions import interleave
 
 pytestmark = pytest.mark.faults
 

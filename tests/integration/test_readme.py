@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from isthmus import config
 from isthmus.config.document import ConfigDocument
 from isthmus.config.overrides import overridden, variables
 from isthmus.metrics import server
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

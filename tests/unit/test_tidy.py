@@ -63,6 +63,17 @@ def test_a_test_states_what_it_expects() -> None:
     assert silent == []
 
 
+def test_what_tests_share_lies_in_testing() -> None:
+    """No test is read to understand another one: what several need is a module that says what it is for."""
+    shared = [
+        f"{module.path} imports from {name}"
+        for module in read_modules("tests", "testing", "soak", "bench", "demo")
+        for name in module.imports
+        if name.startswith("tests.") and ".test_" in name
+    ]
+    assert shared == []
+
+
 def test_unit_tests_mirror_the_source() -> None:
     """Every folder of unit tests has its counterpart in the source."""
     unit = ROOT / "tests" / "unit"

@@ -19,8 +19,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import free_port
+from testing.patience import TERM_S
+from testing.values.standing import free_port
 
 ROOT = Path(__file__).parents[2]
 EXTRA = "web"

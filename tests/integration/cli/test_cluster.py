@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from isthmus.local import LocalCluster
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

@@ -15,9 +15,9 @@ from confluent_kafka import Consumer
 import isthmus
 from isthmus.local import LocalCluster
 from isthmus.model.namespace import NamespaceMap
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
 
 pytestmark = pytest.mark.integration
 

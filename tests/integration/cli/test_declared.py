@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from isthmus.cli.app import app
 from isthmus.local import LocalCluster
-from tests.integration.control.killing import configured
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import name as name
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.killing import configured
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,10 @@ import pytest
 import yaml
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import COMMAND, ROOT
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, declared
-from tests.integration.groups.test_carrying import filled
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.groups.carrying import between, declared, filled
+from testing.patience import TERM_S
+from testing.runs.command import COMMAND, ROOT
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ import pytest
 
 from isthmus import config
 from isthmus.local import LocalCluster
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from isthmus.local.probe import knows
-from tests.faults.proxy import cluster_ports
-from tests.patience import TERM_S
+from testing.brokers.proxy import cluster_ports
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -24,14 +24,14 @@ from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
 from isthmus.metrics.catalogue import LATENCY, LINK_LAG, METRICS
 from isthmus.web.tokens import Role, TokenFile
-from tests.integration.cli.test_run import COMMAND, Shell
-from tests.integration.groups import consumers
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
-from tests.unit.metrics.promql import Scrapes, Vector
-from tests.unit.metrics.standing import OPEN_METRICS, free_port
-from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, RULES, filled_in
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.command import COMMAND, Shell
+from testing.values.monitoring import ALERTS, PANEL_QUERIES, RULES, filled_in
+from testing.values.promql import Scrapes, Vector
+from testing.values.standing import OPEN_METRICS, free_port
 
 pytestmark = pytest.mark.integration
 

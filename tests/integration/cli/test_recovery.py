@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import Shell
-from tests.integration.control.recovering import log_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane import topics
+from testing.groups import consumers
+from testing.groups.carrying import filled, records
+from testing.records import topics
+from testing.runs.command import Shell
+from testing.runs.recovering import log_of
 
 pytestmark = pytest.mark.integration
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,74 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from isthmus.local import LocalCluster
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.command import Shell, children, everything
 
 pytestmark = pytest.mark.integration
-
-ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()"]
-
-
-class Shell:
-    """Runs `isthmus` with a configuration of one link, which has a name of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        east: LocalCluster,
-        west: LocalCluster,
-        stem: str,
-        *,
-        python: str = sys.executable,
-        **environment: str,
-    ) -> None:
-        self.stem = stem
-        self.term_s: float = TERM_S
-        self._python = python
-        document: dict[str, Any] = {
-            "clusters": {
-                "east": {"bootstrap_servers": east.bootstrap_servers},
-                "west": {"bootstrap_servers": west.bootstrap_servers},
-            },
-            "links": [{"name": stem, "source": "east", "target": "west", "topics": {"include": [f"{stem}.*"]}}],
-            "spark": {"master": "local[2]"},
-        }
-        self._path = folder / "isthmus.yaml"
-        self._document = document
-        self.links = document["links"]
-        self._environment = {
-            **os.environ,
-            "ISTHMUS_CONFIG": str(self._path),
-            "PYTHONPATH": str(ROOT / "src"),
-            **environment,
-        }
-        self.configure()
-
-    def configure(self, **sections: object) -> None:
-        """Write the configuration, with these sections instead of its own."""
-        self._path.write_text(yaml.safe_dump({**self._document, **sections}))
-
-    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        """The command, running."""
-        return subprocess.Popen(
-            [self._python, *COMMAND[1:], *arguments],
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-
-    def run(self, *arguments: str, code: int = 0) -> Any:
-        """What the command prints as JSON; it ends with `code`."""
-        with self.start(*arguments, "-o", "json") as command:
-            said, told = command.communicate(timeout=self.term_s)
-        assert command.returncode == code, told
-        return json.loads(said) if said else None
 
 
 @pytest.fixture
@@ -236,15 +173,6 @@ def test_spark_does_not_write_into_a_live_table(shell: Shell) -> None:
     assert b"WARNING" not in shown
 
 
-def everything(seen: io.RawIOBase) -> bytes:
-    """What a terminal shows until its last process has left."""
-    shown = b""
-    with contextlib.suppress(OSError):
-        while part := seen.read(1 << 16):
-            shown += part
-    return shown
-
-
 def test_a_jvm_that_does_not_start_is_heard(shell: Shell) -> None:
     """Its own words are on stderr, wherever it wrote them, and never among the results."""
     shell.configure(spark={"master": "local[2]", "conf": {"spark.driver.extraJavaOptions": "--add-modules=nowhere"}})
@@ -253,17 +181,6 @@ def test_a_jvm_that_does_not_start_is_heard(shell: Shell) -> None:
     assert (command.returncode, json.loads(said)["caught_up"]) == (1, False)
     assert "Module nowhere not found" in told
     assert "JAVA_GATEWAY_EXITED" in told
-
-
-def children(pid: int) -> list[int]:
-    """The processes the threads of a process have started: its JVM."""
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    found: list[int] = []
-    for file in lists:
-        # A thread may have ended meanwhile.
-        with contextlib.suppress(OSError):
-            found += map(int, file.read_text().split())
-    return found
 
 
 def test_unreachable_cluster_is_named(tmp_path: Path, east: LocalCluster, topic: Callable[[str], str]) -> None:

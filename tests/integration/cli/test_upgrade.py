@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import ROOT, Shell
-from tests.integration.lane import oracle, topics
-from tests.integration.spark.traffic import traffic
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.traffic import traffic
+from testing.runs.command import ROOT, Shell
 
 pytestmark = pytest.mark.integration
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import Shell, children
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.mapped import HandMade
-from tests.integration.verification.forgery import forge
-from tests.integration.verification.pair import without
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.forgery import forge
+from testing.records.mapped import HandMade
+from testing.records.pair import without
+from testing.records.topics import Given
+from testing.runs.command import Shell, children
 
 pytestmark = pytest.mark.integration
 

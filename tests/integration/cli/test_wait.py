@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import Shell, everything
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.command import Shell, everything
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from isthmus.local.tools import kafka_tool
 from isthmus.model.cluster import Cluster, is_cluster_id
 from isthmus.model.description import ClusterReport, MetadataMode
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

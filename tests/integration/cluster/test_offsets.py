@@ -11,8 +11,8 @@ import pytest
 from isthmus.cluster.offsets import log_ranges
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.repeating import repeating
+from testing.records import topics
+from testing.repeating import repeating
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,8 @@ from isthmus.cluster.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.group import Committed
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

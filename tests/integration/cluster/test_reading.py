@@ -15,8 +15,8 @@ from isthmus.errors import ClusterError
 from isthmus.local import LocalCluster
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

@@ -33,12 +33,12 @@ from isthmus.local.tools import kafka_tool
 from isthmus.model.assignment import Assignment, Move
 from isthmus.model.configuration import Configuration
 from isthmus.web.tokens import Role
-from tests.integration.acls import CLUSTER, denied
-from tests.integration.control.running import link_of
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.web.asking import serving
-from tests.patience import TERM_S
+from testing.brokers.acls import CLUSTER, denied
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.rest.asking import serving
+from testing.runs.running import link_of
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from isthmus.model.description import MetadataMode
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition
 from isthmus.model.registry import Registry, changes
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

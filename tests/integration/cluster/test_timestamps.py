@@ -12,8 +12,8 @@ from isthmus.cluster.timestamps import record_timestamps
 from isthmus.control.groups.times import RecordTime, RecordTimes
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 

@@ -17,8 +17,8 @@ from isthmus.local import LocalCluster
 from isthmus.model.log import LogRange
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
-from tests.integration.lane.topics import await_served
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records.topics import await_served
 
 pytestmark = pytest.mark.integration
 

@@ -13,10 +13,10 @@ from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.transactions import TransactionState
-from tests.integration.cluster.hanging import leave_hanging
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
+from testing.brokers.hanging import leave_hanging
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 

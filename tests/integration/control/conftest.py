@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
-from tests.integration.control.treeload import Clusters
-from tests.patience import UNFENCED
+from testing.patience import UNFENCED
+from testing.runs.treeload import Clusters
 
 
 @pytest.fixture(scope="session")

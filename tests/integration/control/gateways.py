@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from isthmus.local import LocalCluster
 from isthmus.local.ports import choose_ports, free_ports
-from tests.faults.proxy import HOST, Link, Proxy, cluster_ports
-from tests.patience import UNFENCED
+from testing.brokers.proxy import HOST, Link, Proxy, cluster_ports
+from testing.patience import UNFENCED
 
 ADVERTISED_PORT = 9092
 BROKERS = 2

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from isthmus.control.links import declarations
-from tests.integration.control.recovering import Interrupted, interrupted_at
+from testing.runs.recovering import Interrupted, interrupted_at
 
 ResultT = TypeVar("ResultT")
 _STEPS_MAX: Final = 60

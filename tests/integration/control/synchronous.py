@@ -41,14 +41,14 @@ from isthmus.model.progress import LinkProgress
 from isthmus.model.promotion import Promised, Promotion
 from isthmus.model.synchrony import FirstUnheld, SyncState
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.control.running import patient, running
-from tests.integration.control.test_reservation import admin_of
-from tests.integration.gateway.gateways import free_range
-from tests.integration.gateway.test_prepared_commits import Log
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
+from testing.brokers.proxy import HOST, Proxy, Weather
+from testing.gateways.commits import Log
+from testing.gateways.gateways import free_range
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.running import patient, running
+from tests.integration.control.reserving import admin_of
 
 
 @dataclass(slots=True, eq=False)

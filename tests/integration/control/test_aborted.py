@@ -17,11 +17,11 @@ from isthmus.local import LocalCluster
 from isthmus.model.link import Link, Transactions
 from isthmus.model.recovery import RecoveryWay
 from isthmus.model.transactions import AbortedPolicy, Visibility
-from tests.integration.cluster.hanging import trusting
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.test_omission import assert_left_out
-from tests.integration.lane.transactions import TransactionalProducer, interleave
+from testing.brokers.hanging import trusting
+from testing.records import oracle, topics
+from testing.records.omission import assert_left_out
+from testing.records.transactions import TransactionalProducer, interleave
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -49,11 +49,11 @@ from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
 from isthmus.model.quotas import QuotaKey
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
-from tests.integration.acls import CLUSTER, denied
-from tests.integration.control.running import configuration_of, ends, link_of, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import as_admin
-from tests.patience import TERM_S
+from testing.brokers.acls import CLUSTER, denied
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import as_admin
+from testing.runs.running import configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

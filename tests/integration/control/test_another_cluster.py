@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
 from isthmus.model.state import LinkState
-from tests.faults.moving import MovingAddress, moving_address
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.patience import UNFENCED
+from testing.brokers.moving import MovingAddress, moving_address
+from testing.groups.carrying import records
+from testing.patience import UNFENCED
+from testing.records import topics
+from testing.runs.running import Running, configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

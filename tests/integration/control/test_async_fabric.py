@@ -14,8 +14,8 @@ from isthmus.control.links.filtering import Filters
 from isthmus.ledger.view import LedgerView
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import topics
+from testing.records import topics
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -26,10 +26,10 @@ from isthmus.model.declaration import ASYNC, Declaration, attachment
 from isthmus.model.registers import MODE
 from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
+from testing.patience import TERM_S
+from testing.runs.declaring import both as both
+from testing.runs.declaring import maps
 from tests.integration.control import interrupting
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import maps
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,29 +15,12 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
-from tests.faults.proxy import HOST, Link, Proxy
+from testing.brokers.proxy import HOST
+from tests.integration.control.controllers import Ending
 
 pytestmark = pytest.mark.integration
 
 Verb = Callable[[Fabric], object]
-
-
-class Ending(Proxy):
-    """A network that is gone once so many requests have passed: connections break, and no other one is made."""
-
-    def __init__(self, port: int, upstream_port: int, *, requests: int) -> None:
-        super().__init__(port, upstream_port)
-        self.requests = requests
-
-    async def destination(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
-        if self.requests <= 0:
-            raise OSError
-        return await super().destination(reader, writer)
-
-    async def admitted(self, link: Link, chunk: bytes, *, is_answer: bool) -> int:
-        if not is_answer:
-            self.requests -= 1
-        return len(chunk) if self.requests >= 0 else 0
 
 
 @pytest.fixture

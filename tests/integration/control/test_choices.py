@@ -28,10 +28,10 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.integration.ledger.committed import cut_off, killed, until_committed
-from tests.integration.quotas import bounded
-from tests.patience import TERM_S
+from testing.brokers.quotas import bounded
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.committed import cut_off, killed, until_committed
 
 pytestmark = pytest.mark.integration
 

@@ -18,9 +18,9 @@ from isthmus.model.cluster import Cluster, Tls
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.state import LinkState
-from tests.integration.control.running import configuration_of, ends, link_of, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

@@ -22,10 +22,10 @@ from isthmus.errors import IsthmusError, error_classes
 from isthmus.ledger.documents import LinkDocument
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from tests.integration.acls import denied
-from tests.integration.control.running import patient
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.brokers.acls import denied
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import patient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 

@@ -20,10 +20,10 @@ from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.test_compaction import Compacted, keys
-from tests.integration.lane.topics import Given
+from testing.records import oracle, topics
+from testing.records.compaction import Compacted, keys
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -26,9 +26,9 @@ from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern
 from isthmus.wire.client import Client
-from tests.integration.control.running import Running, configuration_of, link_of, patient, running
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.running import Running, configuration_of, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

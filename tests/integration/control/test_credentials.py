@@ -14,10 +14,10 @@ from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
-from tests.integration.control.running import running
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import Given
-from tests.patience import UNFENCED
+from testing.patience import UNFENCED
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.running import running
 
 pytestmark = pytest.mark.integration
 

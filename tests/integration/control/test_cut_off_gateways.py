@@ -20,10 +20,10 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways import RegisteredGateway
 from isthmus.model.pair import PairState
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.cluster.hanging import trusting
+from testing.brokers.hanging import trusting
+from testing.brokers.proxy import HOST, Proxy, Weather
+from testing.patience import TERM_S
 from tests.integration.control.synchronous import Side, Trial, Writer, begun, gateway, reached_through, run_beside
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,15 +28,12 @@ from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.link import read_documents
-from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.records import LedgerChange
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration, SparkSettings
+from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import SEMANTICS, Declaration, attachment
 from isthmus.model.lastknown import KnownLog
 from isthmus.model.namespace import Namespace, NamespaceMap
@@ -46,47 +43,19 @@ from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
 from isthmus.model.writability import KeptBy
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy
-from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
-from tests.integration.control.test_following import leases_of
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.unit.control.links.test_parted import documents
+from testing.brokers.proxy import HOST, Proxy
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.declaring import Namer, cut, maps, remembers, written
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
+from testing.values.parted import documents
+from tests.integration.control.controllers import leases_of
 
 pytestmark = pytest.mark.integration
 
-Namer = Callable[[str], str]
 Values = Callable[[Declaration], dict[str, Any]]
-
-
-@pytest.fixture
-def both(east: LocalCluster, west: LocalCluster) -> Configuration:
-    """A file with both clusters and no link. Leases last, so that one that begins anew was disturbed."""
-    spark = SparkSettings(lease_term_s=600.0)
-    return Configuration(clusters=(east.cluster(), west.cluster()), links=(), spark=spark)
-
-
-@pytest.fixture
-def name(topic: Namer, both: Configuration) -> Iterator[str]:
-    """The name of a link that is deleted in the end, so that no other test runs it."""
-    name = topic("declared")
-    yield name
-    try:
-        Fabric(both).declarations.delete(name)
-    except ConfigError:
-        return
-
-
-def cut(configuration: Configuration, alias: str) -> Configuration:
-    """The same file where one cluster cannot be reached: nobody listens at that port."""
-    gone = replace(configuration.cluster(alias), bootstrap_servers=("127.0.0.1:1",))
-    return replace(
-        configuration, clusters=tuple(gone if each.alias == alias else each for each in configuration.clusters)
-    )
-
-
-def maps(*texts: str) -> tuple[NamespaceMap, ...]:
-    return tuple(map(NamespaceMap.parse, texts))
 
 
 async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
@@ -95,16 +64,6 @@ async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
         documents = (await read_documents(client)).values()
     (found,) = (one for one in documents if isinstance(one, DeclarationDocument) and one.link == link)
     return {register.name: register.said for register in found.registers}
-
-
-async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> bool:
-    """Whether one cluster remembers the other as the link saw it, and its topics."""
-    async with Client(both.cluster(keeper)) as client:
-        documents = (await read_documents(client)).values()
-    known = [one.cluster for one in documents if isinstance(one, KnownClusterDocument)]
-    names = [one.names for one in documents if isinstance(one, KnownNamesDocument) and one.link == link]
-    ids = {one.cluster_id for one in known if one.alias == seen and one.link == link}
-    return any(one.cluster_id in ids and one.topics for one in names)
 
 
 async def attached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, west: LocalCluster) -> None:
@@ -403,14 +362,6 @@ def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> No
     (found,) = parted
     assert (found["topic"], found["by"], found["partitions"][0]["last_shared"]) == (f"{name}.orders", "kate", 20)
     assert Fabric(cut(both, "west")).declarations.describe(name).parted is None
-
-
-async def written(cluster: Cluster, *changes: LedgerChange) -> None:
-    """Have a cluster's ledger hold these."""
-    async with Client(cluster) as client:
-        writer = LedgerWriter(client)
-        await writer.append(changes)
-        writer.close()
 
 
 def test_two_operators_at_once(both: Configuration, name: str) -> None:

@@ -35,11 +35,11 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
 from isthmus.wire.codes import NONE
-from tests.integration.acls import denied
-from tests.integration.control.running import ends, link_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.brokers.acls import denied
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.running import ends, link_of
 
 pytestmark = pytest.mark.integration
 TopicNamer = Callable[[str], str]

@@ -21,12 +21,12 @@ from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
-from tests.integration.acls import CLUSTER, denied, deny
-from tests.integration.cluster.hanging import leave_hanging
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S
+from testing.brokers.acls import CLUSTER, denied, deny
+from testing.brokers.hanging import leave_hanging
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -26,9 +26,9 @@ from isthmus.model.lane import LaneKey
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.wire.client import Client
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.groups.carrying import records
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

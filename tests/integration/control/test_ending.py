@@ -27,12 +27,13 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire.client import Client
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import cut
-from tests.integration.control.test_declared import name as name
-from tests.integration.control.test_declared import written as remember
-from tests.integration.lane import topics
-from tests.unit.control.lanes.test_audit import LANE
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import cut
+from testing.runs.declaring import name as name
+from testing.runs.declaring import written as remember
+from testing.values.audited import LANE
+from tests.integration.control.controllers import controller
 
 pytestmark = pytest.mark.integration
 
@@ -46,20 +47,6 @@ def killed() -> Whereabouts:
         assert start is not None
         process.kill()
     return replace(whereabouts(), pid=process.pid, process_start=start)
-
-
-def controller(link: str, process: Whereabouts, beat: int = 1) -> ControllerDocument:
-    return ControllerDocument(
-        link=link,
-        generation=1,
-        beat=beat,
-        started_ms=1,
-        host=process.host,
-        host_id=process.host_id,
-        pid=process.pid,
-        process_start=process.process_start,
-        version="1",
-    )
 
 
 def left(both: Configuration, west: LocalCluster, name: str, process: Whereabouts) -> LeaseDocument:

@@ -23,11 +23,11 @@ from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import Way
-from tests.integration.control.running import configuration_of, link_of, running
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, link_of, running
 
 pytestmark = pytest.mark.integration
 

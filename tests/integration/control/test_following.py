@@ -18,8 +18,6 @@ from isthmus.control.fabric import Fabric
 from isthmus.control.links.filtering import Filters, write_filters
 from isthmus.control.running.following import Following
 from isthmus.errors import ConfigError
-from isthmus.ledger.documents import LeaseDocument
-from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 from isthmus.model.configuration import Configuration
@@ -28,10 +26,11 @@ from isthmus.model.link import Limits, Link
 from isthmus.model.loop import DATA_TASK, LoopState
 from isthmus.model.selection import TopicPattern
 from isthmus.wire.client import Client
-from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
+from tests.integration.control.controllers import leases_of
 
 pytestmark = pytest.mark.integration
 
@@ -40,14 +39,6 @@ LASTING_S = 600.0
 
 Namer = Callable[[str], str]
 LIVE: Final = {"limits.bytes_per_s": 50_000_000, "mm2.checkpoints": True, "mm2.checkpoints_interval_s": 0.2}
-
-
-async def leases_of(west: LocalCluster, link: str) -> dict[int, tuple[int, int]]:
-    """The controller and the newest lease of each slot, as the ledger has it."""
-    async with Client(west.cluster()) as client:
-        documents = (await read_documents(client)).values()
-    found = (d for d in documents if isinstance(d, LeaseDocument) and d.link == link)
-    return {d.slot: (d.controller, d.generation) for d in found}
 
 
 def selecting(link: Link, *names: str) -> Link:

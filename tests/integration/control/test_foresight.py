@@ -35,13 +35,13 @@ from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import fetch_once
 from isthmus.wire.offsets import PartitionKey
-from tests.integration.acls import denied
-from tests.integration.control.running import configuration_of, ends, link_of, patient, running
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.lane.trickle import trickling
+from testing.brokers.acls import denied
+from testing.groups import consumers
+from testing.records import topics
+from testing.records.topics import Given
+from testing.records.transactions import TransactionalProducer
+from testing.records.trickle import trickling
+from testing.runs.running import configuration_of, ends, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -18,15 +18,15 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
-from tests.integration.control.recovering import Interrupted
-from tests.integration.control.running import patient, running
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import cut
-from tests.integration.control.test_declared import name as name
-from tests.integration.control.test_promotion import VERBS, are_reserved, created, ends_at
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import cut
+from testing.runs.declaring import name as name
+from testing.runs.recovering import Interrupted
+from testing.runs.running import patient, running
+from tests.integration.control.promoting import VERBS, are_reserved, created, ends_at
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.reshaping import Reshaping, written
 from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

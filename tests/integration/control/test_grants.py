@@ -48,11 +48,11 @@ from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.needs import Side
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.rights import Resource
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups import consumers
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.patience import TERM_S, UNFENCED
+from testing.groups import consumers
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

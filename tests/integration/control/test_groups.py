@@ -15,10 +15,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of, patient, running
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane.topics import create, produce
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records.topics import create, produce
+from testing.runs.running import configuration_of, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from isthmus.cli.imports import import_
 from isthmus.cluster.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.control.running import ends
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle
-from tests.integration.lane.topics import create, produce
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import oracle
+from testing.records.topics import create, produce
+from testing.runs.running import ends
 
 pytestmark = pytest.mark.integration
 

@@ -24,9 +24,9 @@ from isthmus.model.group import Committed
 from isthmus.model.mirrormaker import MirrorMakerSettings
 from isthmus.model.mirrormaker_records import Checkpoint, CheckpointKey, KeyedRecord, checkpoint_of, heartbeat_of
 from isthmus.wire.client import Client
-from tests.integration.acls import denied
-from tests.integration.control.running import link_of
-from tests.integration.lane import topics
+from testing.brokers.acls import denied
+from testing.records import topics
+from testing.runs.running import link_of
 
 pytestmark = pytest.mark.integration
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
 from isthmus.local import LocalCluster
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, link_of
+from tests.integration.control.controllers import descriptions
 
 pytestmark = pytest.mark.integration
-
-
-def descriptions(spark: SparkSession) -> set[str]:
-    """What describes the jobs of an application, from the store behind the UI and the REST API."""
-    context: Any = spark.sparkContext
-    jobs = context._jsc.sc().statusStore().jobsList(None)
-    return {jobs.apply(n).description().getOrElse(None) for n in range(jobs.size())}
 
 
 def test_jobs_carry_readable_names(

@@ -22,15 +22,15 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.recovery import quarantine_of
-from tests.integration.control.killing import LedgerWatch, configured, finished, written_down
-from tests.integration.control.recovering import Interrupted, log_of
-from tests.integration.control.running import running
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_promotion import created, ends_at, written
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.declaring import both as both
+from testing.runs.killing import LedgerWatch, configured, finished, written_down
+from testing.runs.recovering import Interrupted, log_of
+from testing.runs.running import running
+from tests.integration.control.promoting import created, ends_at, written
 
 pytestmark = pytest.mark.integration
 

@@ -27,11 +27,11 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
-from tests.integration.acls import denied
-from tests.integration.control.running import link_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.brokers.acls import denied
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.running import link_of
 
 pytestmark = pytest.mark.integration
 

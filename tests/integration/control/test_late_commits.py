@@ -17,11 +17,11 @@ from isthmus.model.group import Committed
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of, patient, running
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane.topics import create, produce
-from tests.patience import UNFENCED
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.patience import UNFENCED
+from testing.records.topics import create, produce
+from testing.runs.running import configuration_of, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -27,11 +27,11 @@ from isthmus.model.registers import MODE
 from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
-from tests.integration.cluster.hanging import trusting
+from testing.brokers.hanging import trusting
+from testing.gateways.commits import Log
+from testing.patience import TERM_S
+from testing.records import topics
 from tests.integration.control.synchronous import ended, leave_prepared
-from tests.integration.gateway.test_prepared_commits import Log
-from tests.integration.lane import topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.links.filtering import Filters
 from isthmus.local import LocalCluster
-from tests.integration.control.running import configuration_of, ends, link_of, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

@@ -19,12 +19,11 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.state import LinkState
-from tests.integration.control.running import configuration_of, ends, link_of, patient, running
-from tests.integration.control.test_following import leases_of
-from tests.integration.control.test_jobs import descriptions
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle, topics
-from tests.integration.spark.processes import kill, python_workers
+from testing.groups.carrying import records
+from testing.records import oracle, topics
+from testing.runs.processes import kill, python_workers
+from testing.runs.running import configuration_of, ends, link_of, patient, running
+from tests.integration.control.controllers import descriptions, leases_of
 
 pytestmark = pytest.mark.integration
 

@@ -27,10 +27,10 @@ from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import OffsetMap
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane.mapping import assert_mapped
-from tests.integration.lane.topics import create, create_both, delete, produce
+from testing.groups.carrying import records
+from testing.records.topics import create, create_both, delete, produce
+from testing.runs.mapping import assert_mapped
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

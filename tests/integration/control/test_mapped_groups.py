@@ -15,13 +15,13 @@ from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_failover import going_on
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.test_compaction import Compacted, keys
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.mirrormaker.flows import Side, positions
+from testing.groups import consumers
+from testing.groups.carrying import going_on
+from testing.records import oracle, topics
+from testing.records.compaction import Compacted, keys
+from testing.records.flows import Side, positions
+from testing.records.transactions import TransactionalProducer
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

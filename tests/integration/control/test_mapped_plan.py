@@ -24,11 +24,10 @@ from isthmus.model.offsets import LATEST, Cursor, OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import MappedRange
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups.carrying import declare
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER
+from testing.groups.carrying import declare, records
+from testing.records import topics
+from testing.records.topics import SEPTEMBER
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

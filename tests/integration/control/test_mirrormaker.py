@@ -22,11 +22,11 @@ from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
 from isthmus.model.progress import LinkProgress
 from isthmus.wire.client import Client
-from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint_connector
-from tests.integration.control.running import ends, patient, running
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.patience import TERM_S, UNFENCED
+from testing.groups import consumers
+from testing.patience import TERM_S, UNFENCED
+from testing.records import topics
+from testing.runs.mirrorclient import IDENTITY, answers, checkpoint_connector
+from testing.runs.running import ends, patient, running
 
 pytestmark = pytest.mark.integration
 

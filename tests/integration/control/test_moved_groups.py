@@ -26,14 +26,13 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.namespace import NamespaceKind, NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.promotion import Promotion
-from tests.integration.control.recovering import Interrupted
-from tests.integration.control.running import Running, patient, running
-from tests.integration.control.test_promotion import ends_at
-from tests.integration.gateway.gateways import gateway
-from tests.integration.gateway.moving import Writer, await_more, committed_records, librdkafka, made
-from tests.integration.gateway.test_moving import await_gateway
-from tests.integration.groups import consumers
-from tests.patience import TERM_S, UNFENCED
+from testing.gateways.gateways import gateway
+from testing.gateways.moving import Writer, await_gateway, await_more, committed_records, librdkafka, made
+from testing.groups import consumers
+from testing.patience import TERM_S, UNFENCED
+from testing.runs.recovering import Interrupted
+from testing.runs.running import Running, patient, running
+from tests.integration.control.promoting import ends_at
 
 pytestmark = pytest.mark.integration
 SESSION_MS: Final = 600_000

@@ -22,11 +22,11 @@ from isthmus.model.lane import LaneState
 from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
 from isthmus.model.selection import TopicPattern
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, ends, link_of, running
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle
-from tests.integration.lane.topics import create, produce
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import oracle
+from testing.records.topics import create, produce
+from testing.runs.running import configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

@@ -31,11 +31,11 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.wire.client import Client
 from isthmus.wire.dial import dial
-from tests.faults.proxy import HOST
+from testing.brokers.proxy import HOST
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.running import Running, configuration_of, ends, link_of, running
 from tests.integration.control.gateways import ConnectGateway, Gateway, Hidden, SocksGateway, hidden_cluster
-from tests.integration.control.running import Running, configuration_of, ends, link_of, running
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ import isthmus
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.offsets import OffsetPolicy
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_failover import going_on
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER, Given
+from testing.groups import consumers
+from testing.groups.carrying import going_on
+from testing.records import topics
+from testing.records.topics import SEPTEMBER, Given
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -23,10 +23,10 @@ from isthmus.control.links.status import StatusReader
 from isthmus.errors import GateNotMet
 from isthmus.local import LocalCluster
 from isthmus.model.progress import LinkProgress
-from tests.integration.control.running import patient
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import patient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 

@@ -23,10 +23,10 @@ from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.pair import FOLLOWING_S, PairState
 from isthmus.model.reservation import Reservation
 from isthmus.model.writability import NamespaceState
-from tests.integration.control.running import Running, ends, patient, running
-from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle, topics
+from testing.groups.carrying import records
+from testing.records import oracle, topics
+from testing.runs.running import Running, ends, patient, running
+from tests.integration.control.reserving import admin_of, as_isthmus, until, written
 
 pytestmark = pytest.mark.integration
 

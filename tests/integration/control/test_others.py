@@ -32,11 +32,11 @@ from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, ends, link_of, running
-from tests.integration.groups.carrying import declare
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.patience import TERM_S
+from testing.groups.carrying import declare
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import SEPTEMBER, Given
+from testing.runs.running import configuration_of, ends, link_of, running
 
 pytestmark = pytest.mark.integration
 

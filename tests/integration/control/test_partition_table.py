@@ -24,17 +24,17 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.state import LinkState
-from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.control.running import Running as Run
-from tests.integration.control.running import ends, patient, running
+from testing.brokers.proxy import HOST, Proxy, Weather
+from testing.gateways.gateways import Running
+from testing.gateways.gateways import gateway as standing_before
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.declaring import cut
+from testing.runs.running import Running as Run
+from testing.runs.running import ends, patient, running
+from tests.integration.control.reserving import admin_of, as_isthmus, until, written
 from tests.integration.control.synchronous import gateway
-from tests.integration.control.test_declared import cut
-from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
-from tests.integration.gateway.gateways import Running
-from tests.integration.gateway.gateways import gateway as standing_before
-from tests.integration.groups import consumers
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

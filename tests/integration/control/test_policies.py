@@ -23,10 +23,10 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
-from tests.integration.control.running import link_of
-from tests.integration.control.test_topics import Mirrored
-from tests.integration.lane import topics
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import topics
+from testing.runs.mirrored import Mirrored
+from testing.runs.running import link_of
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
@@ -43,25 +43,24 @@ from isthmus.model.promotion import Promotion
 from isthmus.model.transactions import TransactionState
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy
-from tests.integration.cluster.hanging import leave_hanging, trusting
+from testing.brokers.hanging import leave_hanging, trusting
+from testing.brokers.proxy import HOST, Proxy
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer, abort_large, copied
+from testing.records.trickle import trickling
+from testing.runs.declaring import both as both
+from testing.runs.declaring import cut, remembers
+from testing.runs.declaring import name as name
+from testing.runs.mirror import Mirror, reached
+from testing.runs.recovering import Interrupted, log_of
+from testing.runs.recovering import written as ledger_written
+from testing.runs.running import ends, patient, running
 from tests.integration.control.gateways import Recorder
 from tests.integration.control.interrupting import finished
-from tests.integration.control.recovering import Interrupted, log_of
-from tests.integration.control.recovering import written as ledger_written
-from tests.integration.control.running import ends, patient, running
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import cut, remembers
-from tests.integration.control.test_declared import name as name
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, reached
-from tests.integration.lane.test_lone_transactions import abort_large
-from tests.integration.lane.test_whole_transactions import copied
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.lane.trickle import trickling
-from tests.patience import TERM_S
+from tests.integration.control.promoting import VERBS, are_reserved, created, ends_at, opened, written
 
 pytestmark = pytest.mark.integration
 
@@ -69,34 +68,11 @@ READING = (ApiVersionsRequest, DescribeClusterRequest, FetchRequest, ListOffsets
 """The requests by which a ledger is found and read."""
 
 
-def created(both: Configuration, east: LocalCluster, name: str) -> tuple[Configuration, NamespaceMap]:
-    """A link between two namespaces with a topic of twenty records and a group, as a run of it alone has it."""
-    topics.create(east, f"{name}.a-1")
-    topics.produce(east, f"{name}.a-1", records(20))
-    consumers.commit(east, {f"{name}.app": {(f"{name}.a-1", 0): 7}})
-    each = NamespaceMap.parse(f"{name}.a-:{name}.x-")
-    groups = NamespaceMap.parse(f"{name}.", "group")
-    Fabric(both).declarations.create(name, source="east", target="west", maps=[each, groups])
-    opened = open_fabric(both, declared=True).configuration
-    return replace(opened, links=tuple(link for link in opened.links if link.name == name)), each
-
-
 async def provenance(cluster: Cluster, name: str) -> list[ProvenanceDocument]:
     """What is remembered of where a link's topics came from."""
     async with Client(cluster) as client:
         documents = (await read_documents(client)).values()
     return [one for one in documents if isinstance(one, ProvenanceDocument) and one.link == name]
-
-
-def written(cluster: LocalCluster, topic: str) -> int:
-    """The offset that a record of an independent producer gets."""
-    offsets: list[int | None] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(topic, b"mine", on_delivery=lambda error, message: offsets.append(message.offset()))
-    assert producer.flush(TERM_S) == 0
-    (offset,) = offsets
-    assert offset is not None
-    return offset
 
 
 async def _is_at(cluster: LocalCluster, topic: str, end: int) -> bool:
@@ -435,14 +411,6 @@ def test_leader_and_follower_change_places(
     Fabric(both).declarations.delete(back)
 
 
-VERBS: dict[str, Callable[[Promoter], Coroutine[Any, Any, Promotion]]] = {
-    "detach": Promoter.detach,
-    "failover": Promoter.failover,
-    "promote": Promoter.promote,
-    "reverse": lambda promoter: promoter.reverse(f"{promoter.name}-back"),
-}
-
-
 async def outcome(verb: Coroutine[Any, Any, Promotion]) -> Promotion | IsthmusError:
     """What comes of a verb."""
     try:
@@ -545,22 +513,6 @@ def test_a_repeated_reversal_turns_what_it_began_with(both: Configuration, name:
 def two_maps(name: str) -> tuple[NamespaceMap, NamespaceMap]:
     """Of two namespaces of topics that hold none."""
     return NamespaceMap.parse(f"{name}.a-:{name}.x-"), NamespaceMap.parse(f"{name}.b-:{name}.y-")
-
-
-def ends_at(step: str) -> Callable[[str], None]:
-    """A hook that ends the command before the step that begins so."""
-
-    def heard(what: str) -> None:
-        if what.startswith(step):
-            raise Interrupted(what)
-
-    return heard
-
-
-def are_reserved(configuration: Configuration, *maps: NamespaceMap) -> list[bool]:
-    """Whether the followers are, each."""
-    namespaces = Fabric(configuration).cluster("west").namespaces
-    return [namespaces.describe(each.target).is_reserved for each in maps]
 
 
 def test_an_open_transaction_is_in_the_way(
@@ -720,12 +672,3 @@ def test_what_is_open_at_the_target_is_not_there_yet(
     found = asyncio.run(replace(promoter, timeout_s=60.0, max_lag=11).promote())
     assert (found.is_done, found.missing_records, len(found.aborted)) == (True, 11, 1)
     assert log_of(west, topic) == []
-
-
-def opened(cluster: LocalCluster, topic: str, transactional_id: str) -> Producer:
-    """A producer with a transaction that it has not ended."""
-    producer = consumers.transactional(cluster, transactional_id)
-    producer.begin_transaction()
-    producer.produce(topic, b"undecided")
-    assert producer.flush(TERM_S) == 0
-    return producer

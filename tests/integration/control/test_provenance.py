@@ -20,15 +20,15 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.control.running import ends, patient, running
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import name as name
-from tests.integration.control.test_declared import written as remember
-from tests.integration.control.test_ending import controller
-from tests.integration.control.test_promotion import created, written
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.unit.control.lanes.test_audit import LANE
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.declaring import written as remember
+from testing.runs.running import ends, patient, running
+from testing.values.audited import LANE
+from tests.integration.control.controllers import controller
+from tests.integration.control.promoting import created, written
 
 pytestmark = pytest.mark.integration
 

@@ -45,10 +45,10 @@ from isthmus.model.progress import LinkProgress
 from isthmus.model.registers import MODE
 from isthmus.model.synchrony import OutOfSync, SyncState
 from isthmus.wire.client import Client
-from tests.integration.control.test_reservation import admin_of, as_isthmus, rules_at
-from tests.integration.gateway.gateways import gateway
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.gateways.gateways import gateway
+from testing.patience import TERM_S
+from testing.records import topics
+from tests.integration.control.reserving import admin_of, as_isthmus, rules_at
 
 pytestmark = pytest.mark.integration
 _T = TypeVar("_T")

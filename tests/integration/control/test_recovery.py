@@ -39,29 +39,35 @@ from isthmus.model.topic import TopicDescription
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST
-from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of, written
-from tests.integration.control.running import configuration_of, ends, link_of, patient, running
-from tests.integration.control.test_away import Ending
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import name as name
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.integration.lane.trickle import trickling
-from tests.patience import TERM_S
+from testing.brokers.proxy import HOST
+from testing.groups import consumers
+from testing.groups.carrying import filled, records
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.trickle import trickling
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.recovering import (
+    FOREIGN,
+    Interrupted,
+    Stored,
+    _are_at,
+    caught_up,
+    interrupted_at,
+    link_between,
+    log_of,
+    lost,
+    overtaken,
+    told,
+    topic_id,
+    written,
+)
+from testing.runs.running import ends, patient, running
+from tests.integration.control.controllers import Ending
 
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-FOREIGN = [Given(b"k", b"foreign %d" % n, [("h", b"%d" % n)], SEPTEMBER + n) for n in range(3)]
-
-
-def link_between(east: LocalCluster, west: LocalCluster, name: str, *patterns: str) -> Configuration:
-    """A file with one link of some topics."""
-    link = link_of(east.cluster(), west.cluster(), *patterns, name=name)
-    return configuration_of(replace(link, topics_interval_s=0.5))
 
 
 def keeping_retention(configuration: Configuration) -> Configuration:
@@ -77,19 +83,9 @@ def compact(east: LocalCluster, west: LocalCluster, name: str) -> None:
     topics.configure(west, name, cleanup_policy="compact", retention_ms=1 << 60)
 
 
-def told(record: Stored) -> tuple[bytes | None, bytes | None, int]:
-    """What a record says, wherever it stands."""
-    return record.key, record.value, record.timestamp
-
-
 def kind_of(record: Stored) -> bytes | None:
     """Why a record was set aside."""
     return dict(record.headers)["isthmus.kind"]
-
-
-async def topic_id(cluster: LocalCluster, name: str) -> str:
-    async with Client(cluster.cluster()) as client:
-        return str((await client.metadata([name])).topics[name].topic_id)
 
 
 def ended_when_created(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,37 +180,12 @@ async def _is_settled(cluster: LocalCluster, name: str) -> bool:
     )
 
 
-async def _are_at(cluster: LocalCluster, name: str, wanted: list[int]) -> bool:
-    return await ends(cluster, name, partitions=len(wanted)) == wanted
-
-
-async def caught_up(configuration: Configuration, spark: SparkSession) -> None:
-    """Run all links until everything is copied."""
-    async with running(configuration, spark, until_caught_up=True) as run:
-        await run.task
-
-
-def lost(east: LocalCluster, west: LocalCluster, name: str) -> None:
-    """A topic that was copied, of which the source then lost the last 8 records and got 5 others."""
-    filled(east, west, name, 20)
-    topics.delete(east, name)
-    topics.create(east, name)
-    topics.produce(east, name, [*records(12), *records(5, begin=100)])
-
-
 async def taken_for_the_same(east: LocalCluster, west: LocalCluster, link: str) -> None:
     """Have a link take the source's topics for those that it has copied: they have lost records."""
     async with Client(west.cluster()) as client:
         known = await recollect(link, client)
     ids = {each: uuid.UUID(await topic_id(east, each.source_topic)) for each in known.topics.values()}
     await written(west, *(replace(each, source_topic_id=found) for each, found in ids.items()))
-
-
-def overtaken(east: LocalCluster, west: LocalCluster, name: str) -> None:
-    """A topic of which 10 records were copied, and the source has deleted the next ones by now."""
-    filled(east, west, name, 10)
-    topics.produce(east, name, records(20, begin=10))
-    topics.delete_records(east, name, 15)
 
 
 def test_it_goes_on_after_a_cluster_went_away(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.control.links import pausing
-from isthmus.control.links.memory import LinkMemory, recollect
 from isthmus.control.recovery import replaying
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.positions import restore
@@ -20,19 +16,25 @@ from isthmus.control.recovery.quarantine import Row, parcels
 from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import RecoveryDocument
-from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.records import LedgerChange
 from isthmus.local import LocalCluster
-from isthmus.model.naming import LEDGER_TOPIC, TargetTopic
-from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, RestoredPosition
+from isthmus.model.naming import TargetTopic
+from isthmus.model.recovery import RecoveryStage, RecoveryWay, RestoredPosition
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
-from tests.integration.control.recovering import Interrupted, log_of
-from tests.integration.control.test_recovery import link_between, lost
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.recovering import (
+    Interrupted,
+    committed,
+    cut_before_commit,
+    known,
+    link_between,
+    log_of,
+    lost,
+    recovered,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -41,40 +43,10 @@ SOURCE = [*records(12), *records(5, begin=100)]
 """What the source of a topic that `lost` records holds."""
 
 
-def known(cluster: LocalCluster, link: str) -> LinkMemory:
-    """What the ledger says of a link."""
-
-    async def asked() -> LinkMemory:
-        async with Client(cluster.cluster()) as client:
-            return await recollect(link, client)
-
-    return asyncio.run(asked())
-
-
 def stage(cluster: LocalCluster, link: str, topic: str) -> str | None:
     """How far the recovery of a topic came, by the ledger."""
     found = known(cluster, link).documents.get(f"{RecoveryDocument.KIND}/{link}/{topic}")
     return found.stage if isinstance(found, RecoveryDocument) else None
-
-
-def at(step: str, happening: Callable[[], None]) -> Callable[[str], None]:
-    """A hook by which something happens at a step."""
-
-    def heard(what: str) -> None:
-        if step in what:
-            happening()
-
-    return heard
-
-
-def cut() -> None:
-    """The command ends here."""
-    raise Interrupted
-
-
-def recovered(recoverer: LinkRecoverer, step: str = "", happening: Callable[[], None] = cut) -> Recovery:
-    """What a command comes to, at one step of which something happens."""
-    return asyncio.run((replace(recoverer, on_step=at(step, happening)) if step else recoverer).recover())
 
 
 @pytest.mark.parametrize("is_created", [False, True], ids=["gone", "created again"])
@@ -162,30 +134,6 @@ def test_an_open_transaction_hides_nothing_that_was_replayed(
     other.end(commit=False)
     replayed(east, west, link, name, into)
     assert [each.value for each in log_of(east, into)] == [b"%d" % n for n in range(12, 20)]
-
-
-def cut_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever says something in the ledger next ends between that and its commit. A mark says nothing."""
-    append, end = FencedWriter.append, Transaction.end
-
-    async def appended(self: FencedWriter, changes: Iterable[LedgerChange], **more: Any) -> int:
-        told = list(changes)
-        if not all(change.key.startswith("mark/") for change in told):
-            monkeypatch.setattr(Transaction, "end", ended)
-        return await append(self, told, **more)
-
-    async def ended(self: Transaction, **_: Any) -> None:
-        monkeypatch.setattr(FencedWriter, "append", append)
-        monkeypatch.setattr(Transaction, "end", end)
-        raise Interrupted
-
-    monkeypatch.setattr(FencedWriter, "append", appended)
-
-
-def committed(cluster: LocalCluster, link: str) -> set[str]:
-    """The kinds of documents of a link that are left in the ledger once brokers have dropped what was aborted."""
-    last = {(each.key or b"").decode(): each.value for each in log_of(cluster, LEDGER_TOPIC)}
-    return {key.partition("/")[0] for key, value in last.items() if value is not None and f"/{link}/" in f"{key}/"}
 
 
 def test_what_was_said_before_a_commit_that_never_came_is_said_again(

@@ -31,14 +31,12 @@ from isthmus.model.recovery import RecoveryStage, quarantine_of
 from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
-from tests.integration.control.recovering import log_of, written
-from tests.integration.control.running import patient
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import name as name
-from tests.integration.control.test_recovery import FOREIGN, link_between, lost, told, topic_id
-from tests.integration.control.test_recovery_cut import known, recovered
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane import topics
+from testing.groups.carrying import filled, records
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.recovering import FOREIGN, known, link_between, log_of, lost, recovered, told, topic_id, written
+from testing.runs.running import patient
 
 pytestmark = pytest.mark.integration
 

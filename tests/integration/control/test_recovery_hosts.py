@@ -17,9 +17,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.repeating import repeating
+from testing.records import topics
+from testing.records.topics import Given
+from testing.repeating import repeating
 
 pytestmark = pytest.mark.integration
 

@@ -24,22 +24,24 @@ from isthmus.model.lane import LaneState
 from isthmus.model.offsets import Cursor
 from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, quarantine_of
 from isthmus.wire.client import Client
-from tests.integration.control.recovering import Interrupted, interrupted_at, log_of
-from tests.integration.control.running import ends, running
-from tests.integration.control.test_recovery import (
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.recovering import (
     FOREIGN,
+    Interrupted,
     _are_at,
     caught_up,
+    interrupted_at,
     link_between,
+    log_of,
     lost,
     overtaken,
     told,
     topic_id,
 )
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.runs.running import ends, running
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -32,7 +32,7 @@ from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
 from isthmus.local import LocalCluster
-from isthmus.model.cluster import Cluster, Login
+from isthmus.model.cluster import Login
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.declaration import attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -41,60 +41,16 @@ from isthmus.model.problem import Problem
 from isthmus.model.reservation import Reservation
 from isthmus.model.writability import KeptBy, NamespaceState
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.running import configuration_of, link_of
+from tests.integration.control.reserving import admin_of, as_isthmus, rules_at, until, written
 
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
 _FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
-
-
-def as_isthmus(cluster: LocalCluster) -> dict[str, Any]:
-    """How librdkafka logs in as the ordinary user, whom rules allow to do anything with any topic."""
-    login = cluster.cluster().security
-    assert login.password is not None
-    return {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": login.mechanism,
-        "sasl.username": login.username,
-        "sasl.password": login.password.reveal(),
-        "ssl.ca.location": login.tls.ca_file,
-    }
-
-
-def admin_of(cluster: LocalCluster) -> Cluster:
-    """How a super user reaches it."""
-    return replace(topics.as_admin(cluster), alias=cluster.name)
-
-
-def rules_at(cluster: LocalCluster) -> set[str]:
-    """All access rules of a cluster, as its brokers tell them."""
-    anything: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None]
-    anything += [AclOperation.ANY, AclPermissionType.ANY]
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    found = admin.describe_acls(AclBindingFilter(*anything)).result(TERM_S)
-    return {str(each) for each in found}
-
-
-def written(settings: dict[str, Any], topic: str) -> KafkaError | None:
-    """What came of a record that somebody produces."""
-    outcomes: list[KafkaError | None] = []
-    producer = Producer({**settings, "message.timeout.ms": int(TERM_S * 1000)})
-    producer.produce(topic, b"mine", on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(TERM_S) == 0
-    return outcomes[0]
-
-
-def until(attempt: Callable[[], KafkaError | None], *, refused: bool = True) -> int | None:
-    """The code an attempt is refused with once it is, or nothing once it is not."""
-    deadline = time.monotonic() + TERM_S
-    while ((error := attempt()) is not None) is not refused:
-        assert time.monotonic() < deadline
-    return None if error is None else error.code()
 
 
 async def cut_off(*_: object) -> None:

@@ -21,12 +21,12 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import NamespaceMap
 from isthmus.wire.client import Client
-from tests.integration import acls
-from tests.integration.control.running import link_of, patient
-from tests.integration.control.test_declared import both as both
-from tests.integration.control.test_declared import name as name
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
+from testing.brokers import acls
+from testing.groups import consumers
+from testing.records import topics
+from testing.runs.declaring import both as both
+from testing.runs.declaring import name as name
+from testing.runs.running import link_of, patient
 
 pytestmark = pytest.mark.integration
 

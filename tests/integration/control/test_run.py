@@ -29,10 +29,10 @@ from isthmus.model.loop import LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
 from isthmus.wire.client import Client
-from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ import pytest
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.cluster.hanging import trusting
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer, end_without_data
+from testing.brokers.hanging import trusting
+from testing.records import topics
+from testing.records.transactions import TransactionalProducer, end_without_data
 
 pytestmark = pytest.mark.integration
 

@@ -15,10 +15,10 @@ from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
-from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.groups.carrying import records
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

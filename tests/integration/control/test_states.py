@@ -27,9 +27,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
-from tests.integration.control.running import Running, ends, patient, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.running import Running, ends, patient, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("signals")]
 

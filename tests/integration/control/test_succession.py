@@ -26,12 +26,12 @@ from isthmus.local.ports import free_ports
 from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
-from tests.faults.proxy import Proxy
-from tests.integration.control.running import Running, configuration_of, ends, link_of, patient, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.patience import TERM_S
-from tests.repeating import repeating
+from testing.brokers.proxy import Proxy
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import SEPTEMBER, Given
+from testing.repeating import repeating
+from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -47,8 +47,10 @@ from isthmus.model.promotion import Promised, Promotion
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import FENCE_S, LOOK_S, SYNC, FirstUnheld, OutOfSync, SyncSettings, SyncState
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy, Weather
-from tests.integration.cluster.hanging import trusting
+from testing.brokers.hanging import trusting
+from testing.brokers.proxy import HOST, Proxy, Weather
+from testing.patience import TERM_S
+from testing.records import topics
 from tests.integration.control.synchronous import (
     Side,
     Trial,
@@ -60,8 +62,6 @@ from tests.integration.control.synchronous import (
     reached_through,
     run_beside,
 )
-from tests.integration.lane import topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -15,10 +15,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.namespace import Namespace
 from isthmus.model.pair import PairState
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST
+from testing.brokers.proxy import HOST
+from testing.groups import consumers
+from testing.patience import TERM_S
 from tests.integration.control.synchronous import Trial, begun, gateway, run_beside
-from tests.integration.groups import consumers
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
 from isthmus.model.synchrony import Synchrony, SyncState
-from tests.faults.proxy import Proxy
-from tests.integration.acls import denied
-from tests.integration.cluster.hanging import trusting
+from testing.brokers.acls import denied
+from testing.brokers.hanging import trusting
+from testing.brokers.proxy import Proxy
+from testing.patience import TERM_S
 from tests.integration.control.synchronous import Writer, begun, gateway, reached_through, run_beside
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from isthmus.control.fabric import open_fabric
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
-from tests.faults.proxy import HOST, Proxy, Weather
+from testing.brokers.proxy import HOST, Proxy, Weather
+from testing.gateways.command import ISTHMUS, served_by
+from testing.gateways.gateways import free_range
+from testing.patience import TERM_S
+from testing.records import oracle
 from tests.integration.control.synchronous import Trial, Writer, begun, reached_through, run_beside
-from tests.integration.gateway.gateways import free_range
-from tests.integration.gateway.test_command import ISTHMUS, served_by
-from tests.integration.lane import oracle
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 MANY = 12

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from isthmus.gateway.synchrony import HeldLink
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
-from tests.faults.proxy import HOST
+from testing.brokers.proxy import HOST
+from testing.patience import TERM_S
+from testing.records import oracle
 from tests.integration.control.synchronous import Side, Trial, begun, gateway, run_beside
-from tests.integration.lane import oracle
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 LONG_MS = 600_000

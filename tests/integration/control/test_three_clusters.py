@@ -20,15 +20,14 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
 from isthmus.model.recovery import Recovery
-from tests.integration.control.recovering import log_of
-from tests.integration.control.running import ends, running
-from tests.integration.control.test_declared import cut
-from tests.integration.control.test_promotion import written
-from tests.integration.control.test_recovery import topic_id
-from tests.integration.control.test_reservation import admin_of
-from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from testing.groups import consumers
+from testing.groups.carrying import records
+from testing.records import topics
+from testing.runs.declaring import cut
+from testing.runs.recovering import log_of, topic_id
+from testing.runs.running import ends, running
+from tests.integration.control.promoting import written
+from tests.integration.control.reserving import admin_of
 
 pytestmark = pytest.mark.integration
 

@@ -23,9 +23,9 @@ from isthmus.local.locks import load_lock, parse_lock
 from isthmus.local.tools import kafka_tool
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,106 +15,28 @@ from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, cre
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
-from isthmus.control.links.claims import Claim, Claims, ToldClaims
+from isthmus.control.links.claims import Claim
 from isthmus.control.loops.reconciling import ReconcilingLoop
 from isthmus.control.topics import execution, observation
-from isthmus.control.topics.loop import Begin, TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
-from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
-from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.selection import TopicPattern
 from isthmus.model.switching import Lack, LaneBegin
-from isthmus.model.topic import TopicIds
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import PartitionKey
-from tests.integration.lane import topics
+from testing.records import topics
+from testing.runs.mirrored import Rival, mirrored
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-class Rival:
-    """A link of another controller that wants the same topic at the same time, and says so for some looks (`says`). It
-    keeps what it was told, and whether the topic was there then.
-    """
-
-    def __init__(self, claim: Claim, target: Client, says: int) -> None:
-        self.claims = Claims()
-        self.told: list[tuple[str, bool]] = []
-        self._claim, self._target, self._says = claim, target, says
-
-    async def look(self, topics: Collection[str]) -> None:
-        assert self._claim.target_topic in topics
-        wants = (self._claim,) if self.told and self._says > 0 else ()
-        self._says -= bool(wants)
-        self.claims.hear(ToldClaims(self._claim.target_id, topics.__contains__, wants))
-
-    async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
-        known = (await self._target.metadata([each.topic for each in topics])).topics
-        self.told += [(name, each.error_code == 0) for name, each in known.items()]
-        return frozenset(map(TargetTopic, known))
-
-    async def leave(self, topics: Iterable[TopicPlan]) -> None:
-        self.told += [(f"not {each.topic}", False) for each in topics]
-
-
-class Mirrored:
-    """A link between two clusters, with its loop and what it was told to remember."""
-
-    def __init__(self, source: Client, target: Client, pattern: str) -> None:
-        self.source, self.target = source, target
-        self.recorded: dict[TargetTopic, TopicIds] = {}
-        self.forgotten: list[str] = []
-        self.link = Link(
-            name="east-west",
-            source=source.cluster,
-            target=target.cluster,
-            topics=TopicSettings(include=(TopicPattern.parse(pattern),)),
-        )
-        self.begin()
-
-    def begin(self, neighbours: Rival | None = None, *, writes: Begin | None = None) -> None:
-        """Start over as a new controller would, perhaps beside another one."""
-        self.loop = TopicLoop(
-            self.link,
-            self.source,
-            self.target,
-            claims=Claims() if neighbours is None else neighbours.claims,
-            recorded=dict(self.recorded),
-            remember=self._remember,
-            begin=writes,
-            neighbours=neighbours,
-            forget=self._forget,
-            has_claimed=asyncio.Event(),
-        )
-
-    async def _remember(self, ids: Mapping[TargetTopic, TopicIds]) -> None:
-        self.recorded.update(ids)
-
-    async def _forget(self, names: Collection[TargetTopic]) -> None:
-        self.forgotten.extend(names)
-
-    async def planned(self, topic: str) -> TopicPlan:
-        """The topic's plan after another look, or two where something went away."""
-        await self.loop.refresh()
-        await self.loop.refresh()
-        assert self.loop.plan is not None
-        return next(t for t in self.loop.plan.topics if t.topic == topic)
-
-
-@asynccontextmanager
-async def mirrored(east: LocalCluster, west: LocalCluster, pattern: str) -> AsyncIterator[Mirrored]:
-    """A link from east to west."""
-    async with Client(east.cluster()) as source, Client(west.cluster()) as target:
-        yield Mirrored(source, target, pattern)
 
 
 async def create(client: Client, name: str, partitions: int = 1, **configs: str) -> None:

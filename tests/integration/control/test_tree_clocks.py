@@ -15,13 +15,12 @@ from pyspark.sql import SparkSession
 from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
-from tests.integration.control.running import Running, running
-from tests.integration.control.test_trees import check, has_all
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.running import Running, running
+from testing.runs.treeload import AHEAD_MS, PARTITIONS, Clusters, check, file_of, has, has_all, produce
 from tests.integration.control.tree_positions import committed
-from tests.integration.control.treeload import AHEAD_MS, PARTITIONS, Clusters, file_of, has, produce
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 COUNT = 30

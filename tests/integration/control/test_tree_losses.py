@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.control.treeload import PARTITIONS, Clusters, Load, file_of, produce, read
-from tests.integration.lane import topics
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import topics
+from testing.runs.treeload import PARTITIONS, Clusters, Load, file_of, produce, read
 
 pytestmark = pytest.mark.integration
 

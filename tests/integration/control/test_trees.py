@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -24,15 +24,15 @@ import isthmus
 from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
-from tests.integration.control.running import Running, running
+from testing.groups import consumers
+from testing.groups.carrying import going_on
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.running import Running, running
+from testing.runs.treeload import ISTHMUS, PARTITIONS, Clusters, Load, check, file_of, has_all, produce, read
 from tests.integration.control.tree_positions import committed, consume, has_followed, to_be_at
-from tests.integration.control.treeload import ISTHMUS, PARTITIONS, Clusters, Load, file_of, has, produce, read
 from tests.integration.control.treerefusals import deleted_unusable, refused_beside
-from tests.integration.groups import consumers
-from tests.integration.groups.test_failover import going_on
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.topics import Given
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 
@@ -53,21 +53,6 @@ def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]
         else:
             writing.flush(TERM_S)
             writing.abort_transaction(TERM_S)
-
-
-def has_all(clusters: Clusters, name: str, written: Mapping[str, int]) -> bool:
-    """Whether as many records are on every cluster as were written on all of them."""
-    total = sum(written.values()) * PARTITIONS
-    return all(has(each, name, total) for each in clusters.values())
-
-
-def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
-    """Every message once on every cluster, in the order of its producer."""
-    wanted = {(partition, origin): list(range(n)) for partition in range(PARTITIONS) for origin, n in written.items()}
-    for alias, cluster in clusters.items():
-        found = read(cluster, name)
-        twice = {key: [n for n, c in Counter(numbers).items() if c > 1][:5] for key, numbers in found.items()}
-        assert found == {key: numbers for key, numbers in wanted.items() if numbers}, (alias, twice)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from isthmus.local import LocalCluster
-from tests.integration.groups import consumers
-from tests.integration.lane import oracle
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import oracle
 
 PARTITIONS: Final = 2
 

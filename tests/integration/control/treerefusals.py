@@ -19,7 +19,7 @@ from isthmus.model.registers import SETTINGS, changed
 from isthmus.model.reshaping import written
 from isthmus.model.tree import node_of
 from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
-from tests.integration.control.treeload import Clusters
+from testing.runs.treeload import Clusters
 
 
 def refused_beside(file: Mapping[str, Any], clusters: Clusters, name: str) -> None:

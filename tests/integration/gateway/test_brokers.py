@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.errors import PlanRefused
 from isthmus.local import LocalCluster
-from tests.integration.gateway.gateways import HOST, Running, gateway
-from tests.patience import TERM_S
+from testing.gateways.gateways import HOST, Running, gateway
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -19,9 +19,9 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from tests.integration.acls import denied
-from tests.integration.gateway.gateways import gateway
-from tests.patience import TERM_S
+from testing.brokers.acls import denied
+from testing.gateways.gateways import gateway
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 PRODUCER = 5_000_000

@@ -27,8 +27,8 @@ from isthmus.model.gatewayfigures import Refusal
 from isthmus.model.patterns import NamePattern
 from isthmus.model.reference import FileReference
 from isthmus.wire import codes
-from tests.integration.gateway.gateways import HOST, Running, gateway
-from tests.patience import TERM_S, UNFENCED
+from testing.gateways.gateways import HOST, Running, gateway
+from testing.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 LIFE_MS = 4000

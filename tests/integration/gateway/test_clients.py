@@ -13,31 +13,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.producers import active_producers
 from isthmus.local import LocalCluster
 from isthmus.model.producerids import is_tagged
-from isthmus.wire.client import Client
-from tests.integration.gateway.gateways import Running, gateway
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running, gateway, producers_of
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 VALUES = [b"%d" % number for number in range(100)]
-
-
-@pytest.fixture(scope="module")
-def front(east: LocalCluster) -> Iterator[Running]:
-    """A gateway in front of a cluster of one broker."""
-    with gateway(east.cluster()) as running:
-        yield running
-
-
-@pytest.fixture
-def name(front: Running, topic: Callable[[str], str]) -> str:
-    """A topic of one partition."""
-    found, client = topic("clients"), AdminClient({"bootstrap.servers": front.servers})
-    client.create_topics([NewTopic(found, 1, 1)])[found].result(TERM_S)
-    return found
 
 
 KAFKA_PYTHON = """
@@ -59,16 +41,19 @@ print(*[value.decode() for value in found])
 """A process of its own: this one has other definitions of some messages, which kafka-python's clients do not read."""
 
 
-def producers_of(east: LocalCluster, name: str) -> list[int]:
-    """The ids of those who wrote to the topic, as its leader knows them."""
+@pytest.fixture(scope="module")
+def front(east: LocalCluster) -> Iterator[Running]:
+    """A gateway in front of a cluster of one broker."""
+    with gateway(east.cluster()) as running:
+        yield running
 
-    async def story() -> list[int]:
-        async with Client(east.cluster()) as client:
-            leaders = {(name, 0): partitions_of(await client.metadata([name]))[0].leader}
-            found = (await active_producers(client, leaders)).values
-        return [each.producer_id for each in found[name, 0]]
 
-    return asyncio.run(story())
+@pytest.fixture
+def name(front: Running, topic: Callable[[str], str]) -> str:
+    """A topic of one partition."""
+    found, client = topic("clients"), AdminClient({"bootstrap.servers": front.servers})
+    client.create_topics([NewTopic(found, 1, 1)])[found].result(TERM_S)
+    return found
 
 
 @pytest.mark.parametrize("acks", ["0", "all"])

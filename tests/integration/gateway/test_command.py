@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +18,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local import LocalCluster
 from isthmus.model.naming import LEDGER_TOPIC
-from tests.integration.gateway.gateways import HOST, free_range
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import free_port
+from testing.gateways.command import ISTHMUS, served_by
+from testing.gateways.gateways import HOST, free_range
+from testing.patience import TERM_S
+from testing.values.standing import free_port
 
 pytestmark = pytest.mark.integration
-ISTHMUS = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
 
 
 def command(east: LocalCluster, port: int, *options: str) -> list[str]:
@@ -75,12 +74,6 @@ def shown_status(port: int, is_so: Callable[[dict[str, Any]], bool]) -> dict[str
         shown = json.loads(subprocess.run(ask, capture_output=True, check=True).stdout)
         if is_so(shown) or time.monotonic() > deadline:
             return dict(shown)
-
-
-def served_by(running: subprocess.Popen[str] | subprocess.Popen[bytes]) -> set[int]:
-    """The processes that serve for it."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.pid)], capture_output=True, check=True)
-    return {int(pid) for pid in listed.stdout.split()}
 
 
 def test_several_processes(east: LocalCluster, topic: Callable[[str], str]) -> None:

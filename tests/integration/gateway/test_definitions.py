@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +13,7 @@ from isthmus.gateway.messages import FLEXIBLE_FROM, LEFT_OUT, NEVER, PASSING, is
 from isthmus.gateway.rewriting import is_rewritten
 from isthmus.gateway.serving import Serving
 from tests.integration.gateway.definitions import Definition, MadeUp, addressed, definitions, encoded, moved, uvarint
+from tests.integration.gateway.frames import answer, elsewhere, pieces, request
 
 pytestmark = pytest.mark.integration
 EXAMPLES = 8
@@ -24,23 +24,9 @@ OF_APPLICATIONS = {
 REWRITTEN = (0, 3, 10, 60, 78, 79)
 
 
-def elsewhere(node: int, host: str, port: int) -> tuple[str, int]:
-    """Where clients are led to."""
-    return f"gateway-of-{host[:9]}.example", 19092 + node
-
-
 def where_it_is(_: int, host: str, port: int) -> tuple[str, int]:
     """Where a broker is anyway."""
     return host, port
-
-
-def pieces(data: bytes, chance: random.Random) -> Iterator[memoryview]:
-    """The bytes as a network may bring them."""
-    at = 0
-    while at < len(data):
-        size = chance.choice((1, 2, 5, 40, 1000, 100_000))
-        yield memoryview(data)[at : at + size]
-        at += size
 
 
 def test_every_message_is_known() -> None:
@@ -80,12 +66,6 @@ def test_the_form_of_messages_that_are_read(key: int) -> None:
     flexible = {kind: next(iter(definitions(kind)[key].flexible), NEVER) for kind in ("Request", "Response")}
 
     assert set(flexible.values()) == {FLEXIBLE_FROM[key]}
-
-
-def answer(definition: Definition, version: int, body: bytes, correlation: int, *, tags: bytes) -> bytes:
-    """The frame of an answer."""
-    header = struct.pack(">i", correlation) + (tags if version in definition.flexible else b"")
-    return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 @pytest.mark.parametrize("key", REWRITTEN)
@@ -172,14 +152,6 @@ def test_ends_of_epochs_lie_beyond_what_is_common() -> None:
 
             assert b"".join(bytes(part) for piece in pieces(arriving, chance) for part in answers.take(piece)) == wanted
             assert not conversation.expected
-
-
-def request(definition: Definition, version: int, body: bytes, correlation: int, client: bytes | None) -> bytes:
-    """The frame of a request."""
-    name = struct.pack(">h", -1) if client is None else struct.pack(">h", len(client)) + client
-    tags = b"\0" if version in definition.flexible else b""
-    head = struct.pack(">hhi", definition.key, version, correlation) + name + tags
-    return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def test_requests_pass_as_they_are_and_answers_are_expected() -> None:

@@ -13,8 +13,8 @@ import pytest
 from isthmus.gateway.follower import FollowerWatch
 from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 Name = Callable[[str], str]

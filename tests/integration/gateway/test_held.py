@@ -15,11 +15,11 @@ from isthmus.gateway.duties import Duty
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.synchrony import SyncSettings
-from tests.integration.gateway.gateways import Running
-from tests.integration.gateway.synchronous import Link, lanes, synchronous
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running
+from testing.gateways.synchronous import Link, lanes, synchronous
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 Name = Callable[[str], str]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
@@ -24,16 +21,16 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.wire.client import Client
-from tests.integration.gateway.gateways import Running, gateway
-from tests.integration.gateway.synchronous import Link, Links, lanes, synchronous
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.gateways.commits import Doing, await_held
+from testing.gateways.gateways import Running, gateway
+from testing.gateways.synchronous import Link, Links, lanes, synchronous
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 Name = Callable[[str], str]
 Pair = tuple[Running, Link, str]
-HELD_S = 0.3
 
 
 @pytest.fixture
@@ -43,45 +40,6 @@ def pair(east: LocalCluster, west: LocalCluster, topic: Name) -> Iterator[Pair]:
     topics.create_both(east, west, name, partitions=2)
     with synchronous(east, west, name) as (front, link):
         yield front, link, name
-
-
-class Doing:
-    """Something that a client waits for, in a thread of its own."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._found: list[Any] = []
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it has been answered."""
-        return not self._thread.is_alive()
-
-    def result(self) -> Any:
-        """What came of it."""
-        self._thread.join(TERM_S)
-        (found,) = self._found
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._work())
-        except Exception as error:  # noqa: BLE001 - it is raised where it is asked for
-            self._found.append(error)
-
-
-def await_held(front: Running, answers: int = 1) -> None:
-    """Wait until so many answers are held, and see that they stay."""
-    assert front.gateway.keeper is not None
-    deadline = time.monotonic() + TERM_S
-    while sum(each.answers for each in front.gateway.keeper.held().values()) < answers:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(HELD_S)
 
 
 def begun(front: Running, name: str) -> Producer:

@@ -37,9 +37,9 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import SYNC
 from isthmus.wire.client import Client
-from tests.integration.gateway.gateways import Running, gateway
-from tests.integration.gateway.moving import process
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running, gateway
+from testing.gateways.moving import process
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 OFTEN_PER_S: Final = 40

@@ -20,8 +20,7 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import DELETED, MODE, Author, changed
 from isthmus.model.synchrony import SYNC
 from tests.integration.gateway.definitions import MadeUp, Value, defaults, definitions, encoded, moved
-from tests.integration.gateway.test_definitions import answer, elsewhere, request
-from tests.integration.gateway.test_reserving import passed, versions_of
+from tests.integration.gateway.frames import answer, elsewhere, passed, request, versions_of
 
 pytestmark = pytest.mark.integration
 HIDDEN: Final = "hidden.orders"

@@ -21,12 +21,11 @@ from isthmus.local.jvm import jvm_for
 from isthmus.local.locks import LockName
 from isthmus.local.tools import kafka_tool
 from isthmus.model.producerids import is_tagged
-from tests.integration.gateway.gateways import Running, gateway
-from tests.integration.gateway.synchronous import lanes, synchronous
-from tests.integration.gateway.test_clients import producers_of
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running, gateway, producers_of
+from testing.gateways.synchronous import lanes, synchronous
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 TOOLS: Final = "org.apache.kafka.tools"

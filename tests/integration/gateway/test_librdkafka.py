@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.local import LocalCluster
-from tests.integration.gateway.gateways import Running, gateway
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running, gateway
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Name = Callable[[str], str]

@@ -16,13 +16,18 @@ from isthmus.gateway.messages import PRODUCE, TXN_OFFSET_COMMIT
 from isthmus.local import LocalCluster
 from isthmus.model.transactions import OpenTransaction
 from isthmus.wire.client import Client
-from tests.integration.gateway.moving import committed_records, forget_moves, linked_alike, reversed_with_lanes
-from tests.integration.gateway.test_held_commits import Doing
-from tests.integration.gateway.test_moving import committed_at
-from tests.integration.gateway.test_switching import transactional
+from testing.gateways.commits import Doing
+from testing.gateways.moving import (
+    committed_at,
+    committed_records,
+    forget_moves,
+    linked_alike,
+    reversed_with_lanes,
+    transactional,
+)
+from testing.patience import TERM_S, UNFENCED
+from testing.runs.mirror import Mirror
 from tests.integration.gateway.withholding import Withholding, withholding
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 Pair = tuple[LocalCluster, LocalCluster]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,15 +11,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from isthmus.cluster.groups import committed_offsets
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.promotion import Promoter
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings, listening
-from isthmus.ledger.documents import MovableGatewayDocument, MoveDocument
-from isthmus.ledger.link import read_documents
+from isthmus.ledger.documents import MoveDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
@@ -29,12 +27,13 @@ from isthmus.model.listening import ListenAddress
 from isthmus.model.moves import MoveStep
 from isthmus.model.namespace import NamespaceMap
 from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
-from tests.integration.gateway.gateways import HOST, Running, free_range, gateway
-from tests.integration.gateway.moving import (
+from testing.gateways.gateways import HOST, Running, free_range, gateway
+from testing.gateways.moving import (
     Judged,
+    await_gateway,
     await_more,
     await_read,
+    committed_at,
     forget_moves,
     have_later_epochs,
     java,
@@ -49,9 +48,9 @@ from tests.integration.gateway.moving import (
     read_all,
     reversed_with_lanes,
 )
-from tests.integration.groups import consumers
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 
@@ -124,12 +123,6 @@ def test_positions_that_were_read_under_other_leader_epochs(
         committed = asyncio.run(committed_at(east, name))
     assert (found.error(), found.offset()) == (None, 10)
     assert committed == {(name, 0): Committed(10)}
-
-
-async def committed_at(cluster: LocalCluster, group: str) -> Mapping[PartitionKey, Committed]:
-    """What a cluster has of a group."""
-    async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
-        return (await committed_offsets(client, [group])).all()[group]
 
 
 def test_clients_go_with_a_link_that_is_reversed(
@@ -277,13 +270,6 @@ def test_clients_that_have_moved_go_with_a_link_that_fails_over(
 def brokers(servers: str) -> list[int]:
     """The ids of the brokers that clients see."""
     return list(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=TERM_S).brokers)
-
-
-async def await_gateway(cluster: LocalCluster) -> None:
-    """Wait until a ledger knows of a gateway whose clients can be moved."""
-    async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
-        while not await read_documents(client, kind=MovableGatewayDocument.KIND):
-            await asyncio.sleep(0.05)
 
 
 def test_a_configuration_that_lacks_where_clients_are(east: LocalCluster) -> None:

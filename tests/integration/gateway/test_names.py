@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from isthmus.errors import ConfigError
 from isthmus.gateway.ports import BrokerNames
 from isthmus.local import LocalCluster
-from tests.integration.gateway.gateways import gateway
-from tests.patience import TERM_S
+from testing.gateways.gateways import gateway
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

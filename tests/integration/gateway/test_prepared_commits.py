@@ -13,29 +13,24 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
-from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus.cluster.aborting import transactions_in
 from isthmus.cluster.finishing import finish, unfinished
-from isthmus.cluster.offsets import log_ranges
 from isthmus.gateway.duties import Duty
 from isthmus.gateway.keeping import GIVEN_UP_S
-from isthmus.lane.identity.filler import filler
 from isthmus.local import LocalCluster
 from isthmus.model.prepared import PreparedCommit, PreparedPart
 from isthmus.model.synchrony import SyncSettings
-from isthmus.model.transactions import lone_producer_id, source_producer_id
+from isthmus.model.transactions import source_producer_id
 from isthmus.wire import codes
-from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
-from isthmus.wire.produce import Append, post
-from tests.integration.cluster.hanging import trusting
-from tests.integration.gateway.gateways import HOST, Running
-from tests.integration.gateway.synchronous import Link, lanes, synchronous
-from tests.integration.gateway.test_held_commits import Doing, await_held
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.brokers.hanging import trusting
+from testing.gateways.commits import Doing, Log, await_held
+from testing.gateways.gateways import HOST, Running
+from testing.gateways.synchronous import Link, lanes, synchronous
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 Name = Callable[[str], str]
@@ -247,53 +242,6 @@ def test_a_transaction_that_the_follower_does_not_get_is_not_committed(pair: Pai
     assert (link.gone, link.transactional) == ({}, Duty.REFUSE)
     oracle.await_decided(east.admin_bootstrap_servers, names[0])
     assert seen(east, names[0]) == 0
-
-
-class Log:
-    """A partition of the follower, written as lanes do."""
-
-    def __init__(self, client: Client, name: str, partition: int = 0) -> None:
-        self._client = client
-        self.name = name
-        self.partition = partition
-
-    async def end(self) -> int:
-        """Where it ends."""
-        key = self.name, self.partition
-        return (await log_ranges(self._client, [key])).values[key].end
-
-    async def _part(self) -> Any:
-        every = (await self._client.metadata([self.name])).topics[self.name].partitions
-        return next(each for each in every if each.partition == self.partition)
-
-    async def write(self, producer: int, *, sequence: int = 0) -> int:
-        """A record in a transaction; its offset."""
-        part, topic_id = await self._part(), (await self._client.metadata([self.name])).topics[self.name].topic_id
-        connection = await self._client.connection(part.leader)
-        at, batch = await self.end(), filler(1, topics.SEPTEMBER)
-        header = stamp(batch, lone_producer_id(producer), 0, sequence, transactional=True)
-        append = Append(self.name, topic_id, self.partition, header, batch.view[HEADER_BYTES:])
-        answers, _ = await post(
-            connection, [append], version=11, timeout_ms=10_000, timeout_s=TERM_S, transactional_id=self.name
-        )
-        assert [each.error_code for each in answers.values()] == [0]
-        return at
-
-    async def finish(self, producer: int, *, commit: bool) -> None:
-        """The end of one."""
-        kind: Any = WriteTxnMarkersRequest.WritableTxnMarker
-        marker = kind(
-            producer_id=lone_producer_id(producer),
-            producer_epoch=0,
-            transaction_result=commit,
-            topics=[kind.WritableTxnMarkerTopic(name=self.name, partition_indexes=[self.partition])],
-            coordinator_epoch=0,
-            transaction_version=0,
-        )
-        end = await self.end()
-        await self._client.broker((await self._part()).leader, WriteTxnMarkersRequest(markers=[marker]))
-        while await self.end() == end:
-            await asyncio.sleep(0.01)
 
 
 def test_only_what_is_proven_to_be_committed_is(west: LocalCluster, west_trusts: None, topic: Name) -> None:

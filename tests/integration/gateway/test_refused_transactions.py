@@ -15,9 +15,9 @@ import pytest
 from isthmus.gateway.duties import Duty
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
-from tests.integration.gateway.synchronous import synchronous
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S
+from testing.gateways.synchronous import synchronous
+from testing.patience import TERM_S
+from testing.records import oracle, topics
 
 pytestmark = pytest.mark.integration
 LONG_MS: Final = 600_000

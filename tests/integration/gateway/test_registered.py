@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from isthmus.control.fabric import open_fabric
-from isthmus.ledger.documents import Document, GatewayDocument, MovableGatewayDocument, encoded
-from isthmus.ledger.log import append_once
-from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.ledger.documents import GatewayDocument
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways import GatewaysReport, RegisteredGateway
-from isthmus.wire.client import Client
+from testing.gateways.command import ISTHMUS
+from testing.gateways.gateways import HOST, free_range
+from testing.gateways.registered import elsewhere, movable, written
+from testing.patience import TERM_S, UNFENCED
 from tests.conftest import HEAP_MB
-from tests.integration.gateway.gateways import HOST, free_range
-from tests.integration.gateway.test_command import ISTHMUS
-from tests.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 
@@ -46,36 +41,6 @@ def west() -> Iterator[LocalCluster]:
     """Another one."""
     with LocalCluster.start("west", brokers=1, heap_mb=HEAP_MB, properties=UNFENCED) as cluster:
         yield cluster
-
-
-def elsewhere(address: str) -> GatewayDocument:
-    """A gateway of a host that is gone."""
-    return GatewayDocument(
-        gateway=uuid.uuid4().hex, host="elsewhere", pid=7, advertised=address, ports=(1, 2), version="1", since_ms=0,
-        host_id="another boot", process_start=1,
-    )  # fmt: skip
-
-
-def movable(one: GatewayDocument, cluster: LocalCluster) -> MovableGatewayDocument:
-    """What it says to who moves clients."""
-    return MovableGatewayDocument(
-        gateway=one.gateway, described=one.described, serves=cluster.cluster_id or "", ports=2
-    )
-
-
-def written(cluster: LocalCluster, *documents: Document, at_ms: int | None = None) -> None:
-    """Have a ledger hold these; by a clock that shows another time."""
-
-    async def begin() -> None:
-        async with Client(cluster.cluster()) as client:
-            await append_once(client, documents, replication_factor=1)
-
-    asyncio.run(begin())
-    if at_ms is not None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for each in documents:
-            producer.produce(LEDGER_TOPIC, encoded(each), each.key, partition=0, timestamp=at_ms)
-        assert producer.flush(TERM_S) == 0
 
 
 def report(*clusters: LocalCluster) -> GatewaysReport:

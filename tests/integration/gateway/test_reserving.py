@@ -46,11 +46,11 @@ from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.namespace import Namespace
 from isthmus.model.synchrony import SyncSettings
 from isthmus.model.writability import KeptBy
+from testing.gateways.gateways import gateway
+from testing.patience import TERM_S
 from tests.conftest import HEAP_MB
 from tests.integration.gateway.definitions import MadeUp, Value, defaults, definitions, encoded, moved
-from tests.integration.gateway.gateways import gateway
-from tests.integration.gateway.test_definitions import answer, elsewhere, pieces, request
-from tests.patience import TERM_S
+from tests.integration.gateway.frames import answer, elsewhere, passed, request, versions_of
 
 pytestmark = pytest.mark.integration
 KEPT: Final = "kept.orders"
@@ -83,17 +83,6 @@ def begun(names: ReservedNames) -> tuple[Conversation, RequestStream, Callable[[
     conversation, requests, answers = Conversation.begun(DEFAULTS, elsewhere, Serving(reserved=names))
     conversation.now = 100.0
     return conversation, requests, lambda sent: b"".join(map(bytes, answers.take(memoryview(sent))))
-
-
-def passed(requests: RequestStream, sent: bytes, chance: random.Random) -> bytes:
-    """What is forwarded of a request, however its bytes arrive."""
-    return b"".join(bytes(part) for piece in pieces(sent, chance) for part in requests.take(piece))
-
-
-def versions_of(key: int) -> range:
-    """Those that are offered, as far as the newest broker knows them."""
-    found, passing = definitions("Request")[key].versions, PASSING[key]
-    return range(max(found[0], passing.version_min), passing.version_max + 1)
 
 
 def named(item: Any, name: str) -> Any:

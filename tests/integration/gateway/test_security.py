@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import SaslMechanism
 from isthmus.model.gatewayfigures import Refusal
-from tests.integration.gateway.gateways import Running, gateway
-from tests.patience import TERM_S
+from testing.gateways.gateways import Running, gateway
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -32,10 +32,10 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import SYNC, SyncState
 from isthmus.wire.client import Client
-from tests.faults.proxy import Proxy, Weather
-from tests.integration.acls import denied
-from tests.integration.gateway.gateways import HOST, free_range
-from tests.patience import TERM_S
+from testing.brokers.acls import denied
+from testing.brokers.proxy import Proxy, Weather
+from testing.gateways.gateways import HOST, free_range
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -32,10 +32,11 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.producerids import is_tagged
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
-from tests.faults.proxy import Proxy, Weather
-from tests.integration.control.running import patient
-from tests.integration.gateway.gateways import HOST, free_range, gateway
-from tests.integration.gateway.moving import (
+from testing.brokers.proxy import Proxy, Weather
+from testing.gateways.command import ISTHMUS
+from testing.gateways.commits import Doing, await_held
+from testing.gateways.gateways import HOST, free_range, gateway
+from testing.gateways.moving import (
     PARTITIONS,
     Judged,
     await_more,
@@ -50,12 +51,12 @@ from tests.integration.gateway.moving import (
     moved,
     read_all,
     reversed_with_lanes,
+    transactional,
 )
-from tests.integration.gateway.synchronous import lanes, synchronous
-from tests.integration.gateway.test_command import ISTHMUS
-from tests.integration.gateway.test_held_commits import Doing, await_held
-from tests.integration.lane.mirror import Mirror
-from tests.patience import TERM_S
+from testing.gateways.synchronous import lanes, synchronous
+from testing.patience import TERM_S
+from testing.runs.mirror import Mirror
+from testing.runs.running import patient
 
 pytestmark = pytest.mark.integration
 HEAP_MB: Final = 256
@@ -428,15 +429,6 @@ async def await_committed(cluster: LocalCluster, name: str) -> None:
             if state.transaction_state == "CompleteCommit":
                 return
             await asyncio.sleep(0.05)
-
-
-def transactional(servers: str, name: str, **others: int) -> Producer:
-    """A producer of this transactional id, at the next epoch."""
-    settings: dict[str, str | int] = {"bootstrap.servers": servers, "transactional.id": name}
-    settings |= {"transaction.timeout.ms": 600_000, "metadata.recovery.strategy": "none"}
-    producer = Producer({**settings, **others})
-    producer.init_transactions(TERM_S)
-    return producer
 
 
 async def ids_up_to(cluster: LocalCluster, *, beyond: int = 0, last: int = -1) -> None:

@@ -13,9 +13,9 @@ from typing import Final
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
-from tests.faults.proxy import Link, Proxy
-from tests.integration.gateway.gateways import Running, gateway
-from tests.patience import TERM_S
+from testing.brokers.proxy import Link, Proxy
+from testing.gateways.gateways import Running, gateway
+from testing.patience import TERM_S
 
 _HEAD: Final = struct.Struct(">ih")
 _SIZE_BYTES: Final = 4

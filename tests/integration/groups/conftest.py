@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.lane.mirror import Mirror
+from testing.runs.mirror import Mirror
 
 
 @pytest.fixture

@@ -21,27 +21,14 @@ from isthmus.model.link import Link
 from isthmus.model.naming import NameTemplate, PrefixNaming, TemplateNaming
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import Carrying, between, carrying
-from tests.integration.lane.topics import SEPTEMBER, Given, create, create_both, delete_records, produce
-from tests.patience import TERM_S, UNFENCED
+from testing.groups import consumers
+from testing.groups.carrying import Carrying, between, carrying, commit_in_transaction, filled, records
+from testing.patience import TERM_S, UNFENCED
+from testing.records.topics import create, create_both, delete_records, produce
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-def records(count: int, *, begin: int = 0) -> list[Given]:
-    """Records a second apart, whose values are their numbers."""
-    return [Given(None, b"%d" % n, [], SEPTEMBER + n * 1000) for n in range(begin, begin + count)]
-
-
-def filled(east: LocalCluster, west: LocalCluster, name: str, count: int, *, partitions: int = 1) -> None:
-    """A topic that is alike on both sides, as a mirror would leave it."""
-    create_both(east, west, name, partitions=partitions)
-    for cluster in (east, west):
-        for partition in range(partitions):
-            produce(cluster, name, records(count), partition=partition)
 
 
 def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
@@ -451,13 +438,6 @@ def test_who_committed_has_to_be_known(
             await link.until_at(group, {0: 7})
 
     asyncio.run(scenario())
-
-
-def commit_in_transaction(cluster: LocalCluster, group: str, offsets: consumers.Offsets) -> None:
-    producer = consumers.transactional(cluster, group)
-    producer.begin_transaction()
-    consumers.send_offsets(producer, cluster, group, offsets)
-    producer.commit_transaction(TERM_S)
 
 
 def delay(monkeypatch: pytest.MonkeyPatch, link: Carrying, delay_s: float) -> None:

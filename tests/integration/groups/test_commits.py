@@ -20,10 +20,10 @@ from isthmus.cluster.groups import OFFSETS_TOPIC, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.wire.client import Client
-from tests.integration.acls import denied
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import SEPTEMBER, Given, create, produce
-from tests.patience import TERM_S
+from testing.brokers.acls import denied
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records.topics import SEPTEMBER, Given, create, produce
 
 pytestmark = pytest.mark.integration
 

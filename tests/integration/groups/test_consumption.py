@@ -15,10 +15,10 @@ from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.consumption import GroupReport
 from isthmus.model.group import GroupState, GroupType
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.lane.trickle import trickling
+from testing.groups import consumers
+from testing.records import topics
+from testing.records.topics import Given
+from testing.records.trickle import trickling
 
 pytestmark = pytest.mark.integration
 

@@ -7,47 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from isthmus.cluster.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, carrying
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.topics import create, create_both, produce
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.groups.carrying import between, carrying, filled, going_on, records
+from testing.patience import TERM_S
+from testing.records.topics import create, create_both, produce
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 PARTITIONS = 3
-
-
-def read(member: Consumer, count: int) -> list[bytes]:
-    """So many records, each committed as it is read."""
-    values: list[bytes] = []
-    while len(values) < count:
-        message = member.poll(TERM_S)
-        assert message is not None, f"only {len(values)} of {count} records came"
-        assert message.error() is None, message.error()
-        value = message.value()
-        assert value is not None
-        values.append(value)
-        member.commit(message=message, asynchronous=False)
-    return values
-
-
-def going_on(cluster: LocalCluster, group: str, topic: str, count: int, protocol: str = "classic") -> list[bytes]:
-    """What a member reads from where its group stands, until it has so many records."""
-    member = consumers.consumer(cluster, group, group_protocol=protocol, auto_offset_reset="error")
-    try:
-        member.subscribe([topic])
-        return read(member, count)
-    finally:
-        member.close()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -17,9 +17,9 @@ from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model import group as model
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import SEPTEMBER, Brokers, Given, as_admin, create, produce
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records.topics import SEPTEMBER, Brokers, Given, as_admin, create, produce
 
 pytestmark = pytest.mark.integration
 

@@ -8,30 +8,20 @@ from typing import Any
 
 import pytest
 
-import isthmus
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.errors import PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
-from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import OWN_PREFIX
-from isthmus.model.link import Link
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, declared
+from testing.groups import consumers
+from testing.groups.carrying import between, declared, filled, opened, records
+from testing.records.topics import as_admin, create, create_both, produce
 from tests.integration.groups.deaf import unlisted
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane.topics import as_admin, create, create_both, produce
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-def opened(*links: Link) -> isthmus.Fabric:
-    """A fabric of these links."""
-    clusters = {cluster.alias: cluster for link in links for cluster in (link.source, link.target)}
-    return isthmus.open(Configuration(clusters=tuple(clusters.values()), links=links))
 
 
 def names_at(cluster: LocalCluster) -> set[str]:

@@ -10,13 +10,10 @@ import pytest
 from isthmus.cluster.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, carrying, declared
-from tests.integration.groups.test_carrying import filled, records
-from tests.integration.groups.test_failover import going_on
-from tests.integration.groups.test_links import opened
-from tests.integration.lane.topics import SEPTEMBER, Given, create_both
-from tests.integration.mapped import HandMade
+from testing.groups import consumers
+from testing.groups.carrying import between, carrying, declared, filled, going_on, opened, records
+from testing.records.mapped import HandMade
+from testing.records.topics import SEPTEMBER, Given, create_both
 
 pytestmark = pytest.mark.integration
 

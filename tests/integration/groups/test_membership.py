@@ -14,9 +14,9 @@ from isthmus.cluster.membership import remove_members
 from isthmus.local import LocalCluster
 from isthmus.model.group import GroupDescription
 from isthmus.wire.client import Client
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import create
-from tests.patience import TERM_S
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records.topics import create
 
 pytestmark = pytest.mark.integration
 

@@ -34,12 +34,12 @@ from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.wire.client import Client
-from tests.integration.cli.test_run import COMMAND, ROOT
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between
+from testing.groups import consumers
+from testing.groups.carrying import between
+from testing.patience import TERM_S
+from testing.records.topics import create
+from testing.runs.command import COMMAND, ROOT
 from tests.integration.groups.deaf import committed_long_ago, unlisted
-from tests.integration.lane.topics import create
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

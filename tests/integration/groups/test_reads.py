@@ -13,8 +13,8 @@ from isthmus.cluster.groups import committed_offsets, describe_groups, list_grou
 from isthmus.local import LocalCluster
 from isthmus.model.group import Committed, GroupState, GroupType
 from isthmus.wire.client import Client
-from tests.integration.groups.consumers import commit, joined
-from tests.integration.lane.topics import create
+from testing.groups.consumers import commit, joined
+from testing.records.topics import create
 
 pytestmark = pytest.mark.integration
 

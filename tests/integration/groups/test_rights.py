@@ -16,11 +16,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
-from tests.integration.acls import CLUSTER, denied, deny
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import carrying, declared, link_of
-from tests.integration.groups.test_carrying import commit_in_transaction, filled
-from tests.integration.lane.topics import as_admin, create
+from testing.brokers.acls import CLUSTER, denied, deny
+from testing.groups import consumers
+from testing.groups.carrying import carrying, commit_in_transaction, declared, filled, link_of
+from testing.records.topics import as_admin, create
 
 pytestmark = pytest.mark.integration
 

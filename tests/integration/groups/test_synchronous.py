@@ -14,10 +14,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from tests.integration.gateway.synchronous import synchronous
-from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, carrying
-from tests.integration.groups.test_carrying import filled
+from testing.gateways.synchronous import synchronous
+from testing.groups import consumers
+from testing.groups.carrying import between, carrying, filled
 
 pytestmark = pytest.mark.integration
 

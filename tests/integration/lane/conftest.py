@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from isthmus.local import LocalCluster
-from tests.integration.acls import CLUSTER, deny
-from tests.integration.lane.mirror import Mirror
-from tests.patience import UNFENCED
+from testing.brokers.acls import CLUSTER, deny
+from testing.patience import UNFENCED
+from testing.runs.mirror import Mirror
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.topics import Given
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,12 @@ import pytest
 
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mapping import Maps
-from tests.integration.lane.mirror import Mirror, all_are
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.lane.trickle import trickling
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.records.trickle import trickling
+from testing.runs.mapping import Maps
+from testing.runs.mirror import Mirror, all_are
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
+from testing.records import topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

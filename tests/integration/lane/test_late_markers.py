@@ -14,9 +14,9 @@ from isthmus.errors import Unreachable
 from isthmus.lane.identity.markers import Markers
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire import codes
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, Running, caught_up
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mirror import Mirror, Running, caught_up
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 import pytest
@@ -17,30 +16,20 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
-from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.control.test_topics import mirrored
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave
+from testing.brokers.legacy import Old
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer, end_without_data, interleave
+from testing.runs.mirror import Mirror
+from testing.runs.mirrored import mirrored
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 LEFT_OUT: Final = "the target's brokers do not know message.downconversion.enable: left out"
-
-
-@dataclass(frozen=True)
-class Old:
-    """A broker of 2.8 as the tests speak to it."""
-
-    admin_bootstrap_servers: str
-
-    def cluster(self) -> Cluster:
-        return Cluster(alias="old", bootstrap_servers=(self.admin_bootstrap_servers,))
 
 
 @pytest.fixture(scope="module")

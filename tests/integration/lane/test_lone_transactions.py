@@ -5,29 +5,33 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Final
 
 import pytest
 from confluent_kafka.admin import AclOperation
 
 from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
-from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.transactions import TransactionState
-from tests.integration.acls import CLUSTER, denied, deny, permit
-from tests.integration.cluster.hanging import trusting
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, all_are, reached
-from tests.integration.lane.transactions import TransactionalProducer, interleave
-from tests.patience import UNFENCED
+from testing.brokers.acls import CLUSTER, denied, deny, permit
+from testing.brokers.hanging import trusting
+from testing.patience import UNFENCED
+from testing.records import oracle, topics
+from testing.records.transactions import (
+    LARGE,
+    abort,
+    abort_large,
+    coordinated,
+    has_lone_producers,
+    interleave,
+)
+from testing.runs.mirror import Mirror, all_are, reached
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-LARGE: Final = 300
 
 
 @pytest.fixture(scope="module")
@@ -36,33 +40,6 @@ def unverified() -> Iterator[LocalCluster]:
     properties = {"transaction.partition.verification.enable": "false"}
     with LocalCluster.start("unverified", brokers=1, heap_mb=256, properties={**UNFENCED, **properties}) as cluster:
         yield cluster
-
-
-def has_lone_producers(cluster: LocalCluster, name: str) -> bool:
-    """Whether batches of producers that no cluster has given an id lie on the disk."""
-    return max(oracle.producer_ids(cluster, name)) >= 1 << 62
-
-
-def abort_large(cluster: LocalCluster, name: str, chance: random.Random) -> None:
-    """A transaction of `LARGE` records, too many to be copied at once, that is aborted."""
-    abort(cluster, name, topics.some(LARGE, chance, value_bytes=20_000), f"{name}-id", batch_num_messages=1)
-
-
-def abort(
-    cluster: LocalCluster, name: str, given: list[topics.Given], transactional_id: str, **settings: object
-) -> None:
-    """A transaction of these records that is aborted."""
-    producer = TransactionalProducer(cluster, transactional_id, **settings)
-    producer.send(name, given)
-    producer.end(commit=False)
-
-
-def coordinated(cluster: LocalCluster) -> str:
-    """The transactions that coordinators know, as Kafka's own tool lists them."""
-    servers = ("--bootstrap-server", cluster.admin_bootstrap_servers)
-    listed = kafka_tool("org.apache.kafka.tools.TransactionsCommand", *servers, "list")
-    assert listed.returncode == 0, listed.stderr
-    return listed.stdout
 
 
 def test_no_coordinator_takes_part(

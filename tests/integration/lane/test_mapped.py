@@ -15,12 +15,12 @@ from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import LATEST
 from isthmus.model.translation import MappedRange
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mapping import Maps, assert_mapped
-from tests.integration.lane.mirror import Mirror, Reports, all_are, caught_up
-from tests.integration.lane.test_compaction import Compacted, keys
-from tests.integration.lane.transactions import TransactionalProducer, interleave
-from tests.integration.lane.trickle import trickling
+from testing.records import oracle, topics
+from testing.records.compaction import Compacted, keys
+from testing.records.transactions import TransactionalProducer, interleave
+from testing.records.trickle import trickling
+from testing.runs.mapping import Maps, assert_mapped
+from testing.runs.mirror import Mirror, Reports, all_are, caught_up
 
 pytestmark = pytest.mark.integration
 

@@ -16,12 +16,12 @@ from isthmus.model.lane import LaneKey
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
 from isthmus.model.transactions import AbortedPolicy
-from tests.integration.acls import CLUSTER, deny, permit
-from tests.integration.cluster.hanging import trusting
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, caught_up, reached
-from tests.integration.lane.test_lone_transactions import abort, coordinated, has_lone_producers
-from tests.integration.lane.transactions import TransactionalProducer, interleave
+from testing.brokers.acls import CLUSTER, deny, permit
+from testing.brokers.hanging import trusting
+from testing.records import oracle, topics
+from testing.records.omission import assert_left_out
+from testing.records.transactions import TransactionalProducer, abort, coordinated, has_lone_producers, interleave
+from testing.runs.mirror import Mirror, caught_up, reached
 
 pytestmark = pytest.mark.integration
 
@@ -29,20 +29,6 @@ TopicNamer = Callable[[str], str]
 AUTO, COPY, OMIT = AbortedPolicy.AUTO, AbortedPolicy.COPY, AbortedPolicy.OMIT
 MANY: Final = 12_345
 MIXED: Final = 600
-
-
-def assert_left_out(source: LocalCluster, target: LocalCluster, name: str, *, partitions: int = 1) -> int:
-    """At read_committed both sides are the same, and the target holds nothing else; how many records it lacks."""
-    oracle.assert_same(source, target, name, partitions=partitions, isolations=["read_committed"])
-    everything = oracle.records(target.admin_bootstrap_servers, name, "read_uncommitted", partitions=partitions)
-    committed = oracle.records(source.admin_bootstrap_servers, name, "read_committed", partitions=partitions)
-    for partition in range(partitions):
-        oracle.assert_equal(everything[partition], committed[partition], f"{name}-{partition} at both levels")
-        seen = oracle.ends(target.admin_bootstrap_servers, name, partition)
-        assert seen == oracle.ends(source.admin_bootstrap_servers, name, partition)
-        assert seen.stable == seen.high
-    written = oracle.records(source.admin_bootstrap_servers, name, "read_uncommitted", partitions=partitions)
-    return sum(map(len, written)) - sum(map(len, everything))
 
 
 @pytest.mark.parametrize("aborted", [OMIT, AUTO])

@@ -18,9 +18,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.connection import Connection
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, Reports, caught_up, lanes_of, reached
-from tests.integration.lane.transactions import interleave
+from testing.records import oracle, topics
+from testing.records.transactions import interleave
+from testing.runs.mirror import Mirror, Reports, caught_up, lanes_of, reached
 
 pytestmark = pytest.mark.integration
 

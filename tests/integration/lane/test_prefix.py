@@ -12,10 +12,10 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.integration.acls import denied
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, all_are
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.brokers.acls import denied
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mirror import Mirror, all_are
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.topics import Given
+from testing.records import oracle, topics
+from testing.records.topics import Given
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

@@ -16,11 +16,11 @@ from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.connection import Connection
-from tests.faults.witness import until_told
-from tests.integration.acls import denied
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, Running, all_are, caught_up
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.brokers.acls import denied
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mirror import Mirror, Running, all_are, caught_up
+from testing.runs.witness import until_told
 
 pytestmark = pytest.mark.integration
 

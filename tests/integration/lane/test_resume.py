@@ -11,10 +11,10 @@ import pytest
 from isthmus.lane.outlook import Doubt
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, all_are, caught_up
-from tests.integration.lane.transactions import end_without_data, interleave
-from tests.integration.lane.trickle import trickling
+from testing.records import oracle, topics
+from testing.records.transactions import end_without_data, interleave
+from testing.records.trickle import trickling
+from testing.runs.mirror import Mirror, all_are, caught_up
 
 pytestmark = pytest.mark.integration
 

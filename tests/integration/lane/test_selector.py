@@ -13,9 +13,9 @@ from isthmus.local import LocalCluster
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror, all_are
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.topics import Given
+from testing.runs.mirror import Mirror, all_are
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, caught_up
-from tests.integration.lane.trickle import trickling
-from tests.patience import UNFENCED
+from testing.patience import UNFENCED
+from testing.records import oracle, topics
+from testing.records.trickle import trickling
+from testing.runs.mirror import Mirror, caught_up
 
 pytestmark = pytest.mark.integration
 

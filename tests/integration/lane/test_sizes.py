@@ -10,9 +10,9 @@ import pytest
 
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, caught_up
-from tests.integration.lane.transactions import TransactionalProducer
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer
+from testing.runs.mirror import Mirror, caught_up
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from isthmus.cluster.tail import Found, NoBatch, Read, batches_at
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Want
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
+from testing.records import topics
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

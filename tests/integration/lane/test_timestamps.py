@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.transactions import interleave
+from testing.records import oracle, topics
+from testing.records.transactions import interleave
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer, end_without_data, interleave
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

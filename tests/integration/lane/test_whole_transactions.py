@@ -35,14 +35,14 @@ from isthmus.wire import codes, produce
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from soak.aborted import one
-from tests.integration.acls import denied
-from tests.integration.cluster.hanging import trusting
-from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror, Reports, all_are, caught_up, reached
-from tests.integration.lane.test_legacy import Old
-from tests.integration.lane.transactions import TransactionalProducer, interleave
-from tests.patience import TERM_S, UNFENCED
+from testing.brokers.acls import denied
+from testing.brokers.hanging import trusting
+from testing.brokers.legacy import Old
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
+from testing.records.transactions import TransactionalProducer, copied, interleave
+from testing.runs.mirror import Mirror, all_are, reached
+from testing.runs.running import configuration_of, link_of
 
 pytestmark = pytest.mark.integration
 
@@ -56,11 +56,6 @@ def unverified() -> Iterator[LocalCluster]:
     """A cluster whose brokers take records of transactions that no coordinator knows."""
     with LocalCluster.start("unverified", brokers=1, heap_mb=256, properties={**UNFENCED, **TRUSTING}) as cluster:
         yield cluster
-
-
-def copied(end: int) -> Callable[[Reports], bool]:
-    """Every lane is caught up and has copied what lies before this offset."""
-    return lambda reports: caught_up(reports) and all(report.position >= end for report in reports.values())
 
 
 async def let_go(cluster: LocalCluster, name: str) -> tuple[OpenTransaction, ...]:

@@ -44,9 +44,9 @@ from isthmus.spark.allowance import SourceWord, follow, prove
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.lane.topics import SEPTEMBER, Given, configure, produce
-from tests.integration.ledger.committed import committed, cut_off, killed, until_committed
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records.committed import committed, cut_off, killed, until_committed
+from testing.records.topics import SEPTEMBER, Given, configure, produce
 
 pytestmark = pytest.mark.integration
 

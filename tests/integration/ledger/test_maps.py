@@ -27,7 +27,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 from isthmus.spark.maps import LedgerMaps
 from isthmus.wire.client import Client
-from tests.integration.lane import topics
+from testing.records import topics
 
 pytestmark = pytest.mark.integration
 

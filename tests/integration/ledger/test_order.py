@@ -18,7 +18,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.prepared import PreparedCommit
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Link, Proxy
+from testing.brokers.proxy import HOST, Link, Proxy
 
 pytestmark = pytest.mark.integration
 

@@ -23,10 +23,10 @@ from isthmus.model.state import ControllerState
 from isthmus.spark.allowance import SourceWord, follow, prove
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Want
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.integration.quotas import bounded
-from tests.patience import TERM_S
+from testing.brokers.quotas import bounded
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import SEPTEMBER, Given
 
 pytestmark = pytest.mark.integration
 

@@ -19,8 +19,8 @@ from isthmus.local import LocalBroker, LocalCluster, status
 from isthmus.local.ports import free_ports, is_free
 from isthmus.local.probe import knows
 from isthmus.local.process import Process
-from tests.integration.groups.consumers import await_coordinator
-from tests.patience import TERM_S
+from testing.groups.consumers import await_coordinator
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from isthmus.errors import JarsUnavailable, JavaMissing
 from isthmus.local.jars import class_path
 from isthmus.local.java import Java, find_java
 from isthmus.local.locks import Lock, parse_lock
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

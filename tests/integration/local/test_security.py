@@ -26,8 +26,8 @@ from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, SaslMechanism, Secret, Security, Tls
 from isthmus.wire.client import Client
-from tests.integration.acls import deny
-from tests.patience import TERM_S, UNFENCED
+from testing.brokers.acls import deny
+from testing.patience import TERM_S, UNFENCED
 
 pytestmark = pytest.mark.integration
 

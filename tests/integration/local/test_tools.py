@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

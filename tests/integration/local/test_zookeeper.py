@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local.zookeeper import Version, ZooKeeperModeCluster
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

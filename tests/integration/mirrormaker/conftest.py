@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.local import LocalCluster
+from testing.records.flows import Flow
 from tests.integration.control.conftest import spark
-from tests.integration.mirrormaker.flows import Flow
 
 __all__ = ["spark"]
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from isthmus.local.jvm import jvm_for
 from isthmus.local.properties import as_text
-from tests.integration.mirrormaker.flows import Flow
+from testing.records.flows import Flow
 
 _MAIN: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 _HEAP_MB: Final = 384

@@ -11,18 +11,9 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.local.probe import ask
 from isthmus.model.carrying import Standing
-from tests.integration.control.running import Running, configuration_of, running
-from tests.integration.groups import consumers
-from tests.integration.mirrormaker.flows import (
-    PER_PARTITION,
-    Flow,
-    Side,
-    create,
-    positions,
-    produce,
-    until_at,
-    until_there,
-)
+from testing.groups import consumers
+from testing.records.flows import PER_PARTITION, Flow, Side, create, positions, produce, until_at, until_there
+from testing.runs.running import Running, configuration_of, running
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 
 from isthmus.interop.deployment import Impact
 from isthmus.local.jvm import jvm_for
-from tests.patience import TERM_S
-from tests.unit.interop.samples import imported, keys
+from testing.patience import TERM_S
+from testing.values.samples import imported, keys
 
 pytestmark = pytest.mark.integration
 

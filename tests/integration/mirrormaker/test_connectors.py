@@ -11,11 +11,9 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.model.lane import LaneState
 from isthmus.model.offsets import LATEST, OffsetPolicy
-from tests.integration.control.running import configuration_of, patient, running
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.mirrormaker.flows import (
+from testing.groups import consumers
+from testing.records import topics
+from testing.records.flows import (
     PARTITIONS,
     PER_PARTITION,
     Flow,
@@ -32,6 +30,8 @@ from tests.integration.mirrormaker.flows import (
     until_there,
     values,
 )
+from testing.records.transactions import TransactionalProducer
+from testing.runs.running import configuration_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.model.offsets import OffsetPolicy
-from tests.integration.control.running import configuration_of, running
-from tests.integration.lane import topics, transactions
-from tests.integration.mirrormaker.flows import PARTITIONS, Flow, contents, create, produce, until_there
+from testing.records import topics, transactions
+from testing.records.flows import PARTITIONS, Flow, contents, create, produce, until_there
+from testing.runs.running import configuration_of, running
 
 pytestmark = pytest.mark.integration
 

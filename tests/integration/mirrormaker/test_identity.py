@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.control.topics.preflight import TopicMode
 from isthmus.model.naming import IDENTITY
-from tests.integration.control.running import configuration_of
-from tests.integration.lane import oracle, topics
-from tests.integration.mirrormaker.flows import PARTITIONS, PER_PARTITION, Flow, consume, create, go_on, produce
+from testing.records import oracle, topics
+from testing.records.flows import PARTITIONS, PER_PARTITION, Flow, consume, create, go_on, produce
+from testing.runs.running import configuration_of
 
 pytestmark = pytest.mark.integration
 

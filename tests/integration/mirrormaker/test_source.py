@@ -20,10 +20,9 @@ from isthmus.local import LocalCluster
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
-from tests.integration.control.running import configuration_of, patient, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.mirrormaker.flows import (
+from testing.patience import UNFENCED
+from testing.records import topics
+from testing.records.flows import (
     PARTITIONS,
     PER_PARTITION,
     Flow,
@@ -34,7 +33,8 @@ from tests.integration.mirrormaker.flows import (
     produce,
     until_there,
 )
-from tests.patience import UNFENCED
+from testing.records.topics import Given
+from testing.runs.running import configuration_of, patient, running
 
 pytestmark = pytest.mark.integration
 

@@ -9,17 +9,9 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.local import LocalCluster
-from tests.integration.control.running import configuration_of
-from tests.integration.groups import consumers
-from tests.integration.mirrormaker.flows import (
-    PARTITIONS,
-    PER_PARTITION,
-    Flow,
-    contents,
-    create,
-    positions,
-    produce,
-)
+from testing.groups import consumers
+from testing.records.flows import PARTITIONS, PER_PARTITION, Flow, contents, create, positions, produce
+from testing.runs.running import configuration_of
 
 pytestmark = pytest.mark.integration
 

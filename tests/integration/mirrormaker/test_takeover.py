@@ -19,11 +19,11 @@ import isthmus
 from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import GateNotMet
-from tests.integration.control.running import ends
-from tests.integration.lane import oracle, topics
-from tests.integration.mirrormaker.flows import PARTITIONS, Flow, Side, contents, create, numbered
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.flows import PARTITIONS, Flow, Side, contents, create, numbered
+from testing.runs.running import ends
 from tests.integration.mirrormaker.java import JavaMirror
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 

@@ -34,16 +34,15 @@ from isthmus.model.state import LinkState
 from isthmus.model.topic import TopicIds
 from isthmus.model.translation import MappedRange
 from isthmus.wire.client import Client
-from tests.integration.acls import denied
-from tests.integration.control.recovering import Interrupted
-from tests.integration.control.running import configuration_of
-from tests.integration.control.test_recovery_cut import committed, cut_before_commit
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.topics import SEPTEMBER, Given
-from tests.integration.mirrormaker.flows import Flow, create, grow, numbered, positions, values
-from tests.patience import TERM_S
-from tests.repeating import repeating
+from testing.brokers.acls import denied
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.flows import Flow, create, grow, numbered, positions, values
+from testing.records.topics import SEPTEMBER, Given
+from testing.repeating import repeating
+from testing.runs.recovering import Interrupted, committed, cut_before_commit
+from testing.runs.running import configuration_of
 
 pytestmark = pytest.mark.integration
 

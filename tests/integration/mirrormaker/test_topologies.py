@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus import config
 from isthmus.local import LocalCluster
-from tests.integration.control.running import Running, ends, running
-from tests.integration.lane import oracle, topics
-from tests.integration.mirrormaker.flows import Side, consume, go_on, numbered, until_at
-from tests.patience import UNFENCED
+from testing.patience import UNFENCED
+from testing.records import oracle, topics
+from testing.records.flows import Side, consume, go_on, numbered, until_at
+from testing.runs.running import Running, ends, running
 
 pytestmark = pytest.mark.integration
 

@@ -1,5 +1,5 @@
 """Schemas go from one registry to others, by command and by a run: between real ones, which Confluent's own serializers
-use as well, and for modes, deletions and another primary between imitations of Confluent's (tests/registry.py).
+use as well, and for modes, deletions and another primary between imitations of Confluent's (testing.brokers.registry).
 """
 
 from __future__ import annotations
@@ -37,23 +37,14 @@ from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change
 from isthmus.wire.client import Client
-from tests.integration.control.running import running
-from tests.integration.lane import topics
-from tests.patience import TERM_S
-from tests.registry import RegistryServer, registry_server
+from testing.brokers.registry import registry_server
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.schemas import configuration_of, held, record
+from testing.runs.running import running
 
 pytestmark = pytest.mark.integration
 TEMPLATES = ", subjects: {east: '{tenant}-{instance}-{environment}-{topic}', west: '{tenant}-{environment}-{topic}'}"
-
-
-def configuration_of(east: str, west: str, more: str = "", *, servers: str = "127.0.0.1:2") -> str:
-    """The file of two clusters that are away, unless the second has other `servers`, and their registries."""
-    return (
-        f"clusters: {{east: {{bootstrap_servers: '127.0.0.1:1', schema_registry: {{url: '{east}'}}}}, "
-        f"west: {{bootstrap_servers: '{servers}', schema_registry: {{url: '{west}'}}}}}}\n"
-        "links: [{name: east-west, source: east, target: west, topics: {include: [orders]}}]\n"
-        f"schemas: {{primary: east{more}}}\n"
-    )
 
 
 def command(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,12 +53,6 @@ def command(folder: Path, text: str, *arguments: str) -> subprocess.CompletedPro
     file.write_text(text)
     told = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "schemas", *arguments, "-c", str(file)]
     return subprocess.run(told, capture_output=True, text=True, timeout=TERM_S, check=False)
-
-
-def record(name: str, *fields: str) -> str:
-    """An Avro record with optional fields."""
-    listed = [{"name": field, "type": "string", "default": ""} for field in fields]
-    return json.dumps({"type": "record", "name": name, "namespace": "com.acme", "fields": listed})
 
 
 @pytest.fixture
@@ -286,11 +271,6 @@ def test_a_move_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
         assert again.returncode == 0, again.stderr
         assert (east.store.mode(""), west.store.mode("")) == ("IMPORT", "READWRITE")
         assert held(west) == held(east)
-
-
-def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:
-    """What a registry holds."""
-    return [(one.subject, one.version, one.id, one.is_deleted) for _, one in sorted(server.store.versions.items())]
 
 
 def test_only_what_was_distributed_is_deleted_for_good(

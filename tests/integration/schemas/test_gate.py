@@ -24,11 +24,11 @@ from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.loop import LoopState
-from tests.faults.proxy import Proxy
-from tests.integration.control.running import Running, ends, running
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.schemas.test_distribution import record
+from testing.brokers.proxy import Proxy
+from testing.records import topics
+from testing.records.schemas import record
+from testing.records.topics import Given
+from testing.runs.running import Running, ends, running
 
 pytestmark = pytest.mark.integration
 

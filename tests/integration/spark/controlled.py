@@ -23,8 +23,8 @@ from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.timings import USUAL_OF_LEASES, LeaseTimings
 from isthmus.wire.client import Client
-from tests.integration.lane.mirror import lanes_of
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.runs.mirror import lanes_of
 
 
 @dataclass(slots=True)

@@ -16,10 +16,10 @@ import isthmus
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import adopted, session, stop
-from tests.integration.lane import oracle, topics
+from testing.records import oracle, topics
+from testing.records.traffic import traffic
+from testing.runs.processes import kill, python_workers
 from tests.integration.spark.controlled import controlled
-from tests.integration.spark.processes import kill, python_workers
-from tests.integration.spark.traffic import traffic
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]

@@ -21,11 +21,11 @@ from isthmus.model.receipt import Ending
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.spark.timings import LeaseTimings
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.lane import oracle, topics
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.traffic import traffic
+from testing.runs.processes import kill, pause, python_workers
 from tests.integration.spark.controlled import Controlled, controlled
-from tests.integration.spark.processes import kill, pause, python_workers
-from tests.integration.spark.traffic import traffic
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]

@@ -17,12 +17,12 @@ from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.translation import OffsetMap
 from isthmus.spark.timings import LeaseTimings
-from tests.integration.lane import topics
-from tests.integration.lane.mapping import assert_mapped
-from tests.integration.lane.trickle import trickling
+from testing.records import topics
+from testing.records.traffic import traffic
+from testing.records.trickle import trickling
+from testing.runs.mapping import assert_mapped
+from testing.runs.processes import kill, python_workers
 from tests.integration.spark.controlled import Controlled, controlled
-from tests.integration.spark.processes import kill, python_workers
-from tests.integration.spark.traffic import traffic
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]

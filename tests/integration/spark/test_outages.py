@@ -17,10 +17,10 @@ from isthmus.spark.tenure import SILENCE_S
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.integration.lane import oracle, topics
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.traffic import traffic
 from tests.integration.spark.controlled import controlled
-from tests.integration.spark.traffic import traffic
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]

@@ -16,10 +16,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.receipt import Ending
 from isthmus.wire.client import Client
 from isthmus.wire.records import encoded
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
+from testing.records import topics
+from testing.records.forgery import append
+from testing.records.topics import Given
 from tests.integration.spark.controlled import controlled
-from tests.integration.verification.forgery import append
 
 pytestmark = pytest.mark.integration
 KINDS = ("link", "topic", "group", "pause", "controller", "lease", "task", "progress")

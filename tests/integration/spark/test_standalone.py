@@ -16,12 +16,12 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.receipt import Ending
 from isthmus.spark.session import session, slot_count
-from tests.integration.lane import oracle, topics
+from testing.patience import TERM_S
+from testing.records import oracle, topics
+from testing.records.traffic import traffic
+from testing.runs.processes import executors, kill
 from tests.integration.spark.controlled import controlled
-from tests.integration.spark.processes import executors, kill
 from tests.integration.spark.standalone import WORKERS, StandaloneSpark, standalone_spark
-from tests.integration.spark.traffic import traffic
-from tests.patience import TERM_S
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]

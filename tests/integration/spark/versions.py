@@ -18,12 +18,12 @@ import pytest
 
 from isthmus.local import LocalCluster
 from isthmus.local.java import find_java
-from tests.integration.cli.test_run import ROOT, Shell
-from tests.integration.lane import oracle, topics, transactions
-from tests.integration.lane.topics import Given
+from testing.records import oracle, topics, transactions
+from testing.records.forgery import forge
+from testing.records.pair import without
+from testing.records.topics import Given
+from testing.runs.command import ROOT, Shell
 from tests.integration.spark.standalone import standalone_spark
-from tests.integration.verification.forgery import forge
-from tests.integration.verification.pair import without
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
 

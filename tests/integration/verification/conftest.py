@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
-from tests.integration.lane.mirror import Mirror
-from tests.integration.verification.pair import Pair
+from testing.records.pair import Pair
+from testing.runs.mirror import Mirror
 
 
 @pytest.fixture(scope="module")

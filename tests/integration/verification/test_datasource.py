@@ -17,9 +17,9 @@ from isthmus.model.cluster import Secret, Security
 from isthmus.spark.datasource import ranges_option, register
 from isthmus.spark.verification.failure import our_errors
 from isthmus.wire.batch import CODECS
-from tests.integration.lane import topics
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.verification.pair import RECORDS, SECOND_MS, Pair, records
+from testing.records import topics
+from testing.records.pair import RECORDS, SECOND_MS, Pair, records
+from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ from isthmus.errors import BrokerRefused, ConfigError
 from isthmus.spark.verification import DiscrepancyKind, job
 from isthmus.spark.verification.extent import ComparedSlice
 from isthmus.spark.verification.sides import Sides
-from tests.integration.lane import oracle, topics
-from tests.integration.verification.forgery import built
-from tests.integration.verification.pair import RECORDS, SECOND_MS, Pair, found, records, without
+from testing.records import oracle, topics
+from testing.records.forgery import built
+from testing.records.pair import RECORDS, SECOND_MS, Pair, found, records, without
 
 pytestmark = pytest.mark.integration
 

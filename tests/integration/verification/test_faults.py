@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict, Verdict, verify
-from tests.integration.lane import topics
-from tests.integration.verification.forgery import MARKER, Record, Tamper, forge, honest
+from testing.records import topics
+from testing.records.forgery import MARKER, Record, Tamper, forge, honest
 
 RECORDS: Final = 300
 AT: Final = 137

@@ -11,11 +11,11 @@ import pytest
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.translation import MappedRange
 from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict
-from tests.integration.lane.topics import SEPTEMBER, Given, configure, delete_records, own_configs
-from tests.integration.lane.transactions import TransactionalProducer
-from tests.integration.mapped import HandMade
-from tests.integration.verification.pair import Pair
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.records.mapped import HandMade
+from testing.records.pair import Pair
+from testing.records.topics import SEPTEMBER, Given, configure, delete_records, own_configs
+from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 

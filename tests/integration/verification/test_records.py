@@ -8,10 +8,10 @@ import pytest
 
 from isthmus.spark.verification import DiscrepancyKind
 from isthmus.wire.records import encoded
-from tests.integration.lane import oracle, topics, transactions
-from tests.integration.lane.mirror import Mirror
-from tests.integration.verification.forgery import built
-from tests.integration.verification.pair import RECORDS, Pair, found, records, without
+from testing.records import oracle, topics, transactions
+from testing.records.forgery import built
+from testing.records.pair import RECORDS, Pair, found, records, without
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

@@ -19,9 +19,9 @@ from isthmus.spark.treeverification import standings as counting
 from isthmus.spark.treeverification.records import STANDING_FIELDS
 from isthmus.wire.batch import HEADER_BYTES, scan, stamp
 from isthmus.wire.client import Client
-from tests.integration.control.treeload import ISTHMUS, PARTITIONS, file_of, produce
-from tests.integration.lane import topics
-from tests.integration.verification.forgery import Record, append, built
+from testing.records import topics
+from testing.records.forgery import Record, append, built
+from testing.runs.treeload import ISTHMUS, PARTITIONS, file_of, produce
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ import yaml
 from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.timings import Timings
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.web.asking import RECORDS, Served, serving
+from testing.groups import consumers
+from testing.records import topics
+from testing.rest.asking import RECORDS, Served, serving
 
 
 @pytest.fixture(scope="session")

@@ -22,14 +22,14 @@ from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.web.tokens import Role
-from tests.integration.cli.test_run import Shell
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.lane.topics import Given
-from tests.integration.web.asking import Served, serving
-from tests.patience import TERM_S
-from tests.repeating import repeating
-from tests.unit.metrics.standing import free_port
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.records.topics import Given
+from testing.repeating import repeating
+from testing.rest.asking import Served, serving
+from testing.runs.command import Shell
+from testing.values.standing import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -12,9 +12,9 @@ import pytest
 
 from isthmus.model.cluster import Cluster
 from isthmus.web.tokens import Role
-from tests.integration.web.asking import Served, serving
-from tests.integration.web.test_declaring import body_of
-from tests.integration.web.test_declaring import name as name
+from testing.rest.asking import Served, serving
+from tests.integration.web.bodies import body_of
+from tests.integration.web.bodies import name as name
 
 pytestmark = pytest.mark.integration
 

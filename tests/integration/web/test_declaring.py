@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +13,17 @@ from typer.testing import CliRunner
 from isthmus.cli.app import app
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.model.declaration import deletion
 from isthmus.web.auditing import trail
 from isthmus.web.tokens import Role
-from tests.integration.control.test_declared import cut, maps
-from tests.integration.lane import topics
-from tests.integration.web.asking import Served
+from testing.records import topics
+from testing.rest.asking import Served
+from testing.runs.declaring import cut, maps
+from tests.integration.web.bodies import Namer, body_of
+from tests.integration.web.bodies import name as name
 
 pytestmark = pytest.mark.integration
-
-Namer = Callable[[str], str]
-
-
-@pytest.fixture
-def name(topic: Namer, served: Served) -> Iterator[str]:
-    """The name of a link that is deleted in the end, so that no other test runs it."""
-    name = topic("declared")
-    yield name
-    try:
-        Fabric(served.configuration).declarations.delete(name)
-    except ConfigError:
-        return
-
-
-def body_of(name: str, **more: Any) -> dict[str, Any]:
-    """A link of one namespace."""
-    return {
-        "link": name,
-        "source": "east",
-        "target": {"alias": "west"},
-        "attached": [{"source": f"{name}.a-*", "target": f"{name}.x-*"}],
-        **more,
-    }
 
 
 def test_a_link_is_declared_changed_and_deleted(served: Served, name: str) -> None:

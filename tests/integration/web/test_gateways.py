@@ -10,9 +10,9 @@ import pytest
 
 from isthmus.local import LocalCluster
 from isthmus.web.tokens import Role
-from tests.integration.gateway.test_registered import elsewhere, movable, written
-from tests.integration.web.asking import Served
-from tests.patience import TERM_S, pause_s
+from testing.gateways.registered import elsewhere, movable, written
+from testing.patience import TERM_S, pause_s
+from testing.rest.asking import Served
 
 pytestmark = pytest.mark.integration
 

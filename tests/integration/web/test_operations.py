@@ -10,10 +10,10 @@ import pytest
 
 from isthmus.local import LocalCluster
 from isthmus.web.tokens import Role
-from tests.integration.lane import topics
-from tests.integration.web.asking import Served
-from tests.integration.web.test_declaring import body_of
-from tests.integration.web.test_declaring import name as name
+from testing.records import topics
+from testing.rest.asking import Served
+from tests.integration.web.bodies import body_of
+from tests.integration.web.bodies import name as name
 
 pytestmark = pytest.mark.integration
 

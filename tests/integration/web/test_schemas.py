@@ -8,9 +8,9 @@ import pytest
 
 from isthmus import config
 from isthmus.web.tokens import Role
-from tests.integration.schemas.test_distribution import configuration_of, held, record
-from tests.integration.web.asking import serving
-from tests.registry import registry_server
+from testing.brokers.registry import registry_server
+from testing.records.schemas import configuration_of, held, record
+from testing.rest.asking import serving
 
 pytestmark = pytest.mark.integration
 

@@ -32,13 +32,13 @@ from isthmus.model.configuration import Configuration
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
 from isthmus.wire.client import Client
-from tests.integration.cli.test_run import Shell
-from tests.integration.control.test_declared import cut
-from tests.integration.groups import consumers
-from tests.integration.lane import topics
-from tests.integration.web.asking import RECORDS, Served, serving
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import free_port
+from testing.groups import consumers
+from testing.patience import TERM_S
+from testing.records import topics
+from testing.rest.asking import RECORDS, Served, serving
+from testing.runs.command import Shell
+from testing.runs.declaring import cut
+from testing.values.standing import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from isthmus.web.tokens import Role
-from tests.integration.web.asking import Served
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.rest.asking import Served
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,9 @@ from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from tests.faults.moving import moving_address
-from tests.integration.groups import consumers
-from tests.integration.lane.topics import create
+from testing.brokers.moving import moving_address
+from testing.groups import consumers
+from testing.records.topics import create
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.dial import dial
 from isthmus.wire.fetch import FetchSession, Want
-from tests.integration.lane.topics import create
+from testing.records.topics import create
 
 pytestmark = pytest.mark.integration
 

@@ -18,8 +18,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.frames import Frame
 from isthmus.wire.records import encoded
-from tests.integration.lane import oracle, topics
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
 
 pytestmark = pytest.mark.integration
 

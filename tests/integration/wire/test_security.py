@@ -43,10 +43,10 @@ from isthmus.wire.address import split_address
 from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
 from isthmus.wire.dial import dial
-from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.trickle import trickling
-from tests.patience import TERM_S, UNFENCED
+from testing.patience import TERM_S, UNFENCED
+from testing.records import oracle, topics
+from testing.records.trickle import trickling
+from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from isthmus import __version__
 from isthmus.cli import app
 from isthmus.cli.reading import page
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
 Start = Callable[..., "subprocess.Popen[str]"]

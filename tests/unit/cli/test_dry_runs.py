@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from isthmus.cli.completion import TREE
+from testing.values.commands import LEAVES, LOOKING
 
 ROOT = Path(__file__).parents[3]
 
-LOOKING = {
-    "acls generate", "cluster describe", "cluster groups", "cluster list", "cluster registry", "cluster topics",
-    "config check", "config show", "context list", "context show", "doctor", "groups copy", "groups describe",
-    "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
-    "gateway status", "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff",
-    "schemas list", "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets",
-    "tree verify", "wait",
-}  # fmt: skip
 """They change nothing. Who adds a command says here that it only looks, or gives it a dry run."""
 
 TRIALS = {
@@ -40,16 +31,6 @@ REST_TRIALS = {
     "POST /v1/trees/{tree}:verify": "changes nothing, as its command",
     "POST /v1/operations/{operation}:cancel": "ends what can be begun again, as Ctrl-C does",
 }
-
-
-def _leaves(node: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, each in node["commands"].items():
-        yield from _leaves(each, (*words, name))
-    if not node["commands"]:
-        yield " ".join(words), node
-
-
-LEAVES = dict(_leaves(json.loads(TREE.read_text())))
 
 
 @pytest.mark.parametrize("command", LEAVES)

@@ -17,7 +17,7 @@ from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.interop.links import OffsetsChoice
-from tests.unit.interop.samples import SHIPPED, pair
+from testing.values.samples import SHIPPED, pair
 
 Capture = pytest.CaptureFixture[str]
 SECRET = pair(

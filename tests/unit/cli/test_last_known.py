@@ -7,7 +7,7 @@ import pytest
 from isthmus.cli.cluster import show_last_known
 from isthmus.cli.output import OutputFormat
 from isthmus.model.lastknown import LastKnown
-from tests.unit.remembered import EAST, NAMES
+from testing.values.remembered import EAST, NAMES
 
 KNOWN = LastKnown(cluster=EAST, kept_by="west", age_s=90.0, away=("north",), names=(NAMES,))
 

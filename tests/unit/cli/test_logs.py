@@ -15,7 +15,7 @@ import pytest
 from isthmus.cli.logs import JsonLines, Lines, Repetition, SharedFile
 from isthmus.config.places import SMALLEST
 from isthmus.wire import trace
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
 

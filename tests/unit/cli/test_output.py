@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, printable, render
-from tests.unit.cli.test_dry_runs import LEAVES, LOOKING
+from testing.values.commands import LEAVES, LOOKING
 
 ROWS = [
     {"topic": "flights", "lag_records": 12, "is_equal": True, "problem": None},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, committed_view, modern
 from isthmus.wire.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
-from tests.unit.wire.stored import PLAIN, message_sets
+from testing.records.stored import PLAIN, message_sets
 
 COMMIT: Final = 1
 ABORT: Final = 0

@@ -14,7 +14,7 @@ from isthmus.cluster.tail import NoBatch, Read, batches_at, found_in
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch
 from isthmus.wire.fetch import Fetched, Want
-from tests.unit.wire.stored import PLAIN, stored
+from testing.records.stored import PLAIN, stored
 
 KEY: Final = ("orders", 0)
 RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]

@@ -10,7 +10,7 @@ import pytest
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import BrokerRefused
 from isthmus.wire import codes
-from tests.unit.ledger.brokers import Answering
+from testing.values.brokers import Answering
 
 
 def test_a_broker_that_stumbles_is_asked_again() -> None:

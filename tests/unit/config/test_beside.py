@@ -13,7 +13,7 @@ from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import MetricsSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
-from tests.unit.config.test_rules import linked
+from tests.unit.config.refusing import linked
 
 ORDERS, BILLS = SourceTopic("orders"), SourceTopic("bills")
 

@@ -12,20 +12,10 @@ from isthmus.config.declaredtree import declared_tree, read_tree_manifest
 from isthmus.control.links.declared import DeclaredTree
 from isthmus.errors import ConfigError
 from isthmus.model.registers import SETTINGS, Author, changed
-from isthmus.model.reshaping import written
 from isthmus.model.tree import node_of
-from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
+from isthmus.model.treedeclaration import MEMBERS
+from testing.values.declarations import DECLARATION, ROOT, SAID
 
-ROOT = node_of([["a", "b"], "c"])
-SAID = {
-    CLUSTERS: written(ROOT),
-    MEMBERS: {"a": "A", "b": "B", "c": "C"},
-    f"{SETTINGS}topics": ["x.*"],
-    f"{SETTINGS}flags": "header",
-    f"{SETTINGS}header.name": "f",
-    f"{SETTINGS}margin_s": None,
-}
-DECLARATION = TreeDeclaration(name="t", registers=changed((), SAID, Author(by="anna", at_ms=5, where="A")))
 SETTINGS_SAID = {"topics": ["x.*"], "flags": "header", "header.name": "f"}
 
 

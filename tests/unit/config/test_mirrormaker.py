@@ -8,7 +8,7 @@ from isthmus import config
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import MirrorMakerSettings, SyncsPlace
 from isthmus.model.naming import SourceTopic
-from tests.unit.config.test_rules import linked, refusal
+from tests.unit.config.refusing import linked, refusal
 
 TOPICS = "topics: {include: [orders], naming: mm2}"
 

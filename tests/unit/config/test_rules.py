@@ -7,25 +7,12 @@ import pytest
 from isthmus import config
 from isthmus.errors import ConfigError
 from isthmus.model.offsets import EARLIEST, LATEST
-
-
-def refusal(text: str) -> str:
-    """The message of the error that a configuration of this text ends in."""
-    with pytest.raises(ConfigError) as caught:
-        config.parse(text, environment={})
-    assert caught.value.hint
-    return str(caught.value)
+from tests.unit.config.refusing import linked, refusal
 
 
 def secured(security: str) -> str:
     """A configuration whose one cluster has this security section."""
     return f"clusters: {{a: {{bootstrap_servers: 'a:1', security: {{{security}}}}}}}"
-
-
-def linked(*links: str) -> str:
-    """A configuration with clusters a, b and c and these links."""
-    clusters = ", ".join(f"{alias}: {{bootstrap_servers: '{alias}:1'}}" for alias in "abc")
-    return f"clusters: {{{clusters}}}\nlinks:\n" + "".join(f"- {{{link}}}\n" for link in links)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
-from tests.unit.control.names import ORDERS
-from tests.unit.control.topics.test_planning import observed, topic
+from testing.values.names import ORDERS
+from testing.values.planned import observed, topic
 
 LINK = Link(
     name="l",

@@ -14,7 +14,7 @@ from isthmus.gateway import arriving
 from isthmus.gateway.arriving import resolve_doubts
 from isthmus.gateway.serving import Serving
 from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions, WithinVerdict
-from tests.unit.gateway.test_passage import run, until
+from tests.unit.gateway.passages import run, until
 
 
 @pytest.mark.parametrize(("hidden", "shown"), [("orders", "payments"), ("payments", "orders")])

@@ -13,7 +13,7 @@ from isthmus.gateway.committing import CommitAsked, CommitOwed
 from isthmus.gateway.holding import HeldAnswer
 from isthmus.gateway.keeping import AnswerOwner, Keeper
 from isthmus.wire.frames import encode_request
-from tests.unit.gateway.test_passage import Place, answered, found, place, request, run, until
+from tests.unit.gateway.passages import Place, answered, found, place, request, run, until
 
 
 def commit(correlation: int) -> bytes:

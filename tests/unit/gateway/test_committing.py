@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, cast
 
 import pytest
@@ -27,9 +26,7 @@ from isthmus.gateway.duties import NO_DUTIES, Duties
 from isthmus.gateway.serving import Serving
 from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions
 from isthmus.wire.frames import encode_request
-
-HEARTBEAT = struct.pack(">ihhih", 10, 12, 4, 99, -1)
-SIZES = [1, 5, 10_000]
+from tests.unit.gateway.frames import HEARTBEAT, SIZES, framed, passed
 
 
 class Owing:
@@ -44,22 +41,10 @@ def begun() -> tuple[Conversation, RequestStream]:
     return conversation, requests
 
 
-def passed(way: RequestStream, data: bytes, size: int) -> bytes:
-    """What becomes of bytes that come in pieces of this size."""
-    pieces = (data[at : at + size] for at in range(0, len(data), size))
-    return b"".join(bytes(part) for piece in pieces for part in way.take(memoryview(piece)))
-
-
 def ending(version: int, *, is_commit: bool) -> bytes:
     """The frame of an EndTxn."""
     request = EndTxnRequest(transactional_id="payments", producer_id=5, producer_epoch=1, committed=is_commit)
     return bytes(encode_request(request, version, 7, "client"))
-
-
-def framed(answer: Any, version: int, *, flexible: bool) -> bytearray:
-    """The frame of an answer."""
-    payload = struct.pack(">i", 7) + (b"\0" if flexible else b"") + bytes(answer.encode(version=version))
-    return bytearray(struct.pack(">i", len(payload)) + payload)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from isthmus.gateway.holding import HELD_BYTES_MAX, HeldAnswer
 from isthmus.gateway.keeping import AnswerOwner, Keeper
 from isthmus.model.synchrony import Duty
-from tests.unit.gateway.test_passage import Broker, answered, found, place, request, run, until
+from tests.unit.gateway.passages import Broker, answered, found, place, request, run, until
 
 OFFSET_COMMIT, COUNT = 8, 40
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from isthmus.gateway.acknowledging import acknowledged, ends_of, fail, refused
 from isthmus.gateway.bounds import DEFAULTS
@@ -21,13 +20,10 @@ from isthmus.gateway.duties import Duties, Duty
 from isthmus.gateway.holding import HeldAnswer, HoldingQueue, Leaving
 from isthmus.gateway.walking import BatchWritten, ProduceWalk
 from isthmus.model.synchrony import SyncSettings
-from isthmus.wire.batch import HEADER, TRANSACTIONAL
-from isthmus.wire.frames import encode_request
+from tests.unit.gateway.parts import TIMEOUT_MS, Parts, answered, batch, produce
 
 VERSIONS = st.integers(3, 12)
 NAMES = st.text("abcäö-", min_size=1, max_size=6)
-TIMEOUT_MS = 12_345
-Parts = list[tuple[BatchWritten, bytes | None]]
 
 
 @dataclass(slots=True)
@@ -55,12 +51,6 @@ class Owing:
         return next((link for link in self.links if source_topic in link.topics), None)
 
 
-def batch(records: int, *, is_transactional: bool = False, body: bytes = b"") -> bytes:
-    """A batch whose header says how many offsets it takes."""
-    attributes = TRANSACTIONAL if is_transactional else 0
-    return HEADER.pack(0, 49 + len(body), 0, 2, 0, attributes, records - 1, 0, 0, 7, 0, 0, records) + body
-
-
 @st.composite
 def written(draw: st.DrawFn) -> Parts:
     """Partitions of topics, and the bytes that are written there."""
@@ -74,54 +64,6 @@ def written(draw: st.DrawFn) -> Parts:
                 continue
             found.append((BatchWritten(topic, partition, records, is_transactional), body))
     return found
-
-
-def produce(
-    parts: Parts, version: int, *, acks: int = -1, correlation: int = 7, within: str | None = None
-) -> bytearray:
-    """The frame of a Produce."""
-    data = ProduceRequest.TopicProduceData
-    topics = [
-        data(
-            name=topic,
-            partition_data=[
-                data.PartitionProduceData(index=each.partition, records=body)
-                for each, body in parts
-                if each.topic == topic
-            ],
-        )
-        for topic in dict.fromkeys(each.topic for each, _ in parts)
-    ]
-    request = ProduceRequest(transactional_id=within, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics)
-    return bytearray(encode_request(request, version, correlation, "client"))
-
-
-def answered(parts: Parts, codes: Sequence[int], version: int, *, base: int = -1, correlation: int = 7) -> bytes:
-    """The answer to a Produce, written by another encoder than ours: a code for each partition."""
-    data = ProduceResponse.TopicProduceResponse
-    told = list(zip(parts, codes, strict=False))
-    topics = [
-        data(
-            name=topic,
-            partition_responses=[
-                data.PartitionProduceResponse(
-                    index=each.partition,
-                    error_code=code,
-                    base_offset=base,
-                    log_append_time_ms=-1,
-                    log_start_offset=-1,
-                    record_errors=[],
-                    error_message=None,
-                )
-                for (each, _), code in told
-                if each.topic == topic
-            ],
-        )
-        for topic in dict.fromkeys(each.topic for (each, _), _ in told)
-    ]
-    answer = ProduceResponse(throttle_time_ms=0, responses=topics)
-    body = struct.pack(">i", correlation) + (b"\0" if version >= 9 else b"") + bytes(answer.encode(version=version))
-    return struct.pack(">i", len(body)) + body
 
 
 def begun(*links: Link) -> tuple[Conversation, RequestStream, AnswerStream]:

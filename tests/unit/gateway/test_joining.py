@@ -9,7 +9,7 @@ from isthmus.gateway.conversation import Conversation
 from isthmus.gateway.serving import Serving
 from isthmus.wire.frames import encode_request
 from isthmus.wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from tests.unit.gateway.test_committing import SIZES, framed, passed
+from tests.unit.gateway.frames import SIZES, framed, passed
 
 
 @pytest.mark.parametrize("size", SIZES)

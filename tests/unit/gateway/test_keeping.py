@@ -21,7 +21,7 @@ from isthmus.model.synchrony import SyncSettings
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
-from tests.unit.gateway.test_holding import Parts, answered, batch
+from tests.unit.gateway.parts import Parts, answered, batch
 
 KEY = "orders", 0
 PARTS: Parts = [(BatchWritten(*KEY, 3, is_transactional=False), batch(3))]

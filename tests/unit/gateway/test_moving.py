@@ -29,7 +29,7 @@ from isthmus.model.moves import MoveStep
 from isthmus.model.patterns import NamePattern
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
-from tests.unit.gateway.test_passage import HOST, place, run, until
+from tests.unit.gateway.passages import HOST, place, run, until
 
 CLUSTERS = tuple(Cluster(alias=each, bootstrap_servers=(f"{HOST}:1",), cluster_id=each) for each in ("east", "west"))
 

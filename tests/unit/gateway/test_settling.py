@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,21 +15,12 @@ from isthmus.gateway.serving import Serving
 from isthmus.gateway.walking import BatchWritten
 from isthmus.model.carriedproducers import CarriedProducer, CarriedProducers
 from isthmus.model.namespace import Namespace
-from isthmus.model.producerids import cluster_tag, settled_producer_id, tagged_producer_id
-from isthmus.wire.batch import crc_ok, scan, stamp
-from tests.unit.gateway.test_holding import Parts, answered, produce
+from isthmus.model.producerids import settled_producer_id
+from isthmus.wire.batch import crc_ok, scan
+from tests.unit.gateway.batches import ME, batch
+from tests.unit.gateway.parts import Parts, answered, produce
 
-ME = tagged_producer_id(1001, cluster_tag("east"))
 KEYS = [("orders", 0), ("orders", 1), ("paid", 0)]
-
-
-def batch(sequence: int, *, producer: int = ME, size: int = 10) -> bytes:
-    """A batch of one record with a right checksum."""
-    builder = DefaultRecordBatchBuilder(2, 0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
-                                        batch_size=1 << 20)  # fmt: skip
-    builder.append(0, 0, b"key", b"v" * size, [])
-    (made,) = scan(bytes(builder.build()))
-    return stamp(made, producer, 3, sequence) + bytes(made.view[61:])
 
 
 def parts_of(sequences: Sequence[int], **options: int) -> Parts:

@@ -49,8 +49,8 @@ from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import FAILED_OVER, FENCE_S, HEARD_S, ONE_FOLLOWER, SYNC, GatewayWord, SyncState, SyncWord
 from isthmus.model.transactions import Visibility
 from isthmus.wire.clock import lasting_s
-from tests.patience import TERM_S
-from tests.unit.gateway.test_passage import place
+from testing.patience import TERM_S
+from tests.unit.gateway.passages import place
 
 HOST: Final = "127.0.0.1"
 OUT: Final = {("a-1", 0): 7}

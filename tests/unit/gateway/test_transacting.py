@@ -22,9 +22,9 @@ from isthmus.gateway.serving import Serving
 from isthmus.gateway.walking import BatchWritten
 from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions
 from isthmus.wire.frames import encode_request
-from tests.unit.gateway.test_committing import HEARTBEAT, SIZES, framed, passed
-from tests.unit.gateway.test_holding import Parts, answered, produce
-from tests.unit.gateway.test_settling import batch
+from tests.unit.gateway.batches import batch
+from tests.unit.gateway.frames import HEARTBEAT, SIZES, framed, passed
+from tests.unit.gateway.parts import Parts, answered, produce
 
 OWN = CarriedTransaction("payments", 5, 1)
 POSITIONS = {"paid": [0, 2], "sent": [1]}

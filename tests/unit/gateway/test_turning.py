@@ -17,7 +17,7 @@ from isthmus.gateway.serving import Serving
 from isthmus.model.cluster import Cluster
 from isthmus.wire import clock
 from isthmus.wire.client import Client
-from tests.unit.gateway.test_passage import HOST, Broker, answered, found, is_ended, place, request, run, until
+from tests.unit.gateway.passages import HOST, Broker, answered, found, is_ended, place, request, run, until
 
 SIZE = len(request(1, 100_000))
 

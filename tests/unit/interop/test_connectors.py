@@ -12,7 +12,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact, MirrorConnector
 from isthmus.model.cluster import ClientProperties
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming
-from tests.unit.interop.samples import CONNECTORS, Bench, about, configured, imported, read
+from testing.values.samples import CONNECTORS, Bench, about, configured, imported, read
 
 SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 

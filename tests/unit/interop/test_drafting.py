@@ -15,7 +15,7 @@ from isthmus.model.access import AccessPolicy
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
-from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair, read
+from testing.values.samples import SHIPPED, Bench, about, configured, imported, keys, pair, read
 
 POLICY = "a->b.replication.policy.class = "
 

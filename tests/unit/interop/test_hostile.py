@@ -13,7 +13,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.drafting import Draft, draft_of
 from isthmus.interop.equivalents import ALIASES, EQUIVALENTS
 from isthmus.interop.reading import read_deployment
-from tests.unit.interop.samples import CONNECTORS, SHIPPED, STRIMZI, Bench, about, imported, pair
+from testing.values.samples import CONNECTORS, SHIPPED, STRIMZI, Bench, about, imported, pair
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hunter2";'
 LOGIN = pair(

@@ -10,7 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.interop.reading import read_deployment
 from isthmus.model.predecessor import Predecessor
-from tests.unit.interop.samples import STRIMZI, TARGETED, pair
+from testing.values.samples import STRIMZI, TARGETED, pair
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
 from isthmus.interop.properties import read_properties
 from isthmus.interop.reading import BYTES_MAX, read_deployment
-from tests.unit.interop.samples import SHIPPED, pair, read
+from testing.values.samples import SHIPPED, pair, read
 
 
 def test_the_file_that_kafka_ships_is_understood() -> None:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
 from isthmus.model.cluster import ClientProperties
-from tests.unit.interop.samples import Bench, about, configured, imported, keys, pair
+from testing.values.samples import Bench, about, configured, imported, keys, pair
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

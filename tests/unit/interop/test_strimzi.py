@@ -14,7 +14,7 @@ import yaml
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
 from isthmus.model.naming import IDENTITY
-from tests.unit.interop.samples import STRIMZI, TARGETED, about, configured, imported, keys, read
+from testing.values.samples import STRIMZI, TARGETED, about, configured, imported, keys, read
 
 
 def secret(name: str, **data: bytes) -> str:

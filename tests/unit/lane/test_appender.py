@@ -19,10 +19,10 @@ from isthmus.model.lane import LaneState
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.produce import Answers, Appended
-from tests.unit.lane.engines import Part
-from tests.unit.lane.leader import Led
-from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import PLAIN, one, stored
+from testing.records.stored import PLAIN, one, stored
+from testing.values.engines import Part
+from testing.values.leader import Led
+from testing.values.looks import lane_of
 
 STEPS = 1000
 

@@ -11,7 +11,7 @@ from isthmus.lane.routes import Routes
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
-from tests.unit.lane.looks import NOWHERE
+from testing.values.looks import NOWHERE
 
 NEAR, FAR, FARTHER, UNHEARD = 1, 2, 3, 4
 FAR_S: Final = 0.05

@@ -28,7 +28,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 from isthmus.wire.fetch import Fetched
-from tests.unit.lane.looks import NOWHERE, PRODUCER, been_at
+from testing.values.looks import NOWHERE, PRODUCER, been_at
 
 LANE = Lane(
     source_topic=SourceTopic("orders"),

@@ -22,7 +22,7 @@ from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Fetched
-from tests.unit.wire.stored import PLAIN, stored
+from testing.records.stored import PLAIN, stored
 
 LANE: Final = Lane(
     source_topic=SourceTopic("orders"),

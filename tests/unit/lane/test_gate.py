@@ -13,7 +13,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.model.copyflags import FlagsHeader, distributor_producer_id
 from isthmus.model.schemagate import GatedFields, SchemaIds
 from isthmus.wire.batch import CONTROL, Batch
-from tests.unit.lane.looks import lane_of
+from testing.values.looks import lane_of
 
 VALUES = GatedFields(value=True)
 

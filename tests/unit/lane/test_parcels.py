@@ -19,7 +19,7 @@ from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.wire.batch import crc_ok
-from tests.unit.wire.stored import PLAIN, one, stored
+from testing.records.stored import PLAIN, one, stored
 
 PRODUCER = ProducerIdentity(producer_id=7, marker_producer_id=8)
 RECORD = PLAIN._replace(value=bytes(200))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from isthmus.lane.pieces import passes, pieces
 from isthmus.wire.batch import LOG_APPEND_TIME, Batch, scan
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
 
 LARGE = 1 << 20
 

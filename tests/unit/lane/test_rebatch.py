@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatch as PythonBatch
 
 from isthmus.lane.rebatch import Record, dense, encode, join, records_of, split
 from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, crc_ok, scan
-from tests.unit.wire.stored import PLAIN, Given, given_records, message_sets, one, stored
+from testing.records.stored import PLAIN, Given, given_records, message_sets, one, stored
 
 CODECS = st.integers(0, 4)
 LZ4_MAGIC = b"\x04\x22\x4d\x18"

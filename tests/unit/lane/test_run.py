@@ -15,7 +15,7 @@ from isthmus.model.lane import NO_END, Lane, LaneMark
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.switching import Allowance
-from tests.unit.wire.stored import PLAIN, one, stored
+from testing.records.stored import PLAIN, one, stored
 
 LANE: Final = Lane(
     source_topic=SourceTopic("orders"),

@@ -64,7 +64,7 @@ from isthmus.model.transactions import OpenTransaction, TransactionState
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
-from tests.unit.remembered import EAST, NAMES
+from testing.values.remembered import EAST, NAMES
 
 ORDERS = Lane(
     source_topic=SourceTopic("orders"),

@@ -12,7 +12,7 @@ from isthmus.errors import BrokerRefused, Fenced, Unreachable, UnsupportedByBrok
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.records import Deletion
 from isthmus.wire import codes
-from tests.unit.ledger.brokers import Answering, asking
+from testing.values.brokers import Answering, asking
 
 PRODUCER, EPOCH = 41, 3
 

@@ -11,7 +11,7 @@ from isthmus.ledger.documents import ControllerDocument, LoopDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import SILENCE_S, LinkLedger
 from isthmus.ledger.records import LedgerChange
-from tests.unit.ledger.brokers import Answering, asking
+from testing.values.brokers import Answering, asking
 
 MUTE_S: Final = 60.0
 TERM_S: Final = 20.0

@@ -18,8 +18,8 @@ from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import READ_UNCOMMITTED
-from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
-from tests.unit.wire.stored import PLAIN, marker, patched, stored
+from testing.records.stored import PLAIN, marker, patched, stored
+from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
 
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
 WANTED_KEYS = ("filters/l", "declaration/l/@c", "lease/l/0")

@@ -18,8 +18,8 @@ from isthmus.ledger.records import Deletion, packed
 from isthmus.ledger.view import LedgerView
 from isthmus.spark.maps import LedgerMaps
 from isthmus.wire.connection import Connection
-from tests.unit.ledger.brokers import Answering, asking, fetched, held_back, listed
-from tests.unit.wire.stored import patched
+from testing.records.stored import patched
+from testing.values.brokers import Answering, asking, fetched, held_back, listed
 
 
 async def read_maps(client: Answering) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.errors import SparkMissing
 from isthmus.local.spark import find_spark
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,7 +11,7 @@ from isthmus.metrics.observation import Observation
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
-from tests.unit.metrics.standing import link_at, topic_at
+from testing.values.standing import link_at, topic_at
 
 AWAY = Problem("cluster east does not answer", "It is tried again.", "ISTH-UNREACHABLE")
 

@@ -17,7 +17,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.progress import GroupProgress
 from isthmus.model.receipt import Ending, LeaseTotals, Receipt
 from isthmus.model.state import LinkState
-from tests.unit.metrics.standing import OPEN_METRICS, Telling, latency_of, link_at, partition_of, topic_at
+from testing.values.standing import OPEN_METRICS, Telling, latency_of, link_at, partition_of, topic_at
 
 HOSTILE = ('a"b', "back\\slash", "line\nfeed", "<img onerror=x>", "\x1b[31m", "\u202egnirts", "\udcff", "{}=,# ", "")
 

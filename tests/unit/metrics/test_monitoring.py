@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import promql_parser
 import pytest
-import yaml
 
 from isthmus.metrics.catalogue import METRICS
 from isthmus.model.lane import Gap, LaneState
@@ -18,25 +16,10 @@ from isthmus.model.problem import Problem
 from isthmus.model.progress import GroupProgress, LinkProgress
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.state import LinkState
-from tests.unit.metrics.standing import Telling, latency_of, link_at, topic_at
+from testing.values.monitoring import ALERTS, DASHBOARD, PANEL_QUERIES, ROOT, RULES, filled_in
+from testing.values.standing import Telling, latency_of, link_at, topic_at
 
-ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "deploy" / "monitoring"
-RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
-ALERTS = {rule["alert"]: rule for rule in RULES}
-DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
-PANEL_QUERIES = [
-    (f"{panel['title']}: {target['refId']}", target["expr"])
-    for panel in DASHBOARD["panels"]
-    for target in panel["targets"]
-]
 OF_PROCESSES = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
-
-
-def filled_in(query: str) -> str:
-    """A query of the dashboard as Grafana sends it, with everything chosen."""
-    query = re.sub(r"\$__rate_interval", "5m", query)
-    return re.sub(r"\$(link|topic)\b", ".*", query)
 
 
 def well() -> LinkProgress:

@@ -15,8 +15,8 @@ import pytest
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.metrics.server import Show, serving
 from isthmus.model.configuration import MetricsSettings
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import OPEN_METRICS, free_port, link_at, topic_at
+from testing.patience import TERM_S
+from testing.values.standing import OPEN_METRICS, free_port, link_at, topic_at
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from isthmus.model.elections import ElectionOutcome, planned
 from isthmus.model.partitions import PartitionState
-from tests.unit.model.test_partitions import partition
+from tests.unit.model.topics import partition
 
 
 @pytest.mark.parametrize(

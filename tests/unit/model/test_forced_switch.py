@@ -16,7 +16,7 @@ from isthmus.model.copyflags import copied, distributor_producer_id, is_done_wit
 from isthmus.model.naming import SourceTopic
 from isthmus.model.switching import AHEAD_RECORDS, Allowance, LaneBegin, LeftAt, TargetChoice, allowances, begin_of
 from isthmus.model.tree import Distributor, Tree, node_of
-from tests.unit.model.test_tree_distribution import shaped
+from tests.unit.model.treeshapes import shaped
 
 TOPIC, TOPIC_ID = SourceTopic("x"), uuid.UUID(int=7)
 

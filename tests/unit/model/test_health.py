@@ -11,7 +11,7 @@ from isthmus.model.description import BrokerDescription, Quorum, QuorumReplica
 from isthmus.model.findings import Finding, Level
 from isthmus.model.partitions import PartitionState, broker_loads
 from isthmus.model.transactions import OpenTransaction, TransactionState
-from tests.unit.model.test_partitions import partition
+from tests.unit.model.topics import partition
 
 NOW_MS = 1_800_000_000_000
 

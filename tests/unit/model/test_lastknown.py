@@ -10,7 +10,7 @@ import pytest
 from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.lastknown import KnownCluster, KnownNames, KnownRule, Memories, newest
 from isthmus.model.rights import Resource
-from tests.unit.remembered import EAST, NAMES
+from testing.values.remembered import EAST, NAMES
 
 
 def known(alias: str, *, seen_ms: int) -> KnownCluster:

@@ -26,7 +26,7 @@ from isthmus.model.positions import (
     unflagged,
 )
 from isthmus.model.tree import Distributor, Tree, node_of
-from tests.unit.model.test_tree_distribution import shaped
+from tests.unit.model.treeshapes import shaped
 
 MARGIN = 60
 

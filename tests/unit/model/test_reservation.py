@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,21 +9,9 @@ from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.namespace import Namespace
 from isthmus.model.reservation import CLOSED, is_enforceable, reservation, rule_values, rules_of
 from isthmus.model.rights import Resource
+from tests.unit.model.rules import allow
 
 REMOTE = Namespace(prefix="remote-")
-
-
-def allow(name: str, operation: str = "WRITE", principal: str = "User:alice", **fields: Any) -> Rule:
-    given: dict[str, Any] = {
-        "resource": Resource.TOPIC,
-        "name": name,
-        "pattern": RulePattern.PREFIXED,
-        "principal": principal,
-        "host": "*",
-        "operation": operation,
-        "permission": PermissionType.ALLOW,
-    }
-    return Rule(**given | fields)
 
 
 RULES = st.builds(

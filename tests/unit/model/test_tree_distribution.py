@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from isthmus.model.copyflags import FlagsHeader, copied, distributor_producer_id
 from isthmus.model.reshaping import TreeShape, added, become, check_empty, last_with, removed
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, node_of
+from tests.unit.model.treeshapes import shaped
 
 
 class Message(NamedTuple):
@@ -207,15 +208,6 @@ class World:
             for producer in {name for name, _ in seen}:
                 numbers = [number for name, number in seen if name == producer]
                 assert numbers == sorted(numbers), f"{cluster} has another order than {producer}"
-
-
-def shaped(chance: random.Random, clusters: list[str]) -> Any:
-    """A random nesting of clusters, with two to four parts to a node, and levels that are sometimes stated."""
-    if len(clusters) == 1:
-        return clusters[0]
-    parts = min(chance.choice([2, 2, 2, 3, 4]), len(clusters))
-    cuts = sorted(chance.sample(range(1, len(clusters)), parts - 1))
-    return [shaped(chance, clusters[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(clusters)], strict=True)]
 
 
 @pytest.mark.parametrize("way", ["header", "producer-id"])

@@ -12,7 +12,7 @@ from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import OpenTransaction, TransactionState
 from isthmus.model.writability import NamespaceState, Probe, Wish, namespace_state, waits_for
-from tests.unit.model.test_reservation import allow
+from tests.unit.model.rules import allow
 
 LOCAL = Namespace(prefix="local-")
 ALLOW = allow("local-")

@@ -15,7 +15,7 @@ from isthmus.errors import RegistryRefused, RegistryUnreachable, SchemaConflict
 from isthmus.model.cluster import SchemaRegistry, Secret
 from isthmus.model.schemas import IMPORT, Schema, SchemaReference, SchemaVersion
 from isthmus.schemas.registry import SchemaStore, opened
-from tests.registry import RegistryServer, registry_server
+from testing.brokers.registry import RegistryServer, registry_server
 
 AnswerT = TypeVar("AnswerT")
 ADDRESS = {"type": "record", "name": "Address", "namespace": "com.acme", "fields": []}

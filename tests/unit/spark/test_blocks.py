@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.spark.blocks import BLOCK_OFFSETS, Blocks, offsets_of
 from isthmus.wire.batch import LOG_APPEND_TIME, Batch, scan
-from tests.unit.wire.stored import PLAIN, Given, given_records, message_sets, stored
+from testing.records.stored import PLAIN, Given, given_records, message_sets, stored
 
 BEGIN: Final = BLOCK_OFFSETS - 5
 """So that a block ends amidst the records."""

@@ -5,52 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.local.host import whereabouts
-from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark, milestone_of
+from isthmus.model.lane import LaneMark, milestone_of
 from isthmus.model.link import Limits
-from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark import leases, slots
 from isthmus.spark.jobs import JobFailed, failure_of
-from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.spark.timings import LeaseTimings
-from tests.patience import TERM_S
+from testing.patience import TERM_S
+from testing.values.leases import CONTEXT, Jobs, lane
 
 CONTROLLER = 7 << 16
 STEPS = 200
 LONG_AGO = -1e9
 UNPAUSED = LeaseTimings(retry_s=0.0, back_off_s=(0.0,))
-CONTEXT = LinkContext(
-    link="l",
-    source=Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",)),
-    target=Cluster(alias="west", bootstrap_servers=("127.0.0.1:2",)),
-    producer=ProducerIdentity(producer_id=1, marker_producer_id=2),
-    limits=Limits(),
-)
-
-
-def lane(number: int) -> Lane:
-    """One of many lanes."""
-    return Lane(
-        source_topic=SourceTopic("orders"),
-        source_topic_id=uuid.UUID(int=1),
-        target_topic=TargetTopic("orders"),
-        target_topic_id=uuid.UUID(int=2),
-        partition=number,
-    )
 
 
 class Book:
@@ -82,27 +61,6 @@ class Book:
 
     async def write(self, *changes: Any) -> None:
         self.leases += [change for change in changes if isinstance(change, LeaseDocument)]
-
-
-class Jobs:
-    """Spark, where a job goes on until a test ends it. `specs` are the leases that were started, in order."""
-
-    def __init__(self) -> None:
-        self.specs: list[LeaseSpec] = []
-        self.futures: list[asyncio.Future[tuple[Receipt, ...]]] = []
-
-    def start(self, _: object, specs: Sequence[LeaseSpec], *__: object) -> asyncio.Future[tuple[Receipt, ...]]:
-        self.specs += specs
-        self.futures.append(asyncio.get_running_loop().create_future())
-        return self.futures[-1]
-
-    async def nothing(self, *_: object) -> bool:
-        return True
-
-    def end(self) -> None:
-        for spec, future in zip(self.specs, self.futures, strict=True):
-            if not future.done():
-                future.set_result((Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.REVOKED),))
 
 
 Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]

@@ -14,8 +14,8 @@ from isthmus.cluster.reading import OffsetRange, StoredBatch
 from isthmus.model.translation import MappedRange, OffsetMap
 from isthmus.spark.tally import Pair, batch_totals, unlike_blocks
 from isthmus.wire.batch import scan
-from tests.unit.spark.test_tally import IS_EQUAL, batch, committed, logs
-from tests.unit.wire.stored import PLAIN, ZSTD, Given, marker, stored
+from testing.records.stored import PLAIN, ZSTD, Given, marker, stored
+from tests.unit.spark.logs import IS_EQUAL, batch, committed, logs
 
 OURS: Final = [PLAIN._replace(key=b"%d" % n) for n in range(6 * (5 + 1))]
 """As many as there are offsets in the longest slice, markers counted."""

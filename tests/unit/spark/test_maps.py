@@ -20,7 +20,7 @@ from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.spark.maps import LedgerMaps, _Look
 from isthmus.wire.client import Client
-from tests.unit.lane.looks import NOWHERE
+from testing.values.looks import NOWHERE
 
 LANES = 50
 

@@ -14,7 +14,7 @@ from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.errors import BrokerRefused
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowOrigin, Rows, batch_digest
 from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, scan, stamp
-from tests.unit.wire.stored import Given, message_sets
+from testing.records.stored import Given, message_sets
 
 Fields = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 NONE: Final[Fields] = (None, None, [])

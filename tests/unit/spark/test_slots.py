@@ -18,8 +18,8 @@ from isthmus.spark import slots
 from isthmus.spark.jobs import JobFailed
 from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.slots import COMPANY_S, GATHER_S, PATIENCE_S, TaskSlots, Ticket
-from tests.patience import TERM_S
-from tests.unit.spark.test_leases import CONTEXT, Jobs
+from testing.patience import TERM_S
+from testing.values.leases import CONTEXT, Jobs
 
 
 class Clock:

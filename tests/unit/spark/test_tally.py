@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
 from isthmus.spark.blocks import BLOCK_OFFSETS
-from isthmus.spark.logs import Logs
 from isthmus.spark.tally import Pair, batch_totals, unlike_blocks
-from isthmus.wire.batch import Batch, scan
-from tests.unit.wire.stored import PLAIN, ZSTD, Given, marker, stored
+from isthmus.wire.batch import scan
+from testing.records.stored import PLAIN, ZSTD, marker, stored
+from tests.unit.spark.logs import IS_EQUAL, batch, committed, logs
 
 END: Final = 3 * BLOCK_OFFSETS
-IS_EQUAL: Final = 4
-
-
-class Written:
-    """Logs that hold these batches, aborted ones marked."""
-
-    def __init__(self, logs: Mapping[str, Sequence[StoredBatch]]) -> None:
-        self._logs = logs
-
-    def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
-        """An answer for each batch of the range."""
-        for item in self._logs[alias]:
-            if item.batch.offset_end > span.offset_begin and item.batch.base_offset < span.offset_end:
-                yield [item]
-
-
-def batch(offset: int, records: Sequence[Given] = (PLAIN,), codec: int = 0) -> Batch:
-    return next(scan(stored(offset, records, codec=codec)))
-
-
-def committed(*batches: Batch) -> list[StoredBatch]:
-    return [StoredBatch(each, is_aborted=False) for each in batches]
-
-
-def logs(source: Sequence[StoredBatch], target: Sequence[StoredBatch]) -> Logs:
-    return cast(Logs, Written({"east": source, "west": target}))
 
 
 def pair(begin: int = 0, end: int = END, target_end: int = END) -> Pair:

@@ -17,7 +17,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark import task
 from isthmus.spark.task import lease_task
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 
 def specified(slot: int, *, company: int) -> SimpleNamespace:

@@ -16,7 +16,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.receipt import Ending
 from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.tenure import DRAIN_S, REVOCATION_S, SILENCE_S, Tenure
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 BEGUN = 1000.0
 CONTROLLER = 7 << 16

@@ -14,7 +14,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import Role, TokenFile
-from tests.answers import check_answer
+from testing.rest.answers import check_answer
 
 
 class DescribedClient(TestClient):

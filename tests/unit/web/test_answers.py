@@ -50,9 +50,9 @@ from isthmus.web.desk import link_summary
 from isthmus.web.guard import ANYBODY
 from isthmus.web.operations import LongOperation, OperationKind
 from isthmus.web.watching import link_event
-from tests.answers import check_value, described
-from tests.unit.config.test_declaredtree import DECLARATION, ROOT
-from tests.unit.metrics.standing import link_at, partition_of, topic_at
+from testing.rest.answers import check_value, described
+from testing.values.declarations import DECLARATION, ROOT
+from testing.values.standing import link_at, partition_of, topic_at
 
 CONFIGURATION: Final = """
 clusters: {east: {bootstrap_servers: "127.0.0.1:1"}, west: {bootstrap_servers: "127.0.0.1:2"}}

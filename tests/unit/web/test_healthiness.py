@@ -14,9 +14,9 @@ from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import Role, TokenFile
 from isthmus.web.watching import Watch
-from tests.unit.metrics.standing import link_at, topic_at
+from testing.rest.browsing import no_links
+from testing.values.standing import link_at, topic_at
 from tests.unit.web.callers import DescribedClient
-from tests.unit.web.console.browsing import no_links
 
 AWAY = link_at(topic_at("orders"), state=LinkState.UNAVAILABLE, problem=Problem("cluster east does not answer"))
 

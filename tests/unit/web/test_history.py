@@ -6,7 +6,7 @@ import pytest
 
 from isthmus.web.console.chart import series_of
 from isthmus.web.history import HOUR_S, History
-from tests.unit.metrics.standing import link_at, topic_at
+from testing.values.standing import link_at, topic_at
 
 
 def test_rates_are_told_from_where_partitions_stood_before() -> None:

@@ -15,7 +15,7 @@ from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
 from isthmus.web.guard import ANYBODY, Caller
 from isthmus.web.operations import MOST, LongOperation, OnStep, OperationKind, Operations, OperationState
 from isthmus.web.tokens import Role
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from isthmus.web.patience import patient
-from tests.patience import TERM_S, pause_s
+from testing.patience import TERM_S, pause_s
 
 _HOST = "127.0.0.1"
 _PATIENCE_S = 0.1

@@ -15,7 +15,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
-from tests.unit.metrics.standing import link_at, topic_at
+from testing.values.standing import link_at, topic_at
 from tests.unit.web.callers import DescribedClient
 
 CONFIGURATION = """

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from isthmus.model.configuration import Configuration
 from isthmus.web.tokens import Role
 from tests.unit.web.callers import callers
-from tests.unit.web.test_verbs import PATHS
+from tests.unit.web.paths import PATHS
 
 _LINK, _TREE, _CLUSTER = "/v1/links/{link}", "/v1/trees/{tree}", "/v1/clusters/{cluster}"
 _PLACE = f"{_TREE}/clusters/{{cluster}}"

@@ -24,8 +24,8 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.web.serving import ServeSettings, serve, serving_beside
 from isthmus.web.tokens import Role, TokenFile
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import free_port
+from testing.patience import TERM_S
+from testing.values.standing import free_port
 
 NOTHING = Configuration(clusters=(), links=())
 

@@ -20,8 +20,8 @@ from isthmus.model.state import LinkState
 from isthmus.web.events import STREAMS_MAX
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
-from tests.patience import TERM_S
-from tests.unit.metrics.standing import free_port
+from testing.patience import TERM_S
+from testing.values.standing import free_port
 
 THOUSAND = 1000
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from tests.unit.cli.test_dry_runs import LEAVES
+from testing.values.commands import LEAVES
+from tests.unit.web.paths import PATHS, ROOT
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "rest.md").read_text()
-PATHS = {
-    f"{method.upper()} {path}"
-    for path, methods in json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"].items()
-    for method in methods
-}
 _LINK, _TREE, _CLUSTER = "/v1/links/{link}", "/v1/trees/{tree}", "/v1/clusters/{cluster}"
 _NAMESPACE = f"{_CLUSTER}/namespaces/{{kind}}/{{namespace}}"
 

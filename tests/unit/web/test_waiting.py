@@ -14,7 +14,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
-from tests.patience import TERM_S
+from testing.patience import TERM_S
 from tests.unit.web.callers import DescribedClient
 
 # Nobody listens at these ports.

@@ -9,7 +9,7 @@ from typing import Any
 from isthmus.errors import Unreachable
 from isthmus.model.link import Link
 from isthmus.web.watching import Watch
-from tests.unit.metrics.standing import link_at, topic_at
+from testing.values.standing import link_at, topic_at
 
 NOW = (link_at(topic_at("orders")),)
 _LONG_AGO_S = -1.0

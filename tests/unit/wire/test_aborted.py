@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.wire.aborted import ABORT, COMMIT, control_type
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
 
 
 def test_control_records_are_read() -> None:

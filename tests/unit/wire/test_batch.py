@@ -22,7 +22,7 @@ from isthmus.wire.batch import (
     spans,
     stamp,
 )
-from tests.unit.wire.stored import BUILDERS, CODECS, NONE, PLAIN, ZSTD, Given, given_records, marker, one, stored
+from testing.records.stored import BUILDERS, CODECS, NONE, PLAIN, ZSTD, Given, given_records, marker, one, stored
 
 DECODERS = {"aiokafka": AioBatch, "kafka-python": PythonBatch}
 

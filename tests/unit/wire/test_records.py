@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isthmus.wire.batch import LOG_APPEND_TIME, crc_ok
 from isthmus.wire.records import encoded, header_key, records_in
-from tests.unit.wire.stored import PLAIN, Given, given_records, octets, one, patched, stored
+from testing.records.stored import PLAIN, Given, given_records, octets, one, patched, stored
 
 NOT_UTF_8 = b"\xff\xfe\x80"
 STAND_IN = "abc"

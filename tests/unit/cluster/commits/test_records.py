@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import uuid
 
 import pytest
 from hypothesis import given
@@ -17,42 +16,11 @@ from isthmus.cluster.commits.records import (
     commit_value_bytes,
 )
 from isthmus.model.group import Committed
+from testing.values.commits import key, value
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)
 TEXTS = st.text(max_size=200)
-
-
-def text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def compact(value: str) -> bytes:
-    data = value.encode()
-    size, out = len(data) + 1, bytearray()
-    while size >= 0x80:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*out, size]) + data
-
-
-def key(version: int, group: str, topic: str, partition: int) -> bytes:
-    return struct.pack(">h", version) + text(group) + text(topic) + struct.pack(">i", partition)
-
-
-def value(version: int, committed: Committed, at_ms: int) -> bytes:
-    head = struct.pack(">hq", version, committed.offset)
-    if version >= 3:
-        head += struct.pack(">i", committed.leader_epoch)
-    body = compact(committed.metadata) if version >= 4 else text(committed.metadata)
-    tail = struct.pack(">q", at_ms)
-    if version == 1:
-        tail += struct.pack(">q", at_ms + 1)
-    if version >= 4:
-        # One tagged field: the topic's id.
-        tail += b"\x01\x00\x10" + uuid.UUID(int=7).bytes
-    return head + body + tail
 
 
 @given(st.integers(0, 1), TEXTS, TEXTS, INTS)

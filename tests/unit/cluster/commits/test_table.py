@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from isthmus.cluster.commits.table import NO_PRODUCER, CommitTable
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.wire.batch import CONTROL, scan
-from tests.unit.cluster.commits.test_records import key, value
-from tests.unit.wire.stored import PLAIN, stored
+from testing.records.stored import PLAIN, stored
+from testing.values.commits import key, value
 
 GROUPS = ("a", "b")
 

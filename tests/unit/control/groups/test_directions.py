@@ -23,8 +23,8 @@ from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.batch import CONTROL, scan
-from tests.unit.cluster.commits.test_records import key, value
-from tests.unit.wire.stored import PLAIN, stored
+from testing.records.stored import PLAIN, stored
+from testing.values.commits import key, value
 
 GROUP: Final = "billing"
 KEY: Final = ("orders", 0)

@@ -10,52 +10,19 @@ from hypothesis import strategies as st
 
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.observation import GroupsView, GroupView
+from isthmus.control.groups.observation import GroupsView
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, plan_groups, troubled
-from isthmus.control.groups.translation import Translation
 from isthmus.control.groups.uncarried import gone
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
-from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
+from isthmus.model.group import Committed, GroupState, GroupType
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.log import LogRange
-from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.positions import PositionEntry
+from testing.values.groups import KEY, view
 
-KEY = ("orders", 0)
 _EITHER = (False, True)
-
-
-def described(state: GroupState = GroupState.EMPTY, kind: GroupType = GroupType.CLASSIC) -> GroupDescription:
-    return GroupDescription(
-        group="billing", type=kind, state=state, protocol_type="", protocol="", members=(), coordinator=1
-    )
-
-
-def view(
-    source: dict[tuple[str, int], int],
-    target: dict[tuple[str, int], int],
-    *,
-    state: GroupState = GroupState.EMPTY,
-    kind: GroupType = GroupType.CLASSIC,
-) -> GroupsView:
-    """One group on two clusters; the topic "orders" is mirrored and holds offsets from 0 to 100."""
-    group = GroupView(
-        group="billing",
-        target_group="billing",
-        positions={key: Committed(offset, 3, "noted") for key, offset in source.items()},
-        target=described(state, kind),
-        committed={key: Committed(offset) for key, offset in target.items()},
-    )
-    return GroupsView(
-        link="east-west",
-        settings=GroupSettings(),
-        groups=(group,),
-        mirrored={SourceTopic("orders"): TargetTopic("orders")},
-        ranges={key: LogRange(0, 100, 100) for key in source if key[0] == "orders"},
-        translated=Translation({(key, offset): offset for key, offset in source.items()}),
-    )
 
 
 def planned(seen: GroupsView, memory: Mapping[str, Memory] | None = None) -> GroupPlan:

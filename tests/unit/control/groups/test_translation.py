@@ -13,37 +13,16 @@ from isthmus.control.groups.observation import GroupsView
 from isthmus.control.groups.plan import GroupPlan, commit_of, plan_groups
 from isthmus.control.groups.translation import Translation, by_offset
 from isthmus.control.lanes.maps import LinkMaps
-from isthmus.ledger.documents import Document, MapDocument, PartedDocument
+from isthmus.ledger.documents import PartedDocument
 from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, Way
-from tests.unit.control.groups.test_plan import KEY, view
+from testing.values.groups import KEY, SOME, maps, view
 
 SAME: Final = ("same", 0)
 UNKNOWN: Final = ("orders", 1)
-
-
-def maps(*ranges: MappedRange, copied_to: int, also: Document | None = None) -> LinkMaps:
-    """The maps of a link that has copied "orders" 0 up to there, and of its partition 1 nothing."""
-    one = MapDocument(
-        link="east-west",
-        topic=TargetTopic(KEY[0]),
-        partition=KEY[1],
-        segment="1",
-        ordinal_begin=0,
-        ranges=ranges,
-        cursor=Cursor(copied_to, sum(each.length for each in ranges), ranges[-1].target_end),
-    )
-    documents: dict[str, Document] = {each.key: each for each in (one, also) if each is not None}
-    found = LinkMaps("east-west", documents)
-    found.look()
-    return found
-
-
-SOME: Final = maps(MappedRange(0, 10, 5), MappedRange(5, 40, 5), copied_to=10)
 
 
 @pytest.mark.parametrize("way", ["identity", "mapped"])

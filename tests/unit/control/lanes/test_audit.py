@@ -18,18 +18,12 @@ from hypothesis.stateful import (
 
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import TargetTopic
+from testing.values.audited import LANE
 
 KEY = LaneKey(TargetTopic("orders"), 0)
-LANE = Lane(
-    source_topic=SourceTopic("orders"),
-    source_topic_id=uuid.uuid4(),
-    target_topic=TargetTopic("orders"),
-    target_topic_id=uuid.uuid4(),
-    partition=0,
-)
 WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
 
 

@@ -14,7 +14,7 @@ from isthmus.control.lanes.catchup import Arrival, CatchUp
 from isthmus.errors import Unreachable
 from isthmus.model.lane import LaneReport, LaneState
 from isthmus.model.log import LogRange
-from tests.unit.spark.test_leases import lane
+from testing.values.leases import lane
 
 
 def test_a_source_that_cannot_be_asked_once_more_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.promotion import TornTransaction
 from isthmus.wire.client import Client
-from tests.unit.control.topics.test_loop import EAST
+from testing.values.names import EAST
 
 
 def report(*within: int) -> LaneReport:

@@ -20,7 +20,7 @@ from isthmus.model.declaration import ASYNC, Declaration
 from isthmus.model.gateways import RegisteredGateway
 from isthmus.model.registers import MODE, Author, changed
 from isthmus.model.synchrony import SYNC, FirstUnheld, OutOfSync, SyncState
-from tests.unit.control.links.test_synchronous import _KNOWN
+from tests.unit.control.links.pairs import _KNOWN
 
 IDS: Final = {"east": "S", "west": "T"}
 GATEWAY: Final = GatewayDocument(

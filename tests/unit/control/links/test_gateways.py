@@ -31,7 +31,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways import GatewayPair, GatewaysReport, RegisteredGateway, by_command, named_gateways, with_held
 from isthmus.model.moves import MoveStep
 from isthmus.model.synchrony import OutOfSync, SyncState
-from tests.unit.control.links.test_synchronous import _EAST, _KNOWN, _WEST
+from tests.unit.control.links.pairs import _EAST, _KNOWN, _WEST
 
 _LINK = declared_link(_KNOWN, _EAST, _WEST)
 

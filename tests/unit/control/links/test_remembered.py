@@ -12,8 +12,8 @@ from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.lastknown import KnownClusterDocument
 from isthmus.ledger.records import Deletion, LedgerChange, packed
 from isthmus.model.lastknown import KnownCluster
-from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
-from tests.unit.wire.stored import patched
+from testing.records.stored import patched
+from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, listed
 
 PAUSED: Final = PauseDocument(link="l", since_ms=1)
 ELSEWHERE: Final = PauseDocument(link="m", since_ms=2)

@@ -14,7 +14,7 @@ from isthmus.control.links import sameness
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
 
 KEY = ("orders", 0)
 OTHER = PLAIN._replace(value=b"other")

@@ -13,7 +13,6 @@ from isthmus.control.links.declared import Declared
 from isthmus.control.links.synchronous import GivenUp, check_declared, check_synchronous, still_missing
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
-from isthmus.model.cluster import Cluster
 from isthmus.model.declaration import ASYNC, SOURCE, TARGET, Declaration, attachment, letting_go
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -22,29 +21,13 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.progress import LinkProgress, PartitionProgress, topic_of
 from isthmus.model.promotion import LeftPartition, Promised
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, changed
 from isthmus.model.state import LinkState
 from isthmus.model.synchrony import FirstUnheld, OutOfSync, Synchrony, SyncState
 from isthmus.model.transactions import OpenTransaction, TransactionState
 from isthmus.model.writability import KeptBy
+from tests.unit.control.links.pairs import _AUTHOR, _EAST, _KNOWN, _MAP, _WEST
 
-_AUTHOR = Author(by="anna", at_ms=5, where="T")
-_MAP = NamespaceMap.parse("local-:remote-")
-_EAST = Cluster(alias="east", bootstrap_servers=("east:9092",), cluster_id="S")
-_WEST = Cluster(alias="west", bootstrap_servers=("west:9092",), cluster_id="T")
-_KNOWN = Declaration(
-    name="orders",
-    registers=changed(
-        (),
-        {
-            SOURCE: {"cluster_id": "S", "alias": "east"},
-            TARGET: {"cluster_id": "T", "alias": "west"},
-            MODE: "sync",
-            attachment(_MAP): True,
-        },
-        _AUTHOR,
-    ),
-)
 _LINK = declared_link(_KNOWN, _EAST, _WEST)
 
 

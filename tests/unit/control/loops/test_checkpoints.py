@@ -21,7 +21,7 @@ from isthmus.model.mirrormaker_records import Checkpoint, CheckpointKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicSettings
 from isthmus.wire.client import Client
-from tests.unit.control.groups.test_translation import SOME
+from testing.values.groups import SOME
 
 KEY = CheckpointKey("g", "t", 0)
 PREVIOUS = Checkpoint(KEY, 100, 200, "of mine")

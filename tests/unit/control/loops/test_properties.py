@@ -30,7 +30,7 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
-from tests.unit.control.names import ORDERS, SOURCE_ORDERS
+from testing.values.names import ORDERS, SOURCE_ORDERS
 
 BROKER: Mapping[str, str] = {
     "cleanup.policy": "delete",

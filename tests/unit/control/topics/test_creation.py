@@ -13,7 +13,7 @@ from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPa
 from isthmus.model.log import LogRange
 from isthmus.model.selection import TopicPattern
 from isthmus.model.topic import ConfigEntry, ConfigSource, Settings, TopicDescription
-from tests.unit.control.names import ORDERS
+from testing.values.names import ORDERS
 
 BROKER_DEFAULTS = {
     "cleanup.policy": "delete",

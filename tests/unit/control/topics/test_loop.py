@@ -16,7 +16,6 @@ from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import TopicPair
 from isthmus.control.topics.settling import Settling
-from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -26,9 +25,9 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds
 from isthmus.wire import codes
 from isthmus.wire.metadata import Metadata
+from testing.values.names import EAST, WEST
 
 TOPIC: Final = TargetTopic("orders")
-EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 LINK: Final = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())
 SIDE: Final = _Side(uuid.UUID(int=1), 3, codes.NONE)
 WHOLE, WITHOUT = _Shape(SIDE, SIDE), _Shape(SIDE, None)

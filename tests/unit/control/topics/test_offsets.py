@@ -22,8 +22,8 @@ from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern
 from isthmus.model.topic import LeftInTier, Parted, TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
-from tests.unit.control.names import ORDERS, SOURCE_ORDERS
-from tests.unit.control.topics.test_planning import LINK, observed, topic
+from testing.values.names import ORDERS, SOURCE_ORDERS
+from testing.values.planned import LINK, observed, topic
 
 SAME, MAPPED, AUTO = OffsetPolicy
 

@@ -19,8 +19,8 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem
-from tests.unit.control.names import ORDERS
-from tests.unit.control.topics.test_planning import observed, topic
+from testing.values.names import ORDERS
+from testing.values.planned import observed, topic
 
 EVERYTHING = frozenset(Operation)
 FOREIGN = Outlook(state=LaneState.FOREIGN_WRITE, problem=Problem("somebody wrote", "look"))

@@ -25,7 +25,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.problem import Problem
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
-from tests.unit.control.names import ORDERS
+from testing.values.names import ORDERS
 
 DEFAULTS = {
     "cleanup.policy": "delete",

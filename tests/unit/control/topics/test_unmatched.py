@@ -22,7 +22,7 @@ from isthmus.model.naming import (
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire import codes
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
-from tests.unit.control.topics.test_planning import LINK
+from testing.values.planned import LINK
 
 MM2 = MirrorMakerNaming(source_alias="east", target_alias="west")
 ORDERS_OR_WEST = TopicPattern.parse("/orders|west.orders/")

@@ -16,8 +16,8 @@ from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire import codes
-from tests.unit.lane.looks import lane_of
-from tests.unit.ledger.brokers import Answering
+from testing.values.brokers import Answering
+from testing.values.looks import lane_of
 
 
 class Asked(Answering):

@@ -21,10 +21,10 @@ from isthmus.lane.run import LaneRun, Prefix, Refused
 from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.transactions import lone_producer_id
-from tests.unit.lane.engines import Part
-from tests.unit.lane.leader import Led, OneLeader, with_leader
-from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
+from testing.values.engines import Part
+from testing.values.leader import Led, OneLeader, with_leader
+from testing.values.looks import lane_of
 
 RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(8)]
 ABORTED = 7

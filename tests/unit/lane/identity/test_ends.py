@@ -17,8 +17,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
 from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
-from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, been_at, lane_of
-from tests.unit.wire.stored import PLAIN, one, stored
+from testing.records.stored import PLAIN, one, stored
+from testing.values.looks import NOWHERE, PRODUCER, Told, been_at, lane_of
 
 LANE = lane_of().lane
 

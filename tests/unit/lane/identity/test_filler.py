@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.lane.identity.filler import filler, is_filler
 from isthmus.wire.batch import CONTROL
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
 
 
 def test_fillers_are_small_and_known_again() -> None:

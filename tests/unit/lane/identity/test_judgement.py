@@ -37,7 +37,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.transactions import lone_producer_id, marker_producer_ids
 from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
-from tests.unit.wire.stored import PLAIN, marker, one, patched, stored
+from testing.records.stored import PLAIN, marker, one, patched, stored
 
 OURS, MARKERS, THEIRS = 7, 8, 99
 WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))

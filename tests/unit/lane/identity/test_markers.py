@@ -11,10 +11,10 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import Gap
 from isthmus.wire import codes
-from tests.unit.lane.engines import Part
-from tests.unit.lane.leader import Led, OneLeader, with_leader
-from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import marker, one
+from testing.records.stored import marker, one
+from testing.values.engines import Part
+from testing.values.leader import Led, OneLeader, with_leader
+from testing.values.looks import lane_of
 
 
 def written(run: LaneRun, led: Led, engine: Part | None = None) -> None:

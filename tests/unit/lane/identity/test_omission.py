@@ -12,10 +12,10 @@ from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.batch import Batch
-from tests.unit.lane.engines import Part
-from tests.unit.lane.leader import Led, OneLeader, with_leader
-from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
+from testing.values.engines import Part
+from testing.values.leader import Led, OneLeader, with_leader
+from testing.values.looks import lane_of
 
 ABORTED, OTHER, COMMITTED = 7, 8, 9
 

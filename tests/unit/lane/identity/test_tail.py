@@ -24,8 +24,8 @@ from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import Offset
-from tests.unit.lane.looks import PRODUCER, Told, been_at, lane_of
-from tests.unit.wire.stored import PLAIN, marker, one, stored
+from testing.records.stored import PLAIN, marker, one, stored
+from testing.values.looks import PRODUCER, Told, been_at, lane_of
 
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
 LANE: Final = Lane(

@@ -13,9 +13,9 @@ from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.wire.batch import Batch
-from tests.unit.lane.engines import Part
-from tests.unit.lane.looks import lane_of
-from tests.unit.wire.stored import PLAIN, one, stored
+from testing.records.stored import PLAIN, one, stored
+from testing.values.engines import Part
+from testing.values.looks import lane_of
 
 RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(8)]
 

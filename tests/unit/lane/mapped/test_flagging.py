@@ -15,7 +15,7 @@ from isthmus.lane.rebatch import Record, encode
 from isthmus.model.copyflags import FlagsHeader, bit, mask
 from isthmus.model.offsets import Cursor
 from isthmus.wire.batch import HEADER_BYTES, Batch
-from tests.unit.lane.looks import lane_of
+from testing.values.looks import lane_of
 
 HEADER = FlagsHeader(name="f", width_bytes=1)
 

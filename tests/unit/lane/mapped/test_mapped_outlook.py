@@ -10,7 +10,7 @@ from isthmus.lane.mapped.outlook import mapped_outlook
 from isthmus.lane.source import Bounds
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
-from tests.unit.lane.mapped.test_places import LANE
+from tests.unit.lane.mapped.lanes import LANE
 
 COPIED, EMPTY = Cursor(20, 15, 99), Cursor(20, 0, 84)
 

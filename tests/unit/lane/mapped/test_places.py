@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -27,27 +26,19 @@ from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, ProducerState, Writer
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
-from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import CONTROL, Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import Offset
-from tests.patience import TERM_S
-from tests.unit.lane.looks import NOWHERE
+from testing.patience import TERM_S
+from testing.values.looks import NOWHERE
+from tests.unit.lane.mapped.lanes import LANE
 
 OURS, THEIRS = 7, 8
 _ZSTD = 4
 WHOLE = Bounds(0, 50)
-LANE = Lane(
-    source_topic=SourceTopic("orders"),
-    source_topic_id=uuid.UUID(int=1),
-    target_topic=TargetTopic("copies"),
-    target_topic_id=uuid.UUID(int=2),
-    partition=0,
-    is_mapped=True,
-)
 
 
 def batch(

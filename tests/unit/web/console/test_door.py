@@ -9,7 +9,7 @@ import pytest
 
 from isthmus.web.sessions import OPEN_MAX, TERM_S, Sessions
 from isthmus.web.tokens import Role, TokenFile
-from tests.unit.web.console.browsing import BASE, Browser
+from testing.rest.browsing import BASE, Browser
 
 
 @pytest.fixture

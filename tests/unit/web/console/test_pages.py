@@ -36,8 +36,8 @@ from isthmus.web.guard import ANYBODY, Caller
 from isthmus.web.operations import LongOperation, OperationKind
 from isthmus.web.problems import problem_body
 from isthmus.web.tokens import Role
-from tests.unit.metrics.standing import link_at, topic_at
-from tests.unit.web.console.browsing import CONFIGURATION, Browser, seen_in
+from testing.rest.browsing import CONFIGURATION, Browser, seen_in
+from testing.values.standing import link_at, topic_at
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp\x1b[31m'
 MADE_HARMLESS = "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;\\u202egnp\\u001b[31m"

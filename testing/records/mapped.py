@@ -1,0 +1,67 @@
+"""Mapped copies made by hand: the same records on both sides with those of others in between, and the map of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.topic import on_topic
+from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import MappedRange
+from isthmus.wire.client import Client
+from testing.records.topics import Brokers, Given, as_admin, produce
+
+
+class HandMade:
+    """One partition that is copied by hand. What was done is known to the ledger once it is told."""
+
+    def __init__(self, source: Brokers, target: Brokers, link: str, topic: str, *, partition: int = 0) -> None:
+        self.ranges: list[MappedRange] = []
+        self.source_end = self.target_end = 0
+        self._source, self._target = source, target
+        self._link, self._topic, self._partition = link, topic, partition
+
+    def copy(self, records: Sequence[Given], *, at_target: Sequence[Given] | None = None) -> None:
+        """Write records to the source, and as many to the target: the same, or others in their place."""
+        there = records if at_target is None else at_target
+        assert len(there) == len(records)
+        self.ranges.append(MappedRange(self.source_end, self.target_end, len(records)))
+        self.at_source(records)
+        self.at_target(there)
+
+    def at_source(self, records: Sequence[Given]) -> None:
+        """Write records to the source that are not copied."""
+        produce(self._source, self._topic, records, partition=self._partition)
+        self.source_end += len(records)
+
+    def at_target(self, records: Sequence[Given]) -> None:
+        """Write records to the target that belong to others."""
+        produce(self._target, self._topic, records, partition=self._partition)
+        self.target_end += len(records)
+
+    async def tell(self) -> None:
+        """Write down what was copied. All that the source has behind it is still to come."""
+        ranges = tuple(self.ranges)
+        last = ranges[-1] if ranges else MappedRange(0, self.target_end, 0)
+        document = MapDocument(
+            link=self._link,
+            topic=TargetTopic(self._topic),
+            partition=self._partition,
+            segment="by.hand",
+            ordinal_begin=0,
+            ranges=ranges,
+            cursor=Cursor(last.source_end, sum(one.length for one in ranges), last.target_end),
+        )
+        async with Client(as_admin(self._target)) as client:
+            writer = LedgerWriter(client)
+            try:
+                await on_topic(client, lambda: writer.append([document]), replication_factor=1)
+            finally:
+                writer.close()
+
+    def told(self) -> None:
+        """`tell`, where nothing else runs."""
+        asyncio.run(self.tell())

@@ -1,0 +1,23 @@
+"""A tree as a file declares it."""
+
+from __future__ import annotations
+
+from isthmus.model.registers import SETTINGS, Author, changed
+from isthmus.model.reshaping import written
+from isthmus.model.tree import node_of
+from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
+
+ROOT = node_of([["a", "b"], "c"])
+
+
+SAID = {
+    CLUSTERS: written(ROOT),
+    MEMBERS: {"a": "A", "b": "B", "c": "C"},
+    f"{SETTINGS}topics": ["x.*"],
+    f"{SETTINGS}flags": "header",
+    f"{SETTINGS}header.name": "f",
+    f"{SETTINGS}margin_s": None,
+}
+
+
+DECLARATION = TreeDeclaration(name="t", registers=changed((), SAID, Author(by="anna", at_ms=5, where="A")))
