@@ -8,7 +8,6 @@ its producer is fenced by that. One that no coordinator knows is ended by a cont
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -19,6 +18,7 @@ from isthmus.cluster.offsets import log_ranges, may_pass
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.transaction import Transaction
 from isthmus.cluster.transactions import ongoing, open_transactions
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.carriedtransactions import CarriedTransaction
 from isthmus.model.log import LogRange
@@ -128,7 +128,7 @@ async def commit_mirrored(client: Client, found: Collection[OpenTransaction]) ->
 
     :raises ClusterError: One of them cannot be written; a repeated call goes on.
     """
-    left, deadline = frozenset(found), time.monotonic() + _TERM_S
+    left, deadline = frozenset(found), Deadline(_TERM_S)
     topics = {each.topic for each in found}
     states = await _led(client, topics)
     for each in found:
@@ -138,7 +138,7 @@ async def commit_mirrored(client: Client, found: Collection[OpenTransaction]) ->
         open_now = await transactions_in(client, topics, term_s=_TERM_S)
         ids = {(each.topic, each.partition, each.producer_id) for each in open_now}
         left = frozenset(each for each in left if (each.topic, each.partition, each.producer_id) in ids)
-        if left and time.monotonic() > deadline:
+        if left and deadline.has_passed:
             raise _not_passed(client, min((each.topic, each.partition) for each in left))
         if left:
             await asyncio.sleep(_LOOK_S)
@@ -162,14 +162,14 @@ async def _told(
 
     :raises ClusterError: A leader does not tell: what is open would be taken for ended.
     """
-    deadline = time.monotonic() + term_s
+    deadline = Deadline(term_s)
     while True:
         states = await _led(client, topics)
         try:
             held = _held(states, await _logs(client, states))
             return states, *(await open_transactions(client, held, is_strict=True))
         except ClusterError as error:
-            if not may_pass(error) or time.monotonic() > deadline:
+            if not may_pass(error) or deadline.has_passed:
                 raise
         await asyncio.sleep(_AGAIN_S)
 
@@ -247,11 +247,11 @@ async def _end(client: Client, leader: int, open_there: OpenTransaction, *, comm
 async def _passed(client: Client, ended: Collection[OpenTransaction]) -> None:
     """Wait until nothing is held back by any of them."""
     waiting = {(each.topic, each.partition): each.first_offset for each in ended}
-    deadline = time.monotonic() + _TERM_S
+    deadline = Deadline(_TERM_S)
     while waiting:
         logs = await _logs(client, waiting)
         waiting = {key: first for key, first in waiting.items() if logs[key].stable_end <= first}
-        if waiting and time.monotonic() > deadline:
+        if waiting and deadline.has_passed:
             raise _not_passed(client, min(waiting))
         if waiting:
             await asyncio.sleep(_LOOK_S)

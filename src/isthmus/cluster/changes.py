@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, D
 
 from isthmus.cluster.configs import entries_of
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.model.rights import Right, on_topic
 from isthmus.model.topic import Configs
@@ -145,7 +145,7 @@ async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s:
 
     :raises ClusterError: The cluster did not answer.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     while True:
         metadata = await client.metadata(sorted(counts))
         ready = frozenset(
@@ -153,7 +153,7 @@ async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s:
             for name, topic in metadata.topics.items()
             if len(topic.partitions) >= counts[name] and all(p.leader in metadata.brokers for p in topic.partitions)
         )
-        if len(ready) == len(counts) or time.monotonic() > deadline:
+        if len(ready) == len(counts) or deadline.has_passed:
             return ready
         await asyncio.sleep(0.05)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -12,6 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.model.rights import Right
 from isthmus.wire import codes
@@ -102,11 +102,11 @@ async def ask_coordinators(
     gives what it needs.
     """
     attempt: _Attempt[AnswerT] = _Attempt(client, groups, what, rights)
-    deadline = time.monotonic() + patience_s
+    deadline = Deadline(patience_s)
     pause_s = _PAUSE_MIN_S
     while attempt.left:
         await _ask_once(client, attempt, ask)
-        if not attempt.left or time.monotonic() + pause_s > deadline:
+        if not attempt.left or deadline.passes_within(pause_s):
             break
         await asyncio.sleep(pause_s)
         # A broker that came back may live elsewhere.

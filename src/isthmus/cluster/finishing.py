@@ -8,12 +8,12 @@ come to none nobody here has seen anything, and it is aborted, as all that is op
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Final
 
 from isthmus.cluster.aborting import Still, commit_mirrored, leaderless, meant_still, transactions_in
 from isthmus.cluster.offsets import leaders_of, log_ranges, may_pass
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
 from isthmus.model.prepared import MaybeCommitted, PreparedCommit, PreparedPart, Unfinished
 from isthmus.model.rights import on_topic
@@ -41,9 +41,9 @@ async def finish(
 
     :raises ClusterError: One of them cannot be committed; a repeated call goes on.
     """
-    deadline = time.monotonic() + _LEADER_S
+    deadline = Deadline(_LEADER_S)
     while True:
-        is_last = time.monotonic() > deadline
+        is_last = deadline.has_passed
         try:
             found = await unfinished(client, commits, topics)
         except ClusterError as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
@@ -41,7 +41,7 @@ async def log_ranges(
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     values: dict[PartitionKey, LogRange] = {}
     errors: dict[PartitionKey, ClusterError] = {}
     wanted = set(partitions)
@@ -50,7 +50,7 @@ async def log_ranges(
         values.update(attempt.values)
         errors.update(attempt.errors)
         wanted = {key for key, error in attempt.errors.items() if may_pass(error)}
-        if time.monotonic() + _RETRY_S > deadline:
+        if deadline.passes_within(_RETRY_S):
             break
         if wanted:
             await asyncio.sleep(_RETRY_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple
 from aiokafka.errors import KafkaError
 
 from isthmus.cluster.offsets import log_ranges
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
@@ -191,13 +191,13 @@ class LogReader:
         :raises ClusterError: As `read`; also where the log ends before the offset, which is no proof of anything: its
             leader may be a new one that lacks records.
         """
-        deadline = time.monotonic() + self._stall_s
+        deadline = Deadline(self._stall_s)
         while True:
             try:
                 return await self._attempt(span, offset, bytes_max)
             except ClusterError as error:
                 code = error.code if isinstance(error, BrokerRefused) else codes.NONE
-                if not (error.retryable or code in _MOVING) or time.monotonic() > deadline:
+                if not (error.retryable or code in _MOVING) or deadline.has_passed:
                     raise
             if code == codes.OFFSET_OUT_OF_RANGE:
                 start, end = await self._log_range(span)

@@ -9,7 +9,6 @@ them. Whoever owns a transactional id next finds what was left open (`find`) and
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -19,6 +18,7 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model.rights import Right, on_topic, on_transactional_id
 from isthmus.wire import codes
@@ -118,7 +118,7 @@ class Transaction:
     async def _described(self) -> Any:
         """What the coordinator knows of the transactional id, once no control record is missing; `None` for nothing."""
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
-        deadline = time.monotonic() + self._patience_s
+        deadline = Deadline(self._patience_s)
         while True:
             answer = await self._client.coordinator("transaction", self.transactional_id, request)
             found = answer.transaction_states[0]
@@ -143,7 +143,7 @@ class Transaction:
         timeout_ms = self._timeout_ms
         # Where nobody used transactions before, their log is only being created.
         patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
-        deadline = time.monotonic() + patience_s
+        deadline = Deadline(patience_s)
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -214,7 +214,7 @@ class Transaction:
         await self.end(commit=commit)
 
     async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
-        deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
+        deadline = Deadline(self._patience_s if patience_s is None else patience_s)
         while True:
             answer = await self._client.coordinator(
                 "transaction", self.transactional_id, request, may_send=self._may_send
@@ -228,8 +228,8 @@ class Transaction:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             await self._pause(deadline)
 
-    async def _pause(self, deadline: float) -> None:
-        if time.monotonic() > deadline:
+    async def _pause(self, deadline: Deadline) -> None:
+        if deadline.has_passed:
             raise Unreachable(
                 f"the transaction coordinator of {self._client.cluster.alias} is not ready",
                 cluster=self._client.cluster.alias,

@@ -8,7 +8,6 @@ asked once more, because a transaction may end in between.
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.producers import active_producers
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, NotAuthorized, Unreachable, UnsupportedByBroker
 from isthmus.model.carriedtransactions import CarriedTransaction
 from isthmus.model.partitions import PartitionState
@@ -191,7 +191,7 @@ def _partitions(state: Any) -> frozenset[PartitionKey]:
 
 async def _last_at(client: Client, node: int, *, is_patient: bool) -> list[CarriedTransaction]:
     """As `last_transactions`, of one coordinator."""
-    deadline, waiting = time.monotonic() + _DECIDING_S, None
+    deadline, waiting = Deadline(_DECIDING_S), None
     while True:
         request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
         answer = await _patiently(client, node, request, lambda answer: [answer.error_code])
@@ -201,7 +201,7 @@ async def _last_at(client: Client, node: int, *, is_patient: bool) -> list[Carri
         waiting = deciding if waiting is None else waiting & deciding
         if not (waiting and is_patient):
             break
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise Unreachable(
                 f"the transaction of {min(waiting)} does not come to its end at broker {node}",
                 cluster=client.cluster.alias,

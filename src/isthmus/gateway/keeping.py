@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple, ParamSpec, Protocol
 
 from isthmus.cluster.offsets import log_ranges
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
 from isthmus.gateway.acknowledging import acknowledged, ends_of, fail
 from isthmus.gateway.commits import CommitLooks
@@ -571,24 +572,24 @@ class Keeper:
         """The first offset of each source partition that the follower may lack of what these acknowledge. Where the
         followers end is waited for once, by all together: each would be too late for those behind it.
         """
-        until, late = time.monotonic() + _TOLD_S, dict[PartitionKey, int]()
+        deadline, late = Deadline(_TOLD_S), dict[PartitionKey, int]()
         for each in batch:
             for key, first in each.part.late.items():
-                begin = await self._begin_of(each.part, first, until)
+                begin = await self._begin_of(each.part, first, deadline)
                 late[key] = min(late.get(key, begin), begin)
         return late
 
-    async def _begin_of(self, part: _Part, first: int, until: float) -> int:
+    async def _begin_of(self, part: _Part, first: int, deadline: Deadline) -> int:
         """The first offset that the follower may lack of what an answer acknowledges: `first`, or where the follower
-        ends if that is not known, or if what was written before is acknowledged as well. 0 if that is not told `until`
-        (monotonic s) either: the follower may lack all of it.
+        ends if that is not known, or if what was written before is acknowledged as well. 0 if that is not told before
+        the deadline either: the follower may lack all of it.
         """
         if first >= 0 and not part.implies_earlier:
             return first
         if part.target is None:
             return 0
         follower = part.link.follower
-        while (end := follower.end(part.target)) < 0 and time.monotonic() < until:
+        while (end := follower.end(part.target)) < 0 and not deadline.has_passed:
             await asyncio.sleep(_LOOK_S)
         return max(end if first < 0 else min(first, end), 0)
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, NotAuthorized, PlanRefused, Unreachable
 from isthmus.gateway.arriving import (
     carried_from,
@@ -202,16 +203,14 @@ class Mover:
         :raises ClusterError: It cannot be.
         :raises ConfigError: Clients have moved to a cluster that the configuration does not have.
         """
-        alias, deadline = self.gateway.cluster.alias, time.monotonic() + _BEGIN_S
+        alias, deadline = self.gateway.cluster.alias, Deadline(_BEGIN_S)
         # What a failover decided stands in the ledger of its target alone.
         others = {each.alias for each in self.configuration.clusters} - {alias}
-        while alias not in self._looked or (
-            time.monotonic() < deadline and others - self._looked - self._problems.keys()
-        ):
+        while alias not in self._looked or (not deadline.has_passed and others - self._looked - self._problems.keys()):
             problem = self._problems.get(alias)
             if isinstance(problem, ConfigError):
                 raise problem
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise Unreachable(
                     f"the ledger of {alias} cannot be followed, so it is not known whether clients have moved to "
                     f"another cluster, and what is reserved or hidden{f': {problem}' if problem is not None else ''}",
@@ -427,10 +426,10 @@ class Mover:
     async def _fence(self, document: MoveDocument) -> None:
         """Take no more requests for as long as whoever moves the clients is heard."""
         _log.info("clients are to move to %s: no request is taken", document.target_alias)
-        late = time.monotonic() + _DRAIN_S
+        deadline = Deadline(_DRAIN_S)
         self.gateway.fence(is_up=True)
         while time.monotonic() - self._heard.at < _HEARD_S:
-            waiting = self._waiting(is_late=time.monotonic() > late)
+            waiting = self._waiting(is_late=deadline.has_passed)
             self._say(document.move, is_drained=not waiting, waits_for=waiting)
             await asyncio.sleep(_STEP_S)
         while not await self._called_off(document):

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Coroutine, Iterable
 from itertools import chain
 from typing import Any, Final
 
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
 from isthmus.lane.appender import AnsweredParcel, TargetAppender
 from isthmus.lane.distance import Distances
@@ -257,8 +257,8 @@ class Engine:
     async def stop(self, drain_s: float = 0.5) -> list[LaneReport]:
         """Send nothing new, wait at most `drain_s` for answers in flight, and close."""
         self._granted.is_over = True
-        deadline = time.monotonic() + drain_s
-        while any(run.is_writing for run in self._all()) and time.monotonic() < deadline:
+        deadline = Deadline(drain_s)
+        while any(run.is_writing for run in self._all()) and not deadline.has_passed:
             await asyncio.sleep(_DRAIN_PAUSE_S)
         self._granted.is_given = False
         self._call_back()

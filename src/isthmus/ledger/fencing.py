@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
 from isthmus.cluster.transaction import PASSING, Transaction
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader, ToShow
@@ -129,7 +129,7 @@ class FencedWriter:
         :raises ClusterError: It was refused, or did not succeed in time; it may or may not have been written.
         """
         batch = packed(changes)
-        deadline = time.monotonic() + term_s
+        deadline = Deadline(term_s)
         transaction = self._transaction
         while True:
             try:
@@ -147,7 +147,7 @@ class FencedWriter:
                 await transaction.end(commit=True)
             except ClusterError as error:
                 doubtful = isinstance(error, Unreachable) or _code(error) in _DOUBTFUL
-                if not doubtful or time.monotonic() + RETRY_S > deadline:
+                if not doubtful or deadline.passes_within(RETRY_S):
                     raise
                 await asyncio.sleep(RETRY_S)
             else:
@@ -202,7 +202,7 @@ async def write_by_one(
     :raises Fenced: Others write, and this one gives way.
     :raises ClusterError: The ledger cannot be read or written, or what `made` raises.
     """
-    deadline, pause_s = time.monotonic() + contention_s, _PAUSE_S
+    deadline, pause_s = Deadline(contention_s), _PAUSE_S
     while True:
         writer = FencedWriter(client, what, role=role)
         try:
@@ -212,7 +212,7 @@ async def write_by_one(
             append = partial(writer.append, [change])
             await on_topic(client, append, replication_factor=replication_factor)
         except Fenced as error:
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise Fenced(
                     f"others keep changing {what} at the same time",
                     hint="Look how it stands, and try again when they are done.",

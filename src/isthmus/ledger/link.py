@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from isthmus import __version__
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Fenced, IsthmusError, PlanRefused
 from isthmus.ledger.documents import (
     OTHERS,
@@ -243,10 +244,10 @@ class LinkLedger:
 
     async def _successor(self) -> ControllerDocument | None:
         """Who has taken the link over. It fences first and says a moment later who it is."""
-        deadline = time.monotonic() + _INTRODUCTION_S
+        deadline = Deadline(_INTRODUCTION_S)
         view = LedgerView(self._client)
         try:
-            while time.monotonic() < deadline:
+            while not deadline.has_passed:
                 with contextlib.suppress(IsthmusError):
                     for found in newest((await view.look()).entries, self.link).values():
                         if isinstance(found, ControllerDocument) and found.generation > self.generation:

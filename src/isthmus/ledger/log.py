@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.cluster.producers import allocate_producer
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
@@ -247,12 +248,12 @@ class LedgerWriter:
             ) from None
 
     async def _append(self, batch: Batch, term_s: float) -> int:
-        deadline = time.monotonic() + term_s
+        deadline = Deadline(term_s)
         header, records = bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
         while True:
             try:
                 # What a quota holds back for longer than that is taken back with its connection.
-                async with asyncio.timeout(max(deadline - time.monotonic(), 0.0) + _ANSWER_S):
+                async with asyncio.timeout(deadline.left_s + _ANSWER_S):
                     base = await self._leader.produce(header, records)
                 return base + batch.record_count - 1
             except TimeoutError:
@@ -260,7 +261,7 @@ class LedgerWriter:
                 raise
             except Unreachable:
                 self._leader.close()
-                if time.monotonic() + RETRY_S > deadline:
+                if deadline.passes_within(RETRY_S):
                     raise
                 await asyncio.sleep(RETRY_S)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model import naming, rights
 from isthmus.wire import codes
@@ -57,14 +57,14 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
         error = await _create(client, replication_factor, {"cleanup.policy": "compact"})
     if error is not None and not is_there_already(error):
         raise error
-    deadline = time.monotonic() + _CREATION_S
+    deadline = Deadline(_CREATION_S)
     while True:
         # The controller answers before any broker has heard of the topic.
         try:
             await locate(client)
             return
         except BrokerRefused as refusal:
-            if not is_missing(refusal) or time.monotonic() > deadline:
+            if not is_missing(refusal) or deadline.has_passed:
                 raise
         await asyncio.sleep(_RETRY_S)
 
@@ -76,12 +76,12 @@ async def on_topic(client: Client, work: Callable[[], Awaitable[_T]], *, replica
 
     :raises ClusterError: It cannot be created or `work` fails for another reason.
     """
-    deadline = time.monotonic() + _CREATION_S
+    deadline = Deadline(_CREATION_S)
     while True:
         try:
             return await work()
         except ClusterError as error:
-            if not is_missing(error) or time.monotonic() > deadline:
+            if not is_missing(error) or deadline.has_passed:
                 raise
         await ensure_topic(client, replication_factor=replication_factor)
         await asyncio.sleep(_RETRY_S)
@@ -105,7 +105,7 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
     :raises Unreachable: It has no leader, or a broker that may know a ledger does not answer.
     :raises NotAuthorized: We may not see it.
     """
-    deadline = time.monotonic() + term_s
+    deadline = Deadline(term_s)
     while True:
         silent: list[int] = []
         metadata = await client.metadata([LEDGER_TOPIC])
@@ -115,7 +115,7 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
             topic = metadata.topics[LEDGER_TOPIC]
         if silent:
             # A cluster leaves a broker out that is gone, some ten seconds later.
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise _doubtful(client, silent)
             await asyncio.sleep(_RETRY_S)
             continue
@@ -125,7 +125,7 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
         partition = topic.partitions[PARTITION] if topic.partitions else None
         if partition is not None and partition.leader in metadata.brokers:
             return LedgerPlace(topic.topic_id, partition.leader, partition.leader_epoch)
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise Unreachable(
                 f"topic {LEDGER_TOPIC} of {client.cluster.alias} has no leader",
                 cluster=client.cluster.alias,

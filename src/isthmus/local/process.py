@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from isthmus.deadline import Deadline
 from isthmus.errors import HostError, PortBusy
 
 State = Literal["running", "paused", "stopped"]
@@ -67,17 +68,17 @@ class Process:
 
     def wait_until(self, condition: Callable[[], bool], term_s: float) -> bool:
         """Whether `condition`, asked every 50 ms, came true in `term_s` while the process lived."""
-        deadline = time.monotonic() + term_s
-        while self.state != "stopped" and time.monotonic() < deadline:
+        deadline = Deadline(term_s)
+        while self.state != "stopped" and not deadline.has_passed:
             if condition():
                 return True
             time.sleep(_ASK_S)
         return False
 
     def _reaches(self, states: Collection[State], term_s: float) -> bool:
-        deadline = time.monotonic() + term_s
+        deadline = Deadline(term_s)
         while self.state not in states:
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 return False
             time.sleep(_POLL_S)
         return True

@@ -29,6 +29,7 @@ from kafka.protocol.admin.users import (
     DescribeUserScramCredentialsRequest,
 )
 
+from isthmus.deadline import Deadline
 from isthmus.errors import HostError
 from isthmus.local.folders import write_atomic
 from isthmus.local.java import Java
@@ -206,9 +207,9 @@ def admit_users(ports: Sequence[int], credentials: Credentials, *, cluster: str)
 def _wait_until_known(ports: Sequence[int], cluster: str) -> None:
     # Each broker answers from its own copy of the metadata, which follows the controllers' in
     # order: one that knows the last credential knows the rights too.
-    deadline = time.monotonic() + _KNOWN_TERM_S
+    deadline = Deadline(_KNOWN_TERM_S)
     while not all(_credentials_known_to(port, cluster) == len(USERS) * len(_SCRAM) for port in ports):
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise HostError(
                 f"the brokers of {cluster} do not learn of its users",
                 hint="Stop the cluster and start it again; their logs may say why.",

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, ReceiptDocument, TaskDocument
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left
@@ -270,11 +271,11 @@ class LeaseScheduler:
         """
         group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
-        deadline = time.monotonic() + self._timings.revocation_s
+        deadline = Deadline(self._timings.revocation_s)
         while (
             lease.generation in group.held
             and liveness_of(lease.process) is not Liveness.DEAD
-            and time.monotonic() < deadline
+            and not deadline.has_passed
         ):
             await asyncio.sleep(self._timings.retry_s)
         if not lease.receipt.done():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -21,6 +20,7 @@ from isthmus.control.answers import (
     SchemasPlanJson,
     now_ms,
 )
+from isthmus.deadline import Deadline
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.instant import written_instant
 from isthmus.model.promotion import PromotionJson
@@ -344,6 +344,6 @@ class Operations:
             working = [*self._working.values()]
         for each in working:
             each.stop()
-        deadline = time.monotonic() + _END_S
+        deadline = Deadline(_END_S)
         for each in working:
-            each.thread.join(max(0.0, deadline - time.monotonic()))
+            each.thread.join(deadline.left_s)

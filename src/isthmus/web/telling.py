@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
+from isthmus.deadline import Deadline
 from isthmus.errors import RequestRefused
 from isthmus.web.events import told
 from isthmus.web.guard import is_let_in
@@ -57,9 +57,9 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     )
     async def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
         watch.want()
-        until = time.monotonic() + _FIRST_S
+        deadline = Deadline(_FIRST_S)
         # No thread stands still meanwhile: others need it.
-        while watch.fresh is None and time.monotonic() < until:
+        while watch.fresh is None and not deadline.has_passed:
             await asyncio.sleep(_PAUSE_S)
         if watch.fresh is None:
             raise RequestRefused("how the links stand is not known now", status=503, hint="Ask again.", retry_after_s=5)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, NotRequired, TypedDict
 
 from isthmus.control.answers import StatusReader, now_ms
+from isthmus.deadline import Deadline
 from isthmus.errors import IsthmusError
 from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
@@ -173,8 +174,8 @@ class Watch:
             try:
                 links = await self._links()
                 async with StatusReader(links) as reader:
-                    until = time.monotonic() + _LINKS_S
-                    while self._is_wanted() and time.monotonic() < until:
+                    deadline = Deadline(_LINKS_S)
+                    while self._is_wanted() and not deadline.has_passed:
                         self.take(await reader.read())
                         await self._pause()
             except IsthmusError as error:
@@ -183,9 +184,9 @@ class Watch:
 
     async def _pause(self) -> None:
         """Wait for the next look; who comes meanwhile does not have to wait for long."""
-        until = time.monotonic() + STEP_S
+        deadline = Deadline(STEP_S)
         await asyncio.sleep(LOOK_S)
-        while not self._is_urgent() and time.monotonic() < until:
+        while not self._is_urgent() and not deadline.has_passed:
             await asyncio.sleep(LOOK_S / 4)
 
 

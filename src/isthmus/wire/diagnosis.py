@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from dataclasses import replace
 from typing import Final
 
 from kafka.protocol.sasl import SaslHandshakeRequest
 
+from isthmus.deadline import Deadline
 from isthmus.errors import AnotherCluster, AuthenticationFailed, ClusterError, Unreachable
 from isthmus.model.cluster import CLIENT_ID, Cluster, Security
 from isthmus.wire import codes
@@ -174,7 +174,7 @@ def _protocol_in_the_clear(cluster: Cluster, host: str, port: int) -> str | None
 
 def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
     """The mechanisms of a listener, none if it asks for no login; `None` if it does not answer."""
-    deadline = time.monotonic() + _ASKING_S
+    deadline = Deadline(_ASKING_S)
     try:
         with reach(cluster, host, port, _ASKING_S) as sock:
             if not uses_tls(cluster.security):
@@ -185,7 +185,7 @@ def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
         return None
 
 
-def _offered(sock: socket.socket, deadline: float) -> list[str]:
+def _offered(sock: socket.socket, deadline: Deadline) -> list[str]:
     exchange = Exchange(sock, CLIENT_ID, deadline)
     api_versions(exchange)
     answer = exchange(SaslHandshakeRequest(mechanism="PLAIN"), 1)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.deadline import Deadline
 from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire.address import whereabouts
@@ -65,7 +65,7 @@ def dial(
         _set_options(sock, cluster, where)
         if context is not None:
             sock = secured(sock, context, host)
-        exchange = Exchange(sock, client_id, time.monotonic() + timeout_s)
+        exchange = Exchange(sock, client_id, Deadline(timeout_s))
         dialled = _greet(exchange, sock, cluster, host, node_id, where)
         _log.debug("connected to %s (%s)", where, cluster.security.protocol)
         return dialled

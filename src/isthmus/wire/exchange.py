@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.protocol.metadata import MetadataRequest
 
 from isthmus import __version__
+from isthmus.deadline import Deadline
 from isthmus.wire import codes
 from isthmus.wire.frames import decode_response, encode_request
 from isthmus.wire.messages import ApiVersionsRequest
@@ -35,15 +35,27 @@ class NotKafka(OSError):
     """What came is no answer of a Kafka broker."""
 
 
+def bound(sock: socket.socket, deadline: Deadline) -> None:
+    """Have the next call on a blocking socket end by the deadline.
+
+    :raises TimeoutError: It has passed.
+    """
+    left_s = deadline.left_s
+    # A socket without time to wait would not wait at all, and say something else.
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    sock.settimeout(left_s)
+
+
 class Exchange:
-    """Send one request and wait for its answer on a blocking socket, at most until `deadline` (monotonic).
+    """Send one request and wait for its answer on a blocking socket, at most until the deadline.
 
     :raises SpeaksTls: The answer is one of TLS.
     :raises NotKafka: The answer is one of something else.
     :raises OSError: No answer came.
     """
 
-    def __init__(self, sock: socket.socket, client_id: str, deadline: float) -> None:
+    def __init__(self, sock: socket.socket, client_id: str, deadline: Deadline) -> None:
         self._sock = sock
         self._client_id = client_id
         self._deadline = deadline
@@ -52,7 +64,7 @@ class Exchange:
     def __call__(self, request: Any, version: int) -> Any:
         self._correlation += 1
         # A socket timeout bounds one call, not the whole answer: a trickling peer must not hold us for ever.
-        self._arm()
+        bound(self._sock, self._deadline)
         self._sock.sendall(encode_request(request, version, self._correlation, self._client_id))
         head = self._read(_SIZE.size)
         (size,) = _SIZE.unpack(head)
@@ -66,17 +78,11 @@ class Exchange:
         except Exception as error:
             raise NotKafka(f"the answer cannot be read: {error}") from error
 
-    def _arm(self) -> None:
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("timed out")
-        self._sock.settimeout(left_s)
-
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
         while view:
-            self._arm()
+            bound(self._sock, self._deadline)
             n = self._sock.recv_into(view)
             if n == 0:
                 raise ConnectionResetError("closed by the broker")

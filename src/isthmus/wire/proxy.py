@@ -12,13 +12,14 @@ import ipaddress
 import socket
 import ssl
 import struct
-import time
 from typing import Final
 
+from isthmus.deadline import Deadline
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.model.cluster import Cluster, Proxy
 from isthmus.wire.address import split_address, written_address
 from isthmus.wire.certificates import context_of
+from isthmus.wire.exchange import bound
 
 _HEAD_BYTES_MAX: Final = 16 << 10
 _LOGIN_BYTES_MAX: Final = 255
@@ -42,7 +43,7 @@ def connect(cluster: Cluster, proxy: Proxy, host: str, port: int, timeout_s: flo
     :raises Unreachable: The proxy does not answer, is none, or does not get there.
     :raises AuthenticationFailed: It does not take our login.
     """
-    handshake = _Handshake(cluster, proxy, written_address(host, port), time.monotonic() + timeout_s)
+    handshake = _Handshake(cluster, proxy, written_address(host, port), Deadline(timeout_s))
     address = split_address(proxy.address, cluster.alias)
     context = context_of(proxy.tls, cluster.alias, "proxy") if proxy.kind == "relay" else None
     try:
@@ -71,9 +72,9 @@ def connect(cluster: Cluster, proxy: Proxy, host: str, port: int, timeout_s: flo
 
 
 class _Handshake:
-    """One handshake on a blocking socket, at most until `deadline`."""
+    """One handshake on a blocking socket, at most until the deadline."""
 
-    def __init__(self, cluster: Cluster, proxy: Proxy, destination: str, deadline: float) -> None:
+    def __init__(self, cluster: Cluster, proxy: Proxy, destination: str, deadline: Deadline) -> None:
         self._cluster = cluster
         self._proxy = proxy
         self._destination = destination
@@ -202,24 +203,18 @@ class _Handshake:
         )
 
     def _send(self, data: bytes) -> None:
-        self._arm()
+        bound(self._sock, self._deadline)
         self._sock.sendall(data)
 
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            self._arm()
+            bound(self._sock, self._deadline)
             part = self._sock.recv(size - len(data))
             if not part:
                 raise ConnectionResetError("it hung up")
             data += part
         return data
-
-    def _arm(self) -> None:
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("timed out")
-        self._sock.settimeout(left_s)
 
 
 def _written(host: str) -> bytes:

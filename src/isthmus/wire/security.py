@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from isthmus.deadline import Deadline
 from isthmus.errors import AuthenticationFailed, ConfigError, Unreachable
 from isthmus.model.cluster import Cluster, OAuth, Security
 
@@ -67,12 +68,12 @@ def _read(response: HTTPResponse) -> bytes:
     :raises ValueError: It is too long.
     :raises TimeoutError: It does not come to its end in time.
     """
-    found, until = b"", time.monotonic() + _TOKEN_TIMEOUT_S
+    found, deadline = b"", Deadline(_TOKEN_TIMEOUT_S)
     while more := response.read1(_TOKEN_BYTES_MAX):
         found += more
         if len(found) > _TOKEN_BYTES_MAX:
             raise ValueError("too long")
-        if time.monotonic() > until:
+        if deadline.has_passed:
             raise TimeoutError(f"its answer did not come within {_TOKEN_TIMEOUT_S:g} s")
     return found
 

@@ -19,6 +19,7 @@ from isthmus.cluster.commits.table import CommitTable, Transacted
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
 from isthmus.cluster.offsets import leaders_of, log_ranges, may_pass
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.group import GroupListing
 from isthmus.model.log import LogRange
@@ -146,14 +147,14 @@ class CommitFollower:
         # Whether reading is allowed shows in the first answer only.
         self._unheard = set(self._offsets)
         self._reading = asyncio.create_task(self._read())
-        deadline = time.monotonic() + _START_S
+        deadline = Deadline(_START_S)
         while self._unheard or any(self._offsets.get(partition, 0) < end for partition, end in ends.items()):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_S):
                     await self._stirred.wait()
             self._stirred.clear()
             await self._check()
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 await self.aclose()
                 raise self._stuck()
         if self._unlisted:

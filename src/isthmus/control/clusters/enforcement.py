@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.cluster.brokers import Operation, describe_cluster, may_let_everybody_in
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, ConfigError, PlanRefused, Unreachable
 from isthmus.model.access import EVERYBODY, Rule
 from isthmus.model.cluster import Cluster
@@ -194,13 +194,13 @@ async def await_closed(client: Client, namespace: Namespace, keep: Keeping, *, w
     :raises Unreachable: A broker does not tell, or lets others in still.
     """
     resource = Resource.TOPIC if namespace.kind == "topic" else Resource.GROUP
-    deadline = time.monotonic() + _KNOWN_S
+    deadline = Deadline(_KNOWN_S)
     while left := [
         f"broker {broker} {why}"
         for broker, found in sorted((await rules_by_broker(client, resource)).items())
         if (why := _lets_in(namespace, found, keep, without)) is not None
     ]:
-        if time.monotonic() >= deadline:
+        if deadline.has_passed:
             alias = client.cluster.alias
             raise Unreachable(
                 f"{namespace} of {alias} is not closed by access rules yet: {left[0]}",
@@ -232,10 +232,10 @@ async def take_back(client: Client, rules: Collection[Rule]) -> None:
 
 async def _await_rules(client: Client, rules: Collection[Rule], *, are_there: bool) -> None:
     """The controller knows of a change at once, the brokers learn of it a moment later, each in its own time."""
-    deadline = time.monotonic() + _KNOWN_S
+    deadline = Deadline(_KNOWN_S)
     for resource in {rule.resource for rule in rules}:
         wanted = {rule for rule in rules if rule.resource is resource}
-        while time.monotonic() < deadline:
+        while not deadline.has_passed:
             told = (await rules_by_broker(client, resource)).values()
             known = [found for found in told if not isinstance(found, ClusterError)]
             if known and all(wanted <= found if are_there else not wanted & found for found in known):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.reassignment import reassign, reassignments, throttle, throttled, unthrottle
 from isthmus.control.clusters.administration import seen_topics
 from isthmus.control.pool import ClusterPool
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, Unreachable
 from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.cluster import Cluster
@@ -153,11 +153,11 @@ class AsyncReassigning:
         """Which brokers hold partitions, once they are those `named`, or after a while: a broker hears of the end of a
         move after the controller has told it.
         """
-        deadline = time.monotonic() + _NEWS_S
+        deadline = Deadline(_NEWS_S)
         while True:
             found = partitions_of(await self._client.metadata(sorted({topic for topic, _ in named})))
             now = {(state.topic, state.partition): state.replicas for state in found}
-            if all(now.get(key) == replicas for key, replicas in named.items()) or time.monotonic() > deadline:
+            if all(now.get(key) == replicas for key, replicas in named.items()) or deadline.has_passed:
                 return now
             await asyncio.sleep(_LOOK_S)
 

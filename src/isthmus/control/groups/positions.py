@@ -14,6 +14,7 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.memory import now_ms
 from isthmus.control.loops.appending import PARTITION, CurrentAppender
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.model.positions import POSITIONS_TOPIC, PositionEntry, PositionKey, entry_in, record_of
 from isthmus.wire import codes
@@ -63,7 +64,7 @@ class PositionMap:
 
         :raises ClusterError: They were not taken; some may be there all the same.
         """
-        deadline = time.monotonic() + _CREATION_S
+        deadline = Deadline(_CREATION_S)
         records = [record_of(key, entry) for key, entry in entries.items()]
         while True:
             left = await self._topics.create(self._client, await self._topics.look(self._client, POSITIONS_TOPIC))
@@ -74,7 +75,7 @@ class PositionMap:
                 self._topics.doubt()
                 # One that was just created is not known to every broker at once.
                 is_young = isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
-                if not is_young or is_missing(POSITIONS_TOPIC, left) or time.monotonic() > deadline:
+                if not is_young or is_missing(POSITIONS_TOPIC, left) or deadline.has_passed:
                     raise
             await asyncio.sleep(_RETRY_S)
         self.entries.update(entries)

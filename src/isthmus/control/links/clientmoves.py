@@ -31,6 +31,7 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.cluster.transactions import last_transactions, require_all_seen
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, GateNotMet, NotAuthorized, PlanRefused
 from isthmus.lane.identity.aborts import OWN_PREFIX
 from isthmus.ledger.documents import (
@@ -407,9 +408,9 @@ class ClientMove:
 
         :raises GateNotMet: One does not say so, or clients are not moved any more.
         """
-        deadline = time.monotonic() + self.timeout_s
+        deadline = Deadline(self.timeout_s)
         while waiting := await self._undrained():
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise GateNotMet(
                     f"{waiting[0].described} still waits for answers{_for_whom(waiting[0])}",
                     hint="Its clients go on where they were. Give the command again, perhaps with a longer --timeout.",
@@ -491,14 +492,14 @@ class ClientMove:
 
     async def _patiently(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do it again while leaders change: all that comes before this was done for good."""
-        deadline = time.monotonic() + min(self.timeout_s, _PATIENCE_S)
+        deadline = Deadline(min(self.timeout_s, _PATIENCE_S))
         while True:
             try:
                 return await work()
             except NotAuthorized:
                 raise
             except ClusterError:
-                if time.monotonic() > deadline:
+                if deadline.has_passed:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
@@ -702,7 +703,7 @@ class ClientMove:
 
         :raises GateNotMet: One does not, or does not say so.
         """
-        deadline = time.monotonic() + self.timeout_s
+        deadline = Deadline(self.timeout_s)
         while True:
             await self._there.look()
             left = [each for each in self._there.gateways() if each.serves == word.source]
@@ -710,7 +711,7 @@ class ClientMove:
             if not late:
                 self.unheard = tuple(sorted(each.described for each in left))
                 return
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise GateNotMet(
                     f"{late[0].described} does not serve {self.target.cluster.alias} yet",
                     hint="It does as soon as it reaches that cluster and its ledger; its log says what keeps it.",

@@ -19,6 +19,7 @@ from isthmus.control.links.hearing import is_run
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.links.switching import leave, read_allowances, write_choice
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import LeaseDocument, PauseDocument
 from isthmus.ledger.log import append_once
@@ -176,7 +177,7 @@ class GoneCluster:
         :raises ClusterError: A cluster that is not gone does not answer any more.
         """
         since: dict[tuple[str, int], float] = {}
-        deadline = time.monotonic() + self._patience_s
+        deadline = Deadline(self._patience_s)
         while going := to_leave(tree, declared.chosen([tree]), self.cluster, gone=self.gone):
             for each, leaf in going:
                 source, choice = self._client(each.cluster), declared.choices.get((each.cluster, each.name))
@@ -191,7 +192,7 @@ class GoneCluster:
                     told = since.setdefault((each.name, choice.serial), time.monotonic())
                     if time.monotonic() - told >= self._revocation_s:
                         await leave(source, each, choice)
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise GateNotMet(
                     f"these have not left {self.cluster} yet: {', '.join(each.name for each, _ in going)}",
                     hint="isthmus tree targets shows how far they are. Then call this again.",

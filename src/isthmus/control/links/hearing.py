@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, Silence, now_ms, remembered
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.documents import ControllerDocument, GatewayDocument, MovableGatewayDocument
 from isthmus.ledger.link import SILENCE_S
@@ -89,8 +90,8 @@ async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[s
     :raises ClusterError: The ledger cannot be read any more.
     """
     waiting, found = set(before), set[str]()
-    deadline = time.monotonic() + max(map(term_s, before.values()), default=SILENCE_S)
-    while waiting and time.monotonic() < deadline:
+    deadline = Deadline(max(map(term_s, before.values()), default=SILENCE_S))
+    while waiting and not deadline.has_passed:
         await asyncio.sleep(_LOOK_S)
         await memory.refresh()
         for link in list(waiting):

@@ -6,10 +6,10 @@ Whoever has claimed that lives as long as beats come, as a controller does (hear
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final
 
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.deadline import Deadline
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.link import SILENCE_S
@@ -38,8 +38,8 @@ async def require_nobody_recovers(
         if known.document_age_s(found, now_ms()) < SILENCE_S:
             raise recovered(link, found.by, found.does)
         return found
-    deadline = time.monotonic() + SILENCE_S
-    while time.monotonic() < deadline:
+    deadline = Deadline(SILENCE_S)
+    while not deadline.has_passed:
         await asyncio.sleep(_LOOK_S)
         now = _claim(await recollect(link, target))
         if now is None:

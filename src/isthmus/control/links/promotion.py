@@ -62,6 +62,7 @@ from isthmus.control.links.reversing import await_reserved, require_no_members, 
 from isthmus.control.links.synchronous import Detachment, still_missing
 from isthmus.control.links.writers import owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.gateways import PromisedDocument, prepared_commits
 from isthmus.model.carrying import Standing
@@ -473,7 +474,7 @@ class Promoter:
         :raises GateNotMet: A lane waits for an operator, or the target does not get there in time.
         """
         self.on_step(f"waiting until all that {link.source.alias} has by now is copied")
-        deadline = time.monotonic() + self.timeout_s
+        deadline = Deadline(self.timeout_s)
         async with Client(link.source) as source, Client(link.target) as target:
             found = await source_logs(link, source, followed_topics(link, await recollect(self.name, target)))
             # What lies behind open transactions comes once these are aborted.
@@ -484,7 +485,7 @@ class Promoter:
                 behind = [each for each in left if each.missing_records]
                 if self._does(behind):
                     return
-                if time.monotonic() > deadline:
+                if deadline.has_passed:
                     raise gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
 
@@ -493,7 +494,7 @@ class Promoter:
     ) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
         self.on_step(f"waiting until {link.source.alias} is quiet for {quiet_s:g} s and all of it is copied")
-        deadline, quiet_from, before = time.monotonic() + self.timeout_s, time.monotonic(), None
+        deadline, quiet_from, before = Deadline(self.timeout_s), time.monotonic(), None
         async with Client(link.source) as source, Client(link.target) as target:
             followed = followed_topics(link, await recollect(self.name, target))
             while True:
@@ -507,7 +508,7 @@ class Promoter:
                 left = await left_partitions(link, target, here, source=source)
                 behind = [each for each in left if each.missing_records]
                 self.on_progress(len(left) - len(behind), len(left))
-                is_quiet, is_late = looked_at - quiet_from >= quiet_s, time.monotonic() > deadline
+                is_quiet, is_late = looked_at - quiet_from >= quiet_s, deadline.has_passed
                 if is_quiet or is_late:
                     gates.require_copies(self.name, left)
                     if any(map(gates.is_beyond, left)):
@@ -545,7 +546,7 @@ class Promoter:
         if not link.groups.is_configured:
             return {}
         self.on_step("carrying the positions of consumer groups")
-        deadline = time.monotonic() + self.timeout_s
+        deadline = Deadline(self.timeout_s)
         # Positions behind what stays behind cannot be had; a dry run leaves to be written what is due.
         passed = {Standing.CATCHING_UP} if self.max_lag else set()
         passed |= {Standing.DUE} if dry_run else set()
@@ -561,7 +562,7 @@ class Promoter:
                     # Whoever began meanwhile commits behind what was carried.
                     await require_no_members(link)
                 return found.standings
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 reason = plan.problem.message if plan.problem else first_few(in_the_way)
                 raise GateNotMet(
                     f"link {self.name} has not carried all consumer groups: {reason}",
@@ -586,7 +587,7 @@ class Promoter:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
         async with Client(link.target) as target:
-            deadline, calm_from, most, beats = time.monotonic() + self.timeout_s, None, 0, Beats()
+            deadline, calm_from, most, beats = Deadline(self.timeout_s), None, 0, Beats()
             while True:
                 known = await recollect(self.name, target)
                 writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
@@ -604,7 +605,7 @@ class Promoter:
                     calm_from = calm_from or time.monotonic()
                     if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
                         return
-                if time.monotonic() > deadline:
+                if deadline.has_passed:
                     raise GateNotMet(
                         f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
                         hint="End the isthmus run that runs it, and give the command again: it ends what is left.",

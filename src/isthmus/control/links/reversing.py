@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from isthmus.cluster.groups import describe_groups, list_groups
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
+from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
@@ -69,14 +69,14 @@ async def await_reserved(
     :raises ClusterError: The source's ledger cannot be read.
     """
     namespaces = AsyncNamespaces(source, ledger)
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     while True:
         found = [each for each in await namespaces.all() if each.namespace in wanted]
         waiting = [each for each in found if each.state is NamespaceState.RESERVING]
         if not waiting:
             return
         on_step(f"waiting until {waiting[0].namespace} of {source.alias} is reserved at every leader")
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise GateNotMet(
                 f"namespace {waiting[0].namespace} of {source.alias} is RESERVING: {waiting[0].waits_for[0]}",
                 hint="Stop its producers, or have access rules keep them out: isthmus namespace update --enforce.",

@@ -15,6 +15,7 @@ from isthmus.control.clusters.namespace import ASYNC_ONLY
 from isthmus.control.links.attaching import check_one_follower
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.memory import LedgerMemory, now_ms, remembered
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.documents import Document, GatewayDocument
 from isthmus.ledger.gateways import is_readable, pair_words, was_in_sync
@@ -137,14 +138,14 @@ async def require_gateways(link: Link, source: Client) -> None:
     :raises ClusterError: The source's ledger cannot be read.
     """
     before: dict[str, int] = {}
-    deadline = time.monotonic() + HEARD_S
+    deadline = Deadline(HEARD_S)
     while True:
         memory = await remembered(source)
         found = [each for each in gateways_of(memory.unlinked().values()) if not each.has_ended]
         silent = [each for each in found if each.beat <= before.setdefault(each.gateway, each.beat)]
         if found and not silent:
             return
-        if not found or time.monotonic() > deadline:
+        if not found or deadline.has_passed:
             raise _unheard(link, silent, is_none=len(silent) == len(found))
         await asyncio.sleep(_LOOK_S)
 

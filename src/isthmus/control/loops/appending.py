@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from isthmus.cluster.producers import allocate_producer
 from isthmus.cluster.transaction import Transaction
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.mirrormaker_records import KeyedRecord
 from isthmus.model.rights import on_topic
@@ -67,7 +67,7 @@ class TopicAppender:
 
         :raises ClusterError: They were refused, or did not arrive in time; some of them may be there all the same.
         """
-        deadline = time.monotonic() + term_s
+        deadline = Deadline(term_s)
         for part in _parts(records):
             await self._write(next(scan(encoded((now_ms, key, value, ()) for key, value in part))), deadline)
 
@@ -76,9 +76,9 @@ class TopicAppender:
 
         :raises ClusterError: It was refused, or did not arrive in time; it may be there all the same.
         """
-        await self._write(batch, time.monotonic() + term_s)
+        await self._write(batch, Deadline(term_s))
 
-    async def _write(self, batch: Batch, deadline: float) -> None:
+    async def _write(self, batch: Batch, deadline: Deadline) -> None:
         try:
             await self._append(batch, deadline)
         except (ClusterError, asyncio.CancelledError):
@@ -87,7 +87,7 @@ class TopicAppender:
             self.close()
             raise
 
-    async def _append(self, batch: Batch, deadline: float) -> None:
+    async def _append(self, batch: Batch, deadline: Deadline) -> None:
         transaction = self._transaction
         if transaction is not None:
             await transaction.begin((self.topic, self.partition))
@@ -99,13 +99,13 @@ class TopicAppender:
             self._producer_id, self._sequence = await allocate_producer(self.client), 0
         await self._send(stamp(batch, self._producer_id, 0, self._sequence), batch, deadline)
 
-    async def _send(self, header: bytes, batch: Batch, deadline: float) -> None:
+    async def _send(self, header: bytes, batch: Batch, deadline: Deadline) -> None:
         while True:
             try:
                 await self._attempt(header, batch)
             except Unreachable:
                 self.close()
-                if time.monotonic() + _RETRY_S > deadline:
+                if deadline.passes_within(_RETRY_S):
                     raise
                 await asyncio.sleep(_RETRY_S)
             else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from isthmus.control.loops.loop import Holding, Hurried, LinkView, Loop
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import LinkLedger
@@ -109,9 +109,9 @@ class LoopRunner:
 
     async def _rest(self, pause_s: float | None) -> None:
         """Wait so long (s), for ever with `None`; no longer than until it is stirred, or something waits for it."""
-        deadline = None if pause_s is None else time.monotonic() + pause_s
-        while deadline is None or time.monotonic() < deadline:
-            left_s = None if deadline is None else deadline - time.monotonic()
+        deadline = None if pause_s is None else Deadline(pause_s)
+        while deadline is None or not deadline.has_passed:
+            left_s = None if deadline is None else deadline.left_s
             if left_s is not None and isinstance(self._loop, Hurried):
                 left_s = min(left_s, HURRY_S)
             with contextlib.suppress(TimeoutError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
 from isthmus.control.groups.transaction import commit_outside
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.recovery import DivergedPartition, HeldPosition, RestoredPosition
@@ -64,12 +64,12 @@ async def await_forgotten(
 
     :raises GateNotMet: A coordinator does not answer, so it may drop them at any time.
     """
-    deadline = time.monotonic() + term_s
+    deadline = Deadline(term_s)
     while groups:
         found = await committed_offsets(target, sorted(groups))
         if not found.errors and not any(name == topic for positions in found.values.values() for name, _ in positions):
             return
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             if found.errors:
                 raise _not_told(topic, target.cluster.alias, found.errors)
             return

@@ -15,6 +15,7 @@ from isthmus.control.links.hearing import Beats
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.writers import owners_in, undecided, written
+from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -48,7 +49,7 @@ class QuietTopic:
         :raises ClusterError: The target does not answer.
         """
         self.on_step(f"{self.topic}: waiting until nobody writes to it")
-        deadline = time.monotonic() + max(self.timeout_s, self.quiet_s)
+        deadline = Deadline(max(self.timeout_s, self.quiet_s))
         before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
             known = await recollect(self.link.name, self.target)
@@ -64,7 +65,7 @@ class QuietTopic:
                 self.on_step(f"{self.topic}: ending what a controller left that is gone")
                 await end_leases(self.link.name, self.target)
                 continue
-            if time.monotonic() > deadline and (held or is_open or logs != before):
+            if deadline.has_passed and (held or is_open or logs != before):
                 raise await self._not_quiet(logs, before, held=held, is_open=is_open)
             before = logs
             await asyncio.sleep(LOOK_S)

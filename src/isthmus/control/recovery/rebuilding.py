@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from isthmus.cluster.configs import alter_topic_configs
 from isthmus.control.recovery.sides import BothTopics, described, logs_of
 from isthmus.control.topics.creation import FILLING, FILLING_COMPACTED, is_policy_kept
 from isthmus.control.topics.preflight import is_compacted
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.topic import Settings, TopicDescription
@@ -59,13 +59,13 @@ async def delete(target: Client, topic: str, topic_id: uuid.UUID) -> None:
     :raises GateNotMet: The brokers take too long.
     :raises ClusterError: It was refused.
     """
-    deadline = time.monotonic() + _TERM_S
+    deadline = Deadline(_TERM_S)
     await delete_topic(target, topic_id, topic)
     while True:
         found = (await target.metadata([topic])).topics[topic]
         if found.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION or found.topic_id != topic_id:
             return
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise GateNotMet(
                 f"{target.cluster.alias} has not deleted topic {topic} within {_TERM_S:g} s",
                 hint="See that its brokers are up and delete.topic.enable is true; then give the command again.",
@@ -80,7 +80,7 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
     :raises GateNotMet: It is there already, and holds records, or has more partitions or other replicas.
     :raises ClusterError: It was refused, or gets no leaders.
     """
-    deadline = time.monotonic() + _TERM_S
+    deadline = Deadline(_TERM_S)
     while True:
         error = (await create_topics(target, [new])).errors.get(new.name)
         if error is not None and not is_there_already(error):
@@ -91,7 +91,7 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
             await make_as(target, found, new)
             if new.name in await await_leaders(target, {new.name: new.partition_count}):
                 return found.topic_id
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise ClusterError(
                 f"{target.cluster.alias} has not created topic {new.name} within {_TERM_S:g} s",
                 cluster=target.cluster.alias,

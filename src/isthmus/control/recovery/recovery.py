@@ -12,7 +12,6 @@ the link fences that writer first, so either he is seen here, or nothing can be 
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -29,6 +28,7 @@ from isthmus.control.recovery.parting import Parting, is_parted, parted_traces, 
 from isthmus.control.recovery.quarantine import Quarantine
 from isthmus.control.recovery.quiet import LOOK_S, OnStep, QuietTopic
 from isthmus.control.recovery.sides import BothTopics, both_topics, is_as_compared
+from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.ledger.documents import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
 from isthmus.ledger.maps import lane_maps
@@ -411,7 +411,7 @@ class TopicRecoverer:
         ends = {each.partition: 0 for each in wanted}
         for each in wanted:
             ends[each.partition] = max(ends[each.partition], each.after)
-        deadline, beats = time.monotonic() + self.timeout_s, Beats()
+        deadline, beats = Deadline(self.timeout_s), Beats()
         while True:
             found = await log_ranges(self.target, [(self.topic, partition) for partition in ends])
             logs = {partition: log.end for (_, partition), log in found.values.items()}
@@ -420,7 +420,7 @@ class TopicRecoverer:
             known = await recollect(self.link.name, self.target)
             is_run = not is_gone(known) and beats.silent_s(known) < term_s(known)
             is_paused = known.paused.covers(self.topic)
-            if not is_run or is_paused or time.monotonic() > deadline:
+            if not is_run or is_paused or deadline.has_passed:
                 raise not_refilled(self.link.name, self.topic, wanted, is_run=is_run, is_paused=is_paused)
             await asyncio.sleep(LOOK_S)
 

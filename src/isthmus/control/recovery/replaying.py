@@ -9,7 +9,6 @@ hides what is committed behind it, its end is waited for.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
@@ -25,6 +24,7 @@ from isthmus.control.links.writers import owners_in, undecided
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
 from isthmus.control.recovery.sides import described, logs_of
+from isthmus.deadline import Deadline
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import ReplayDocument
 from isthmus.ledger.log import LedgerWriter
@@ -200,13 +200,13 @@ class Replayer:
         replayed before.
         """
         before = await logs_of(self.destination, into)
-        deadline = time.monotonic() + self.patience_s
+        deadline = Deadline(self.patience_s)
         while True:
             logs = await logs_of(self.destination, into)
             held = [(self.into, each) for each in partitions if logs[each].stable_end < before[each].end]
             if not held:
                 return logs
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise undecided(self.destination, held, await owners_in(self.destination, held))
             await asyncio.sleep(_LOOK_S)
 

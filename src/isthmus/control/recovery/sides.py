@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,6 +11,7 @@ from isthmus.cluster.offsets import ends_of_epochs, log_ranges
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.recovery.comparison import compared
 from isthmus.control.topics.preflight import is_compacted
+from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, PlanRefused
 from isthmus.ledger.documents import RecoveryDocument
 from isthmus.model.log import LogRange
@@ -113,7 +113,7 @@ async def described(client: Client, topic: str) -> TopicDescription | None:
 
     :raises ClusterError: It cannot be described.
     """
-    deadline = time.monotonic() + _AGREED_S
+    deadline = Deadline(_AGREED_S)
     while True:
         metadata = (await client.metadata([topic])).topics[topic]
         if metadata.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
@@ -124,7 +124,7 @@ async def described(client: Client, topic: str) -> TopicDescription | None:
             return found.values[topic]
         # Just created or deleted: one broker has heard of it, another has not.
         is_heard = not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION)
-        if is_heard or time.monotonic() > deadline:
+        if is_heard or deadline.has_passed:
             raise error
         await asyncio.sleep(_LOOK_S)
 

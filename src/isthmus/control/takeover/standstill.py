@@ -11,6 +11,7 @@ from typing import Final
 from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.takeover.positions import PositionsTopic
+from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.model.log import LogRange
 from isthmus.model.problem import Problem
@@ -51,7 +52,7 @@ class Standstill:
         :raises GateNotMet: Something moves, or is open for too long.
         :raises ClusterError: The target does not answer.
         """
-        deadline = time.monotonic() + max(self.patience_s, self.quiet_s)
+        deadline = Deadline(max(self.patience_s, self.quiet_s))
         ranges = await ranges_of(target, self.partitions)
         # Quiet is what lies between two looks, however long each of them takes.
         since = looked_at = time.monotonic()
@@ -59,7 +60,7 @@ class Standstill:
         while True:
             if reason is None and looked_at - since >= self.quiet_s:
                 return ranges
-            if reason is not None and time.monotonic() > deadline:
+            if reason is not None and deadline.has_passed:
                 raise GateNotMet(f"MirrorMaker 2 has not stopped: {reason.message}", hint=reason.hint)
             still = f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}"
             on_wait(still if reason is None else reason.message)

@@ -33,6 +33,7 @@ from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, diverged, plan_link, with_parted
 from isthmus.control.topics.validation import validated
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.identity.judgement import (
     Judgement,
@@ -236,7 +237,7 @@ class _Scout:
         at_target.watch({lane.target_topic for lane in lanes})
         seen: dict[LaneKey, Seen] = {}
         waiting = lanes
-        deadline = time.monotonic() + look_s
+        deadline = Deadline(look_s)
         for attempt in range(USUAL_DOUBT.looks):
             if attempt:
                 await asyncio.sleep(USUAL_DOUBT.pause_s)
@@ -246,12 +247,12 @@ class _Scout:
                 break
         return seen
 
-    async def _look(self, lanes: Sequence[Lane], deadline: float, too_late: Unreachable) -> dict[LaneKey, Seen]:
+    async def _look(self, lanes: Sequence[Lane], deadline: Deadline, too_late: Unreachable) -> dict[LaneKey, Seen]:
         seen: dict[LaneKey, Seen] = {}
         for begin in range(0, len(lanes), _AT_ONCE):
             some = lanes[begin : begin + _AT_ONCE]
             try:
-                async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+                async with asyncio.timeout(deadline.left_s):
                     seen.update(await self._look_at(some))
             except TimeoutError:
                 unseen = _unexamined(too_late, LaneState.TARGET_UNAVAILABLE)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.plan import STAYING, Action, LinkPlan, TopicPlan
+from isthmus.deadline import Deadline
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
@@ -69,10 +69,10 @@ class Settling:
             return plan
         wanted = await self.neighbours.tell(new.values())
         lost: dict[TargetTopic, TopicPlan] = {}
-        deadline = time.monotonic() + self.settle_s
+        deadline = Deadline(self.settle_s)
         while new:
             await self.neighbours.look({*new, *(topic.source_topic for topic in new.values())})
-            left = self._left(new, wanted, is_late=time.monotonic() > deadline)
+            left = self._left(new, wanted, is_late=deadline.has_passed)
             await self.neighbours.leave(left.values())
             lost.update(left)
             if new:

@@ -7,7 +7,6 @@ again before the log was asked. Without it the coordinator of an empty transacti
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Final, Protocol
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus.cluster.transaction import Transaction
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
 from isthmus.lane.producer import ProducerIdentity
@@ -183,8 +183,8 @@ class Markers:
         """Wait until control records are in the log, replicated, where nothing else may be."""
         leader, connection = await self._routes.reach(*run.target)
         epochs = {run.target: leader.epoch}
-        deadline = time.monotonic() + _ARRIVAL_S
-        while time.monotonic() < deadline:
+        deadline = Deadline(_ARRIVAL_S)
+        while not deadline.has_passed:
             # In this order: a high watermark read before the end could be that of less.
             ends, marks = await asyncio.gather(log_ends(connection, epochs), list_offsets(connection, epochs, LATEST))
             log_end, mark = ends[run.target], marks[run.target]

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.aside import aside
 from isthmus.lane.mapped.flagging import flagged, selection_of
@@ -139,8 +140,8 @@ class Places:
             for look in looks:
                 look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
             return {look.run: RETRY_S for look in looks}
-        until = time.monotonic() + self._search_s
-        delays = await asyncio.gather(*(self._guarded(look, until) for look in looks))
+        deadline = Deadline(self._search_s)
+        delays = await asyncio.gather(*(self._guarded(look, deadline) for look in looks))
         return {look.run: delay for look, delay in zip(looks, delays, strict=True)}
 
     async def look_on(self, runs: Iterable[LaneRun], may_write: Callable[[], bool]) -> None:
@@ -228,13 +229,13 @@ class Places:
             )
         return origins
 
-    async def _guarded(self, look: Look, until: float) -> float | None:
+    async def _guarded(self, look: Look, deadline: Deadline) -> float | None:
         run = look.run
         if run.transit is None:
             return RETRY_S
         try:
             async with self._room(run):
-                return await self._find(look, run.transit, until)
+                return await self._find(look, run.transit, deadline)
         except ClusterError as error:
             side = LaneState.SOURCE_UNAVAILABLE
             if error.cluster == self._target.client.cluster.alias:
@@ -250,7 +251,7 @@ class Places:
         source, target = (-1 if leader is None else leader.node_id for leader in leaders)
         return self._rooms.setdefault((source, target), asyncio.Semaphore(_AT_ONCE))
 
-    async def _find(self, look: Look, transit: Transit, until: float) -> float | None:
+    async def _find(self, look: Look, transit: Transit, deadline: Deadline) -> float | None:
         run, seen, limit = look
         search = self._searches.setdefault(run, _Search())
         if search.awaited_end < 0 or seen.log_end < search.awaited_end:
@@ -262,9 +263,9 @@ class Places:
         end, search.awaited_end = search.awaited_end, -1
         if not await self._is_there(run, transit, limit, end):
             return self._beyond(run, search, limit, transit.cursor)
-        found = await self._scan(look, transit, search, end, until)
+        found = await self._scan(look, transit, search, end, deadline)
         if found.is_lost and await self._rewinds(run, transit, end):
-            found = await self._scan(look, transit, search, end, until)
+            found = await self._scan(look, transit, search, end, deadline)
         if found.is_lost:
             self._end(run, LaneState.DIVERGED, _lost_at_target(run, transit.cursor))
             return None
@@ -397,7 +398,7 @@ class Places:
 
     # The target's log
 
-    async def _scan(self, look: Look, transit: Transit, search: _Search, end: int, until: float) -> Searched:
+    async def _scan(self, look: Look, transit: Transit, search: _Search, end: int, deadline: Deadline) -> Searched:
         """What of ours lies behind the lane's place, before `end`: the first stretch that was not searched before."""
         run, seen, _ = look
         cursor, state = transit.cursor, seen.producer
@@ -406,7 +407,7 @@ class Places:
         begin = await self._searched_to(run, cursor, seen.leader_epoch)
         if search.scanned_epoch == seen.leader_epoch:
             begin = max(begin, search.scanned_to)
-        found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, until=until)
+        found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, deadline=deadline)
         if found.is_short:
             if await _log_start(self._target, run.target) < end:
                 raise _unread(self._target, run.target, found.scanned_to, end)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.deadline import Deadline
 from isthmus.lane.mapped.recount import Arrived, Held, ours
 from isthmus.lane.rebatch import records_of
 from isthmus.model.offsets import Cursor
@@ -77,10 +77,10 @@ class Searched:
 
 
 async def scan(
-    log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, begin: int, end: int, *, until: float
+    log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, begin: int, end: int, *, deadline: Deadline
 ) -> Searched:
     """What of ours lies in `[begin, end)`, of which the first stretch: it ends after `OURS_BYTES` of ours, or with the
-    first answer that comes after `until` (monotonic).
+    first answer that comes after the deadline.
 
     :raises ClusterError: The target does not answer.
     """
@@ -93,7 +93,7 @@ async def scan(
         async with aclosing(log.read(OffsetRange(*target, begin, end))) as answers:
             async for stored in answers:
                 size += found.take(stored, producer_id, cursor, end)
-                if size >= OURS_BYTES or time.monotonic() >= until:
+                if size >= OURS_BYTES or deadline.has_passed:
                     break
             else:
                 found.is_short = found.scanned_to < end
