@@ -116,6 +116,30 @@ def test_of_two_that_become_synchronous_over_the_same_topics_at_once_one_is_refu
     links.update(names[0], settings={"compaction_holes_max": 7})
 
 
+def test_no_link_becomes_synchronous_while_it_attaches(both: Configuration, names: tuple[str, str]) -> None:
+    """Each had looked before the other one wrote: producers would wait for all that is still to be copied."""
+    links, (name, more) = Fabric(both).declarations, names
+    links.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    (wanted,) = maps(f"{more}.")
+    changes: dict[str, dict[str, Any]] = {"attach": {attachment(wanted): True}, "become": {MODE: SYNC}}
+    have_looked = threading.Barrier(len(changes))
+
+    def change(verb: str) -> IsthmusError | None:
+        def values(_: Declaration) -> dict[str, Any]:
+            have_looked.wait(TERM_S)
+            return changes[verb]
+
+        return refused(lambda: asyncio.run(AsyncDeclaredLinks(both).change(name, values)))
+
+    errors = at_once(change, ("attach", "become"))
+
+    found = links.describe(name).declaration
+    assert any(errors.values())
+    assert all(error is None or error.hint for error in errors.values())
+    assert (wanted in found.maps) is (errors["attach"] is None)
+    assert found.mode == (SYNC if errors["become"] is None else ASYNC)
+
+
 def test_of_two_that_are_created_for_the_same_at_once_one_is_refused(
     both: Configuration, names: tuple[str, str]
 ) -> None:

@@ -9,7 +9,7 @@ from isthmus.control.links.declarations import Declarations, author
 from isthmus.control.links.declared import Declared
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End, attachment
-from isthmus.model.namespace import Namespace, contradictions
+from isthmus.model.namespace import Namespace, NamespaceMap, contradictions
 from isthmus.model.problem import cluster_error
 from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, changed
 from isthmus.model.synchrony import ONE_FOLLOWER, SYNC
@@ -66,13 +66,28 @@ def check_one_follower(declared: Declared, after: Declaration) -> None:
             )
 
 
+def _check_not_crossed(after: Declaration, came: Sequence[NamespaceMap], now: Declaration | None) -> None:
+    """See that a link became not synchronous in the moment in which namespaces `came`: each was checked without the
+    other, and acknowledgements would wait for all that is still to be copied.
+
+    :raises PlanRefused: It did.
+    """
+    if now is None or now.is_deleted or now.mode != SYNC:
+        return
+    if came and after.mode != SYNC:
+        raise PlanRefused(f"link {after.name} became synchronous while {came[0]} was attached")
+    if after.mode == SYNC and (more := [each for each in now.maps if each not in after.maps]):
+        raise PlanRefused(f"link {after.name} cannot become synchronous: {more[0]} was attached meanwhile")
+
+
 async def write_checked(
     declarations: Declarations, declared: Declared, known: Declaration, new: Registers, aliases: Sequence[str]
 ) -> Declared:
     """Have these clusters know what is `new` of a link, and reserve what follows by it; all that is declared then.
 
-    If another link attached the same at the same time, or became synchronous over the same topics, that is taken back
-    here: it is looked at once more after it was written, which of two that do so at least the later one finds.
+    If another link attached the same at the same time, or became synchronous over the same topics, or this one did
+    while it attached something, that is taken back here: it is looked at once more after it was written, which of two
+    that do so at least the later one finds.
 
     :raises PlanRefused: Something would follow two namespaces, acknowledgements would wait for two followers, or
         somebody said something else meanwhile.
@@ -89,6 +104,8 @@ async def write_checked(
             check_maps(await declarations.look(), after)
         if after.mode == SYNC != known.mode:
             check_one_follower(await declarations.look(), after)
+        if came or after.mode == SYNC != known.mode:
+            _check_not_crossed(after, came, (await declarations.look()).links.get(after.name))
     except PlanRefused as error:
         taken_back: dict[str, Any] = dict.fromkeys(map(attachment, came), False)
         if after.mode == SYNC != known.mode:
