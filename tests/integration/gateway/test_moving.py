@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.promotion import Promoter
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings, listening
@@ -48,8 +48,9 @@ from testing.gateways.moving import (
     read_all,
     reversed_with_lanes,
 )
-from testing.groups import consumers
+from testing.groups import carrying, consumers
 from testing.patience import TERM_S
+from testing.records import topics
 from testing.runs.mirror import Mirror
 
 pytestmark = pytest.mark.integration
@@ -173,6 +174,27 @@ def served_by(configuration: Configuration, running: Running) -> str:
     (one,) = [each for each in found if each.address.startswith(f"{running.servers} ")]
     assert not one.is_silent
     return one.serves
+
+
+def test_clients_are_not_stopped_for_what_will_not_come(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """What was detached before, as by a command that was interrupted, and has got more at the source since, cannot be
+    promoted: that is found while clients go on.
+    """
+    name = topic("left")
+    configuration, links = linked_alike(name, east, east3)
+    (wanted,) = links.describe(name).declaration.maps
+    with gateway(east.cluster(), size=3, configuration=configuration):
+        asyncio.run(Promoter(configuration=configuration, name=name).detach())
+        topics.produce(east, name, carrying.records(3))
+        steps: list[str] = []
+        promoter = Promoter(configuration=configuration, name=name, maps=(wanted,), on_step=steps.append)
+        with pytest.raises(GateNotMet, match="nothing more comes there"):
+            asyncio.run(promoter.promote())
+        links.delete(name)
+
+    assert not any("take no" in step for step in steps), steps
 
 
 def test_clients_go_with_a_link_that_fails_over(

@@ -66,7 +66,7 @@ def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[Parti
 
 
 def _ways_out(link: str) -> str:
-    return f"isthmus link recover {link} makes both sides alike again; then promote again. {_as_it_is(link)}"
+    return f"isthmus link recover {link} makes both sides alike again; then give this command again. {_as_it_is(link)}"
 
 
 def _as_it_is(link: str) -> str:
@@ -88,7 +88,7 @@ def left_behind(link: str, maps: Iterable[NamespaceMap], behind: Iterable[LeftPa
     shown, options = named((each.topic, each.partition) for each in behind), options_of(maps)
     return GateNotMet(
         f"link {link} was detached, and lacks what its source has in {shown}: nothing more comes there",
-        hint=f"Have it catch up: isthmus link reattach {link} {options}; then promote again. "
+        hint=f"Have it catch up: isthmus link reattach {link} {options}; then give this command again. "
         f"As it is: isthmus link failover {link} {options}.",
     )
 

@@ -69,6 +69,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, letting_go
+from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.moves import Clients
 from isthmus.model.namespace import NamespaceMap
@@ -193,8 +194,7 @@ class Promoter:
                 found = await self._result("promote", link, chosen, {})
                 gates.require_copies(self.name, found.partitions)
                 return replace(found, gateways=move.gateways)
-            if is_attached:
-                await self._within_reach(link)
+            await self._within_reach(link, chosen, is_attached=is_attached)
             await move.fence()
             found = await self._promoted(verb, link, chosen, move, is_attached=is_attached, dry_run=False)
             # As long as the topics are known as copies a repeated verb can carry groups into them.
@@ -467,11 +467,12 @@ class Promoter:
         await self._caught_up(link, chosen, quiet_s, is_attached=is_attached)
         return await self._carried(verb, link, chosen, move, dry_run=dry_run)
 
-    async def _within_reach(self, link: Link) -> None:
+    async def _within_reach(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
         """See that the target comes to hold all that the source has now: else clients would be kept waiting, and their
         transactions be aborted, for nothing.
 
-        :raises GateNotMet: A lane waits for an operator, or the target does not get there in time.
+        :raises GateNotMet: A lane waits for an operator, or the target does not get there in time, or, where the
+            namespaces were detached before, not at all.
         """
         self.on_step(f"waiting until all that {link.source.alias} has by now is copied")
         deadline = Deadline(self.timeout_s)
@@ -485,6 +486,8 @@ class Promoter:
                 behind = [each for each in left if each.missing_records]
                 if self._does(behind):
                     return
+                if not is_attached and not _writing(link, await recollect(self.name, target)):
+                    raise gates.left_behind(self.name, chosen, behind)
                 if deadline.has_passed:
                     raise gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
@@ -590,7 +593,7 @@ class Promoter:
             deadline, calm_from, most, beats = Deadline(self.timeout_s), None, 0, Beats()
             while True:
                 known = await recollect(self.name, target)
-                writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
+                writing = len(_writing(link, known))
                 most = max(most, writing)
                 self.on_progress(most - writing, most)
                 if writing and beats.is_gone(known):
@@ -708,6 +711,11 @@ async def _open_in(target: Client, topics: Collection[str]) -> tuple[OpenTransac
     with contextlib.suppress(ClusterError):
         return await transactions_in(target, topics)
     return ()
+
+
+def _writing(link: Link, known: LinkMemory) -> Collection[LaneKey]:
+    """The lanes into topics of a link that a task may still write."""
+    return writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None)
 
 
 def _stays_hidden(link: str, key: PartitionKey) -> Problem:
