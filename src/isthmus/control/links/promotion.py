@@ -226,7 +226,7 @@ class Promoter:
         if (late := found.missing_records_min) > self.max_lag:
             raise GateNotMet(
                 f"link {self.name}: {counted(late, 'record')} came to the source after it was quiet",
-                hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
+                hint=f"Stop its producers, isthmus link reattach {self.name}, and give this command again.",
             )
         if is_attached:
             # What was committed at the source while the lanes ended counts as well.
@@ -273,7 +273,7 @@ class Promoter:
                 raise GateNotMet(
                     f"link {self.name}: {counted(found.missing_records_min, 'record')} came to the source since its "
                     "namespaces were released",
-                    hint=f"isthmus link reattach {self.name}, and promote it again; or leave clients: --leave-clients.",
+                    hint=f"isthmus link reattach {self.name}, and give this command again; or leave clients: --leave-clients.",
                 )
             async with ClusterPool() as pool:
                 (link,) = await in_force([link], pool)
