@@ -138,7 +138,7 @@ async def _fill(client: Client, topic: str, size: int, count: int) -> None:
 
 
 async def _post(connection: Connection, append: produce.Append) -> None:
-    version = min(produce.version_for(connection.api_versions), 11)
+    version = produce.version_for(connection.api_versions, is_transactional=True)
     while True:
         answers, _ = await produce.post(
             connection, [append], version=version, timeout_ms=30_000, timeout_s=60.0, transactional_id="bench"

@@ -12,7 +12,6 @@ from typing import Any, Final
 from confluent_kafka import Consumer
 
 import isthmus
-from isthmus.cluster.coordinators import PASSING
 from isthmus.cluster.groups import Positions, committed_offsets
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.groups.plan import GroupPlan
@@ -28,6 +27,7 @@ from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.timings import USUAL, Timings
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.patience import TERM_S
@@ -75,7 +75,7 @@ class Carrying:
             if group not in found.errors:
                 return dict(found.values.get(group, {}))
             error = found.errors[group]
-            passes = error.retryable or (isinstance(error, BrokerRefused) and error.code in PASSING)
+            passes = error.retryable or (isinstance(error, BrokerRefused) and error.code in codes.GROUP_PASSES)
             if not passes or time.monotonic() > deadline:
                 raise error
             await asyncio.sleep(_LOOK_S)

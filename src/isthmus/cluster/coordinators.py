@@ -27,18 +27,6 @@ _ONE_BY_ONE: Final = 32
 _GROUP: Final = 0
 _BATCHED_FROM: Final = 4
 
-PASSING: Final = frozenset(
-    {
-        codes.COORDINATOR_LOAD_IN_PROGRESS,
-        codes.COORDINATOR_NOT_AVAILABLE,
-        codes.NOT_COORDINATOR,
-        codes.REQUEST_TIMED_OUT,
-        codes.UNSTABLE_OFFSET_COMMIT,
-        codes.CONCURRENT_TRANSACTIONS,
-    }
-)
-"""Answers of a coordinator that ask for patience: nothing was done, and the next attempt may succeed."""
-
 
 class Answer(NamedTuple, Generic[AnswerT]):
     """What a coordinator answered about one group: an error code, or a value."""
@@ -67,7 +55,7 @@ class _Attempt(Generic[AnswerT]):
 
     def take(self, group: str, answer: Answer[AnswerT]) -> None:
         self.errors.pop(group, None)
-        if answer.code in PASSING:
+        if answer.code in codes.GROUP_PASSES:
             self.errors[group] = self._error(group, answer)
             return
         self.left.discard(group)

@@ -31,7 +31,6 @@ from isthmus.wire.offsets import (
 
 _RETRY_S: Final = 0.2
 _BROKER_S: Final = 3.0
-_PASSING: Final = codes.LEADER_MOVED | {codes.REQUEST_TIMED_OUT}
 
 
 async def log_ranges(
@@ -130,7 +129,7 @@ async def newest_epochs(client: Client, topics: Collection[str]) -> dict[Partiti
 
 def may_pass(error: ClusterError) -> bool:
     """Whether a leader may be there in a while that is not there now."""
-    return error.retryable or (isinstance(error, BrokerRefused) and error.code in _PASSING)
+    return error.retryable or (isinstance(error, BrokerRefused) and error.code in codes.READ_PASSES)
 
 
 async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes[PartitionKey, LogRange]:

@@ -30,13 +30,6 @@ _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
-PASSING: Final = codes.COORDINATOR_MOVED | {
-    # A broker stumbled, and whether it did what it was asked is not known: asking again changes nothing twice.
-    codes.UNKNOWN_SERVER_ERROR,
-    codes.CONCURRENT_TRANSACTIONS,
-    codes.REQUEST_TIMED_OUT,
-    codes.UNKNOWN_TOPIC_OR_PARTITION,
-}
 
 
 class Transaction:
@@ -54,7 +47,7 @@ class Transaction:
         timeout_ms: int = _TIMEOUT_MS,
         may_send: Permission | None = None,
         patience_s: float = _PATIENCE_S,
-        passing: frozenset[int] = PASSING,
+        passing: frozenset[int] = codes.TRANSACTION_PASSES,
     ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = -1

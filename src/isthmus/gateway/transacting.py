@@ -32,7 +32,6 @@ _PRODUCER_FROM: Final = 5
 _SIZE_BYTES: Final = 4
 _CODE: Final = struct.Struct(">h")
 _PRODUCER: Final = struct.Struct(">qh")
-_NOT_KNOWN: Final = (codes.INVALID_PRODUCER_ID_MAPPING, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED)
 
 
 class ProducerWithin(NamedTuple):
@@ -87,7 +86,7 @@ def committed_there(
     """
     body.skip(4)
     at = body.at
-    if body.int16() not in _NOT_KNOWN or not transactions.has_committed(commit):
+    if body.int16() not in codes.PRODUCER_MOVED or not transactions.has_committed(commit):
         return []
     told = _PRODUCER.pack(*commit.producer) if version >= _PRODUCER_FROM else b""
     return [Edit(at, at + _CODE.size + len(told), _CODE.pack(codes.NONE) + told)]

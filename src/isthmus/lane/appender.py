@@ -231,7 +231,7 @@ class TargetAppender:
         if not parcels:
             return _NOTHING
         appends = [parcel.append for parcel in parcels]
-        version = version_for(connection, appends)
+        version = produce.version_for(connection.api_versions, appends)
         frame = produce.encode(
             appends,
             version=version,
@@ -326,9 +326,3 @@ class TargetAppender:
         worth = worth_bytes(self._far_s)
         following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth) for parcel in last.parcels]
         return [parcel for parcel in following if parcel is not None]
-
-
-def version_for(connection: Connection, appends: list[produce.Append]) -> int:
-    """By topic id where every topic has one, so that a topic of the same name created anew refuses our bytes."""
-    version = produce.version_for(connection.api_versions)
-    return version if all(append.topic_id.int for append in appends) else min(version, 12)

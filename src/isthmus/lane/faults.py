@@ -26,21 +26,14 @@ from isthmus.wire.batch import Batch, crc_ok
 from isthmus.wire.fetch import SESSION_LOST, Fetched
 
 _PASSING: Final = (
-    codes.LEADER_MOVED
+    codes.APPEND_PASSES
     | codes.COORDINATOR_MOVED
+    | codes.PRODUCER_MOVED
     | {
         codes.NONE,
-        codes.REQUEST_TIMED_OUT,
-        codes.NOT_ENOUGH_REPLICAS,
-        codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        codes.INVALID_PRODUCER_EPOCH,
-        codes.UNKNOWN_TOPIC_ID,
-        codes.INCONSISTENT_TOPIC_ID,
         codes.CONCURRENT_TRANSACTIONS,
         codes.INVALID_TXN_STATE,
-        codes.INVALID_PRODUCER_ID_MAPPING,
-        codes.PRODUCER_FENCED,
         codes.TRANSACTION_ABORTABLE,
     }
 )

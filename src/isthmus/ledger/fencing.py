@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
-from isthmus.cluster.transaction import PASSING, Transaction
+from isthmus.cluster.transaction import Transaction
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.ledger.documents import ControllerDocument
@@ -32,10 +32,8 @@ _PAUSE_MAX_S: Final = 2.0
 _TIMEOUT_MS: Final = 20_000
 _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
-_INVALID_PRODUCER_ID_MAPPING: Final = 49
-_FENCED: Final = frozenset({codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, _INVALID_PRODUCER_ID_MAPPING})
 _DOUBTFUL: Final = (
-    _FENCED
+    codes.PRODUCER_MOVED
     | codes.COORDINATOR_MOVED
     | {
         codes.INVALID_TXN_STATE,
@@ -63,7 +61,7 @@ class FencedWriter:
             timeout_ms=_TIMEOUT_MS,
             patience_s=_PATIENCE_S,
             # That there is no ledger any more is for its owner to hear.
-            passing=PASSING - {codes.UNKNOWN_TOPIC_OR_PARTITION},
+            passing=codes.TRANSACTION_PASSES - {codes.UNKNOWN_TOPIC_OR_PARTITION},
         )
         self._is_sound = False
 
@@ -175,7 +173,7 @@ class FencedWriter:
         try:
             await self._transaction.initialize(is_mine=True)
         except BrokerRefused as error:
-            if error.code in _FENCED:
+            if error.code in codes.PRODUCER_MOVED:
                 raise fenced(self.link) from error
             raise
 

@@ -38,18 +38,8 @@ _COMMIT_S: Final = 2.0
 _PRODUCE_TIMEOUT_MS: Final = 5_000
 _FETCH_TOPIC_IDS_FROM: Final = 13
 _FETCH_VERSION_MIN: Final = 4
-_PRODUCE_TOPIC_IDS_FROM: Final = 13
 _NO_PRODUCER: Final = -1
 _EPOCH_MAX: Final = 0x7FFE
-_TRANSACTIONAL_VERSION_MAX: Final = 11
-"""Later versions of Produce take part in transactions the way of KIP-890, and add partitions by themselves."""
-_PASSING: Final = codes.LEADER_MOVED | {
-    codes.REQUEST_TIMED_OUT,
-    codes.NOT_ENOUGH_REPLICAS,
-    codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    codes.UNKNOWN_TOPIC_ID,
-    codes.INCONSISTENT_TOPIC_ID,
-}
 
 
 class ToShow:
@@ -137,28 +127,20 @@ class LedgerLeader:
         :raises ClusterError: It was refused.
         """
         connection = await self.connect()
-        version = produce.version_for(connection.api_versions)
-        if transactional_id is not None:
-            version = min(version, _TRANSACTIONAL_VERSION_MAX)
-        elif self.place.topic_id == NO_TOPIC_ID:
-            version = min(version, _PRODUCE_TOPIC_IDS_FROM - 1)
-        append = produce.Append(LEDGER_TOPIC, self.place.topic_id, PARTITION, header, records)
-        answers, _ = await produce.post(
+        answer = await produce.post_one(
             connection,
-            [append],
-            version=version,
+            produce.Append(LEDGER_TOPIC, self.place.topic_id, PARTITION, header, records),
             timeout_ms=_PRODUCE_TIMEOUT_MS,
             timeout_s=_ANSWER_S,
             transactional_id=transactional_id,
         )
-        answer = answers[produce.answer_key(append, version)]
         self.check(answer.error_code, "WRITE", answer.error_message)
-        return int(answer.base_offset)
+        return answer.base_offset
 
     def check(self, code: int, operation: Literal["READ", "WRITE", "DESCRIBE"], detail: str | None = None) -> None:
         """Raise what `code` means: `Unreachable` where trying again with the present leader may help."""
         what = "writing the ledger" if operation == "WRITE" else "reading the ledger"
-        if code in _PASSING:
+        if code in codes.APPEND_PASSES:
             self.close()
             raise Unreachable(
                 f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(code)}",

@@ -25,8 +25,6 @@ _CONFIGS: Final = {
     # One document lists all lanes of a slot.
     "max.message.bytes": str(8 << 20),
 }
-_INVALID_CONFIG: Final = 40
-_POLICY_VIOLATION: Final = 44
 _CREATION_S: Final = 20.0
 _LEADER_TERM_S: Final = 10.0
 _PAUSE_S: Final = 0.05
@@ -52,7 +50,7 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
     if metadata.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
         return
     error = await _create(client, replication_factor, _CONFIGS)
-    if isinstance(error, BrokerRefused) and error.code in (_INVALID_CONFIG, _POLICY_VIOLATION):
+    if isinstance(error, BrokerRefused) and error.code in (codes.INVALID_CONFIG, codes.POLICY_VIOLATION):
         # Some providers allow few settings; only compaction is needed.
         error = await _create(client, replication_factor, {"cleanup.policy": "compact"})
     if error is not None and not is_there_already(error):

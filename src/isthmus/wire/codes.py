@@ -105,8 +105,36 @@ LEADER_MOVED: Final = frozenset(
 )
 """Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
 
+COORDINATOR_MOVED: Final = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+"""Answers of a coordinator that moves or has just begun to be one."""
+
+READ_PASSES: Final = LEADER_MOVED | {REQUEST_TIMED_OUT}
+"""Answers of a leader to a question after which it, or the next one, may answer in a while."""
+
+APPEND_PASSES: Final = READ_PASSES | {
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    UNKNOWN_TOPIC_ID,
+    INCONSISTENT_TOPIC_ID,
+}
+"""Answers to Produce after which the same batch may be sent again by the same producer."""
+
+GROUP_PASSES: Final = COORDINATOR_MOVED | {REQUEST_TIMED_OUT, UNSTABLE_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS}
+"""Answers of a group's coordinator that ask for patience: nothing was done, and the next attempt may succeed."""
+
+TRANSACTION_PASSES: Final = COORDINATOR_MOVED | {
+    # A broker stumbled, and whether it did what it was asked is not known: asking again changes nothing twice.
+    UNKNOWN_SERVER_ERROR,
+    CONCURRENT_TRANSACTIONS,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Answers of a transaction's coordinator after which it may be asked again."""
+
+PRODUCER_MOVED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING})
+"""Answers to a producer whose transactional id has another id or epoch by now, or none."""
+
 _IN_DOUBT: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, UNKNOWN_SERVER_ERROR})
-_PASSING: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT})
 _HAS_MEMBERS: Final = "Somebody is in the group: stop its members first."
 _FENCED: Final = "Somebody else uses the same transactional id, or a newer process of ours does."
 _TOO_FEW: Final = "Bring the brokers of {cluster} back: fewer replicas are in sync than min.insync.replicas asks."
@@ -160,9 +188,6 @@ _HINTS: Final = {
     UNKNOWN_SERVER_ERROR: "The broker of {cluster} failed at it, and wrote why into its log.",
 }
 
-COORDINATOR_MOVED: Final = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
-"""Answers of a coordinator that moves or has just begun to be one."""
-
 
 def name_of(code: int) -> str:
     """Kafka's constant for an error code, such as `NOT_LEADER_OR_FOLLOWER`."""
@@ -199,7 +224,7 @@ def error_for(
 
 def _hint(code: int, name: str, cluster: str) -> str:
     """What to do about a refusal that no right mends."""
-    if code in LEADER_MOVED | COORDINATOR_MOVED | _PASSING:
+    if code == NOT_CONTROLLER or code in READ_PASSES | GROUP_PASSES:
         return "It passes when the cluster has settled: try again in some seconds."
     if code in _HINTS:
         return _HINTS[code].format(cluster=cluster)

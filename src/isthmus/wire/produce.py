@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ VERSION_MIN: Final = 3
 VERSION_MAX: Final = 13
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
+_ADDED_BY_CLIENT_MAX: Final = 11
 _ACKS_ALL: Final = -1
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 _HEAD: Final = struct.Struct(">hhih")
@@ -64,9 +65,16 @@ class Answers(NamedTuple):
     throttle_time_ms: int
 
 
-def version_for(api_versions: Any) -> int:
-    """The Produce version to use with a broker that offers `api_versions`."""
-    return int(min(VERSION_MAX, api_versions[API_KEY][1]))
+def version_for(api_versions: Any, appends: Iterable[Append] = (), *, is_transactional: bool = False) -> int:
+    """The Produce version to use for `appends` with a broker that offers `api_versions`.
+
+    Topics are named by their id where all of them have one: a topic of the same name that was created anew refuses our
+    bytes then. In transactions versions are left out that add partitions by themselves (KIP-890).
+    """
+    version = int(min(VERSION_MAX, api_versions[API_KEY][1]))
+    if is_transactional:
+        return min(version, _ADDED_BY_CLIENT_MAX)
+    return version if all(append.topic_id.int for append in appends) else min(version, _TOPIC_IDS_FROM - 1)
 
 
 def encode(
@@ -141,6 +149,32 @@ def post(
     return connection.post_frame(
         frame, partial(decode, version=version), timeout_s=timeout_s, what="Produce", may_send=may_send
     )
+
+
+async def post_one(
+    connection: Connection,
+    append: Append,
+    *,
+    timeout_ms: int,
+    timeout_s: float,
+    transactional_id: str | None = None,
+    may_send: Permission | None = None,
+) -> Appended:
+    """Send one batch and wait for what its leader answers; see `post`.
+
+    :raises Unreachable: No answer came: whether it was appended is unknown.
+    """
+    version = version_for(connection.api_versions, [append], is_transactional=transactional_id is not None)
+    answers, _ = await post(
+        connection,
+        [append],
+        version=version,
+        timeout_ms=timeout_ms,
+        timeout_s=timeout_s,
+        transactional_id=transactional_id,
+        may_send=may_send,
+    )
+    return answers[answer_key(append, version)]
 
 
 def decode(payload: memoryview, correlation: int, version: int) -> Answers:

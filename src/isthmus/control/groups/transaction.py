@@ -161,9 +161,7 @@ class GroupTransaction(Transaction):
         return getattr(error, "code", codes.NONE) in _LOST
 
 
-_LOST: Final = frozenset(
-    {codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, codes.INVALID_TXN_STATE, codes.INVALID_PRODUCER_ID_MAPPING}
-)
+_LOST: Final = codes.PRODUCER_MOVED | {codes.INVALID_TXN_STATE}
 
 
 def groups_transactional_id(link: str) -> str:

@@ -24,17 +24,6 @@ _BATCH_BYTES: Final = 256 << 10
 _BROKER_TERM_MS: Final = 3_000
 _ANSWER_S: Final = 5.0
 _RETRY_S: Final = 0.2
-_DUPLICATE_SEQUENCE: Final = 46
-_TOPIC_IDS_FROM: Final = 13
-_TRANSACTIONAL_VERSION_MAX: Final = 11
-"""Later versions of Produce take part in transactions the way of KIP-890, and add partitions by themselves."""
-_PASSING: Final = codes.LEADER_MOVED | {
-    codes.REQUEST_TIMED_OUT,
-    codes.NOT_ENOUGH_REPLICAS,
-    codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    codes.UNKNOWN_TOPIC_ID,
-    codes.INCONSISTENT_TOPIC_ID,
-}
 
 
 class TopicAppender:
@@ -114,26 +103,17 @@ class TopicAppender:
 
     async def _attempt(self, header: bytes, batch: Batch) -> None:
         connection = await self._connect()
-        version = produce.version_for(connection.api_versions)
-        if self._topic_id == NO_TOPIC_ID:
-            version = min(version, _TOPIC_IDS_FROM - 1)
-        transactional_id = None
-        if self._transaction is not None:
-            version, transactional_id = min(version, _TRANSACTIONAL_VERSION_MAX), self._transaction.transactional_id
-        append = produce.Append(self.topic, self._topic_id, self.partition, header, batch.view[HEADER_BYTES:])
-        answers, _ = await produce.post(
+        answer = await produce.post_one(
             connection,
-            [append],
-            version=version,
+            produce.Append(self.topic, self._topic_id, self.partition, header, batch.view[HEADER_BYTES:]),
             timeout_ms=_BROKER_TERM_MS,
             timeout_s=_ANSWER_S,
-            transactional_id=transactional_id,
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
         )
-        answer = answers[produce.answer_key(append, version)]
-        if answer.error_code == _DUPLICATE_SEQUENCE:
+        if answer.error_code == codes.DUPLICATE_SEQUENCE_NUMBER:
             return
         what = f"writing topic {self.topic}"
-        if answer.error_code in _PASSING:
+        if answer.error_code in codes.APPEND_PASSES:
             raise Unreachable(
                 f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(answer.error_code)}",
                 cluster=self.client.cluster.alias,

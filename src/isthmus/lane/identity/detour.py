@@ -33,7 +33,6 @@ from isthmus.wire import codes, produce
 from isthmus.wire.aborted import ABORT, COMMIT, control_type
 from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
 
-_TXN_PRODUCE_VERSION: Final = 11
 _TIMEOUT_S: Final = 15.0
 _PRODUCE_TIMEOUT_MS: Final = 10_000
 
@@ -302,18 +301,12 @@ class Detour:
         self, run: LaneRun, batch: Batch, append: produce.Append, transactional_id: str | None
     ) -> tuple[int, str | None, int]:
         _, connection = await self._routes.reach(*run.target)
-        version = produce.version_for(connection.api_versions)
-        if transactional_id is not None:
-            version = min(version, _TXN_PRODUCE_VERSION)
-        elif not append.topic_id.int:
-            version = min(version, 12)
         self._check(run)
         run.writer.sent(batch.record_count, batch.max_timestamp)
         try:
-            answers, _ = await produce.post(
+            answer = await produce.post_one(
                 connection,
-                [append],
-                version=version,
+                append,
                 timeout_ms=_PRODUCE_TIMEOUT_MS,
                 timeout_s=_TIMEOUT_S,
                 transactional_id=transactional_id,
@@ -322,7 +315,6 @@ class Detour:
         except ClusterError:
             run.writer.abandon(connection.muted_until)
             raise
-        answer = answers[produce.answer_key(append, version)]
         return answer.error_code, answer.error_message, answer.base_offset
 
     def _check(self, run: LaneRun) -> None:
