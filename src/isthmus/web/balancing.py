@@ -45,7 +45,7 @@ def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/leaders:elect",
         dependencies=[Depends(unmatched)],
-        summary="Let preferred replicas lead again, where they are in sync",
+        summary="Elect the preferred replicas that are in sync as leaders",
     )
     async def elect_leaders(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
@@ -57,12 +57,12 @@ def _leaders(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _looking(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get(_AT, summary="The partitions that are on their way to other brokers")
+    @router.get(_AT, summary="List the partitions that are being reassigned")
     async def list_reassignments(cluster: str, _: Viewer) -> list[_Reassigned]:
         async with desk.reassigning(cluster) as known:
             return [each.as_dict() for each in await known.underway()]
 
-    @router.get(_AT + "/plan", summary="An even assignment, as POST takes it; nothing is moved")
+    @router.get(_AT + "/plan", summary="Plan an even assignment, as POST takes it, without moving anything")
     async def plan_reassignments(
         cluster: str,
         _: Viewer,
@@ -80,7 +80,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
         _AT,
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(unmatched)],
-        summary="Move partitions to other brokers, under a bound, and wait until they are there",
+        summary="Reassign partitions, throttled, and wait until they have moved",
     )
     async def reassign(
         cluster: str, body: ReassignmentBody, response: Response, caller: Admin, dry_run: DryRun = False
@@ -113,7 +113,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     @router.post(
         _AT + ":cancel",
         dependencies=[Depends(unmatched)],
-        summary="Give up what is on its way: partitions stay where they were",
+        summary="Cancel reassignments: partitions stay where they were",
     )
     async def cancel_reassignments(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False

@@ -141,14 +141,16 @@ def _parts(paused: Pauses) -> PausedPartsJson:
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links/{link}/pause", tags=["links"], summary="What is paused of a link; the ETag is for changing it")
+    @router.get(
+        "/links/{link}/pause", tags=["links"], summary="Get what is paused of a link, with the ETag for changing it"
+    )
     async def read_pauses(link: str, response: Response, _: Viewer) -> PausesJson:
         async with desk.fabric(link) as fabric:
             known = await fabric.link(link).pauses()
         response.headers["ETag"] = etag_of(_parts(known))
         return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.told]}
 
-    @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a part of it for a while")
+    @router.put("/links/{link}/pause", tags=["links"], summary="Pause a link or a part of it")
     async def pause_link(
         link: str,
         caller: Operator,
@@ -170,7 +172,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
             "was_paused": was_paused,
         }
 
-    @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
+    @router.put("/links/{link}/resume", tags=["links"], summary="Resume what is paused of a link")
     async def resume_link(
         link: str,
         caller: Operator,
@@ -209,14 +211,16 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
 
-    @router.get("/links/{link}/filters", tags=["filters"], summary="What a link selects; the ETag is for changing it")
+    @router.get(
+        "/links/{link}/filters", tags=["filters"], summary="Get the filters of a link, with the ETag for changing them"
+    )
     async def read_filters(link: str, response: Response, _: Viewer) -> FiltersJson:
         async with desk.link(link) as (fabric, chosen):
             found = (await fabric.filters(link)).as_dict(chosen)
         response.headers["ETag"] = etag_of(found)
         return found
 
-    @router.put("/links/{link}/filters", tags=["filters"], summary="Have a link select something else, while it runs")
+    @router.put("/links/{link}/filters", tags=["filters"], summary="Replace the filters of a link, while it runs")
     async def write_filters(
         link: str,
         body: FiltersBody,
@@ -233,7 +237,9 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         found, response.headers["ETag"] = await changed(link, filters, if_match, caller, dry_run=dry_run)
         return found
 
-    @router.delete("/links/{link}/filters", tags=["filters"], summary="Have a link select again what the file says")
+    @router.delete(
+        "/links/{link}/filters", tags=["filters"], summary="Reset the filters of a link to those of the file"
+    )
     async def reset_filters(
         link: str,
         response: Response,
@@ -246,7 +252,9 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
+    @router.get(
+        "/trees/{tree}/targets", tags=["trees"], summary="List the leaves to which the distributors of a tree copy"
+    )
     async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
         async with desk.fabric() as fabric:
             told = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
@@ -256,7 +264,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put(
         "/trees/{tree}/targets/{cluster}/{level}",
         tags=["trees"],
-        summary="Have a distributor copy to another leaf of its subtree, in good order, while it runs",
+        summary="Switch a distributor to another leaf of its subtree, while it runs",
     )
     async def switch_target(
         tree: str,
@@ -302,7 +310,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put(
         "/trees/{tree}/clusters/{cluster}",
         tags=["trees"],
-        summary="Have another cluster of the file be in a tree that runs",
+        summary="Add a cluster of the file to a running tree",
     )
     async def add_cluster(
         tree: str,
@@ -329,7 +337,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.delete(
         "/trees/{tree}/clusters/{cluster}",
         tags=["trees"],
-        summary="Have a cluster leave a tree that runs; 409 as long as something would be lost by it",
+        summary="Remove a cluster from a running tree; 409 while data would be lost",
     )
     async def remove_cluster(
         tree: str,
@@ -351,7 +359,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",
         tags=["trees"],
-        summary="Have a cluster be at another place of a tree that runs; 409 says what it waits for",
+        summary="Move a cluster within a running tree; 409 says what it waits for",
     )
     async def move_cluster(
         tree: str,

@@ -35,7 +35,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
         dependencies=[Depends(unmatched)],
-        summary="Declare a link on both its clusters, once they were examined",
+        summary="Create a link on both its clusters, after examining them",
     )
     async def create_link(
         body: LinkBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
@@ -59,7 +59,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
             response.status_code = HTTPStatus.OK
         return answered(declared, response).as_dict()
 
-    @router.patch("/links/{link}", summary="Change settings of a declared link, which whoever runs it follows")
+    @router.patch("/links/{link}", summary="Change settings of a declared link; its run follows them")
     async def update_link(
         link: str,
         body: LinkChangeBody,
@@ -78,7 +78,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 told.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
-    @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
+    @router.delete("/links/{link}", summary="Delete a declared link: all is detached, topics stay as they are")
     async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> DeclaredLinkJson:
@@ -105,7 +105,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.post(
         "/links/{link}:attach",
-        summary="Have more namespaces of the target follow the source; they become reserved",
+        summary="Attach namespaces: they follow the source, and become reserved",
     )
     async def attach(
         link: str,
@@ -121,7 +121,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.post(
         "/links/{link}:reattach",
-        summary="Attach namespaces again that were detached, all of them where none is named",
+        summary="Reattach detached namespaces, all of them where none is named",
     )
     async def reattach(
         link: str,

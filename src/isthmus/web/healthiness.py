@@ -34,15 +34,15 @@ def health_routes(watch: Watch) -> APIRouter:
             body = {name: value for name, value in body.items() if name in _FOR_STRANGERS}
         return JSONResponse(body, answer.status, {"Cache-Control": "no-store"})
 
-    @router.get("/livez", summary="Whether the server answers; of a run that serves, whether its controller lives")
+    @router.get("/livez", summary="Check that the server, or the controller of a run, is alive")
     async def livez(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "ok"})
 
-    @router.get("/readyz", summary="Whether requests are taken; of a run that serves, whether it runs every link")
+    @router.get("/readyz", summary="Check that requests are taken, or that a run runs every link")
     async def readyz(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "ok"})
 
-    @router.get("/health", summary="Both in one; of a run that serves with how each link stands")
+    @router.get("/health", summary="Check liveness and readiness in one, with the state of each link")
     async def health(request: Request) -> Annotated[Response, HealthJson]:
         return told(request, {"status": "healthy", "message": "The API answers.", "version": __version__})
 

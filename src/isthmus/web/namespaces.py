@@ -46,12 +46,12 @@ def _answer(report: NamespaceReport, response: Response) -> NamespaceReportJson:
 
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get(_AT, summary="The namespaces that were declared")
+    @router.get(_AT, summary="List the declared namespaces")
     async def list_namespaces(cluster: str, _: Viewer) -> list[NamespaceReportJson]:
         async with desk.cluster(cluster) as there:
             return [each.as_dict() for each in await there.namespaces.all()]
 
-    @router.get(_ONE, summary="What is in a namespace, what it follows or leads, and who declared what")
+    @router.get(_ONE, summary="Describe a namespace: topics, links, and who declared what")
     async def describe_namespace(
         cluster: str, kind: NamespaceKind, namespace: _Named, response: Response, _: Viewer, exact: _Exact = False
     ) -> NamespaceReportJson:
@@ -88,7 +88,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             response.status_code = HTTPStatus.OK
         return _answer(report, response)
 
-    @router.patch(_ONE, summary="Reserve a namespace or release it, by access rules too")
+    @router.patch(_ONE, summary="Reserve or release a namespace, by access rules too")
     async def update_namespace(
         cluster: str,
         kind: NamespaceKind,
@@ -110,7 +110,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
                 told.update(difference(before, report.registers))
                 return _answer(report, response)
 
-    @router.delete(_ONE, summary="Take back a namespace that is attached to no link; what is in it stays")
+    @router.delete(_ONE, summary="Delete a namespace that no link has attached; its topics stay")
     async def delete_namespace(
         cluster: str,
         kind: NamespaceKind,

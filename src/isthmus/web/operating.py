@@ -40,11 +40,15 @@ def accepted(operation: LongOperation, response: Response) -> OperationJson:
 
 
 def _looking(router: APIRouter, operations: Operations) -> None:
-    @router.get("/operations", tags=["operations"], summary="What was begun since the server started, newest first")
+    @router.get(
+        "/operations", tags=["operations"], summary="List the operations begun since the server started, newest first"
+    )
     def list_operations(_: Viewer) -> list[OperationJson]:
         return [each.as_dict() for each in operations.all()]
 
-    @router.get("/operations/{operation}", tags=["operations"], summary="How far an operation is, and its result")
+    @router.get(
+        "/operations/{operation}", tags=["operations"], summary="Get the progress and the result of an operation"
+    )
     def read_operation(operation: str, _: Viewer) -> OperationJson:
         return operations.get(operation).as_dict()
 
@@ -53,7 +57,7 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         tags=["operations"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(unmatched)],
-        summary="Stop an operation, as Ctrl-C stops a command; given again it goes on",
+        summary="Cancel an operation; the same request again resumes it",
     )
     def cancel_operation(operation: str, response: Response, caller: Operator) -> OperationJson:
         return accepted(operations.cancel(operation, caller), response)
@@ -65,7 +69,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Bring topics of the target back that have diverged; what only the target has is set aside",
+        summary="Recover diverged topics: records only the target has are set aside",
     )
     async def recover(
         link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
@@ -92,7 +96,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         tags=["recovery"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
+        summary="Replay the records set aside of a topic into a topic, each once",
     )
     async def replay(
         link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False
@@ -121,7 +125,7 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
+        summary="Verify a link: compare both logs record by record, on Spark",
     )
     async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
         return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
@@ -131,7 +135,7 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         tags=["trees"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.tree_as_read)],
-        summary="See that every record of a tree is once on each cluster, in order, in a process with its own Spark",
+        summary="Verify a tree: every record is once on each cluster, in order",
     )
     async def verify_tree(
         tree: str, response: Response, caller: Operator, body: TreeVerifyBody | None = None
@@ -152,7 +156,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         tags=["groups"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Prove a failover of a group without one",
+        summary="Prove that a group could fail over, without failing over",
     )
     async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
         return accepted(await begin_drill(desk, operations, caller, link, body), response)
@@ -162,7 +166,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         tags=["links"],
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(desk.as_read)],
-        summary="Wait until a link or a topic is caught up, lags no more than so far, or is in a state",
+        summary="Wait until a link or a topic meets a condition",
     )
     async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> OperationJson:
         wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]

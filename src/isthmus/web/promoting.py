@@ -66,7 +66,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     @router.post(
         "/links/{link}:detach",
         status_code=HTTPStatus.ACCEPTED,
-        summary="Have namespaces follow no more; they stay reserved, and what is in them",
+        summary="Detach namespaces: they follow no longer, and stay reserved",
     )
     async def detach(
         link: str,
@@ -81,7 +81,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     @router.post(
         "/links/{link}:failover",
         status_code=HTTPStatus.ACCEPTED,
-        summary="Have namespaces be written to without the source, whatever it holds: for when it is lost",
+        summary="Fail over: make namespaces writable without the source",
     )
     async def failover(
         link: str,
@@ -103,7 +103,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     @router.post(
         "/links/{link}:promote",
         status_code=HTTPStatus.ACCEPTED,
-        summary="Have namespaces be written to, once they hold all that the source has and nobody writes there",
+        summary="Promote: make namespaces writable once they hold all of the source",
     )
     async def promote(
         link: str,
@@ -124,7 +124,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     @router.post(
         "/links/{link}:reverse",
         status_code=HTTPStatus.ACCEPTED,
-        summary="Have leader and follower change places: a new link leads back",
+        summary="Reverse a link: leader and follower change places",
     )
     async def reverse(
         link: str,

@@ -100,52 +100,48 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
 
 
 def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links", tags=["links"], summary="All links of the file, and those declared on its clusters")
+    @router.get("/links", tags=["links"], summary="List the links of the file and those declared on its clusters")
     async def list_links() -> list[LinkSummaryJson]:
         configuration = await desk.now()
         declared = configuration.declared or frozenset()
         return [link_summary(link, is_declared=link.name in declared) for link in configuration.links]
 
-    @router.get("/status", tags=["links"], summary="How links, topics and partitions stand")
+    @router.get("/status", tags=["links"], summary="Get the status of links, topics and partitions")
     async def read_status(link: _LinkQuery = None) -> list[LinkStatusJson]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.status(link=link)]
 
-    @router.get("/plan", tags=["links"], summary="What a run would create and copy")
+    @router.get("/plan", tags=["links"], summary="Plan what a run would create and copy")
     async def read_plan(link: _LinkQuery = None) -> PlanJson:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
 
-    @router.get(
-        "/gateways", tags=["links"], summary="The gateways that have registered, and the synchronous links they hold"
-    )
+    @router.get("/gateways", tags=["links"], summary="List the registered gateways and the synchronous links they hold")
     async def list_gateways(
         cluster: Annotated[str | None, Query(description="Only those started for this cluster, or serving it.")] = None,
     ) -> GatewaysJson:
         async with desk.fabric() as fabric:
             return (await found(fabric.gateways(cluster))).as_dict()
 
-    @router.get(
-        "/doctor", tags=["clusters"], summary="An examination of clusters, rights, limits, clocks and this host"
-    )
+    @router.get("/doctor", tags=["clusters"], summary="Examine clusters, rights, limits, clocks and this host")
     async def run_doctor() -> list[FindingJson]:
         async with desk.fabric() as fabric:
             return [each.as_dict() for each in await fabric.doctor()]
 
-    @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
+    @router.get("/provenance/{topic}", tags=["links"], summary="Show where the records of a topic came from")
     async def read_provenance(topic: str) -> Annotated[Json, Provenance]:
         async with desk.written() as fabric:
             return (await fabric.provenance(topic)).as_dict()
 
 
 def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/trees", tags=["trees"], summary="The distribution trees of the file, and declared ones")
+    @router.get("/trees", tags=["trees"], summary="List the distribution trees of the file, and declared ones")
     async def list_trees() -> list[ListedTreeJson]:
         configuration = await desk.now()
         declared = configuration.declared_trees
         return [{**each.as_dict(), "declared": each.tree.name in declared} for each in configuration.trees]
 
-    @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree, with what was declared of it")
+    @router.get("/trees/{tree}", tags=["trees"], summary="Describe a distribution tree, with its declaration")
     async def show_tree(tree: str, response: Response) -> DescribedTreeJson:
         settings = await desk.tree(tree)
         if desk.writes_tree(tree):
@@ -155,13 +151,15 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         response.headers["ETag"] = declared_etag(declared)
         return {**settings.as_dict(), "declaration": declared.as_dict()}
 
-    @router.get("/trees/{tree}/clusters", tags=["trees"], summary="The clusters of a tree as it is run now")
+    @router.get("/trees/{tree}/clusters", tags=["trees"], summary="List the clusters of a tree as it runs now")
     async def read_tree_clusters(tree: str, response: Response) -> TreeJson:
         told = await desk.tree_now(tree)
         response.headers["ETag"] = etag_of(told)
         return told
 
-    @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
+    @router.get(
+        "/trees/{tree}/plan", tags=["trees"], summary="Plan what the distributors of a tree would create and copy"
+    )
     async def read_tree_plan(tree: str) -> TreePlanJson:
         async with desk.fabric() as fabric:
             plan = await found(fabric.plan(tree=tree))
@@ -171,36 +169,38 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
+    @router.get("/links/{link}", tags=["links"], summary="Describe a link, with its declaration")
     async def describe_link(link: str, response: Response) -> DescribedLinkJson:
         told, response.headers["ETag"] = await desk.described(link)
         return told
 
-    @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
+    @router.get("/links/{link}/status", tags=["links"], summary="Get the status of a link")
     async def read_link_status(link: str) -> LinkStatusJson:
         return (await _progress(desk, link)).as_dict()
 
-    @router.get("/links/{link}/plan", tags=["links"], summary="What a run of the link would create and copy")
+    @router.get("/links/{link}/plan", tags=["links"], summary="Plan what a run of the link would create and copy")
     async def read_link_plan(link: str) -> PlanJson:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
 
-    @router.get("/links/{link}/topics", tags=["topics"], summary="The topics of a link, with states and lags")
+    @router.get("/links/{link}/topics", tags=["topics"], summary="List the topics of a link, with states and lags")
     async def list_link_topics(link: str) -> list[TopicStatusJson]:
         return (await _progress(desk, link)).as_dict()["topics"]
 
-    @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
+    @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="Get one topic of a link, with its partitions")
     async def describe_link_topic(link: str, topic: str) -> TopicStatusJson:
         return await _topic(desk, link, topic)
 
     @router.get(
-        "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="The partitions of a topic of a link"
+        "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="List the partitions of a topic of a link"
     )
     async def list_partitions(link: str, topic: str) -> list[PartitionStatusJson]:
         return (await _topic(desk, link, topic))["partitions"]
 
     @router.get(
-        "/links/{link}/topics/{topic}/partitions/{partition}", tags=["topics"], summary="One partition of such a topic"
+        "/links/{link}/topics/{topic}/partitions/{partition}",
+        tags=["topics"],
+        summary="Get one partition of a topic of a link",
     )
     async def describe_partition(link: str, topic: str, partition: int) -> PartitionStatusJson:
         for each in (await _topic(desk, link, topic))["partitions"]:
@@ -214,7 +214,7 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links/{link}/groups", tags=["groups"], summary="The consumer groups a link carries")
+    @router.get("/links/{link}/groups", tags=["groups"], summary="List the consumer groups that a link carries")
     async def list_link_groups(
         link: str, group: Annotated[str | None, Query(description="Only this group.")] = None
     ) -> list[GroupsPlanJson]:
@@ -224,7 +224,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/groups/translate",
         tags=["groups"],
-        summary="What each position of a group is at the target, whether it is written there or not",
+        summary="Translate the positions of a group to offsets of the target",
     )
     async def translate_group(link: str, group: _Group) -> list[TranslationJson]:
         async with desk.fabric(link) as fabric:
@@ -237,7 +237,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/groups/key",
         tags=["groups"],
-        summary="What opens one group's positions in an encrypted copy: an admin's, who came with a token",
+        summary="Get the key to one group's positions in an encrypted copy (admins)",
     )
     async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> GroupKeyJson:
         with audited(caller, "groups key", link, {"group": group}):
@@ -251,21 +251,23 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         response.headers["Cache-Control"] = "no-store"
         return {"group": group, "algorithm": "AES-256-GCM", "key": key.hex()}
 
-    @router.get("/links/{link}/quarantine", tags=["recovery"], summary="What was set aside when topics were recovered")
+    @router.get(
+        "/links/{link}/quarantine",
+        tags=["recovery"],
+        summary="List the records that a recovery of topics has set aside",
+    )
     async def list_quarantine(link: str) -> list[QuarantinedPartitionJson]:
         async with desk.fabric(link) as fabric:
             return [each.as_dict() for each in await fabric.link(link).quarantine()]
 
-    @router.get(
-        "/quarantine", tags=["recovery"], summary="What was set aside at all clusters, whatever became of links"
-    )
+    @router.get("/quarantine", tags=["recovery"], summary="List the records set aside at all clusters")
     async def list_all_quarantine() -> list[QuarantinedPartitionJson]:
         async with desk.fabric() as fabric:
             return [each.as_dict() for each in await fabric.quarantine()]
 
 
 def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links/{link}/acls", tags=["links"], summary="The least that a link's users have to be granted")
+    @router.get("/links/{link}/acls", tags=["links"], summary="List the least rights that a link's users need")
     async def generate_acls(
         link: str,
         side: Annotated[Side | None, Query(description="Only this end of the link.")] = None,
@@ -283,33 +285,43 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/clusters", tags=["clusters"], summary="The clusters of the file")
+    @router.get("/clusters", tags=["clusters"], summary="List the clusters of the file")
     def list_clusters() -> list[ClusterAddressJson]:
         return [
             {"cluster": each.alias, "bootstrap_servers": [str(address) for address in each.bootstrap_servers]}
             for each in desk.configuration.clusters
         ]
 
-    @router.get("/clusters/{cluster}", tags=["clusters"], summary="Brokers, quorum, open transactions, findings")
+    @router.get(
+        "/clusters/{cluster}",
+        tags=["clusters"],
+        summary="Describe a cluster: brokers, quorum, open transactions, findings",
+    )
     async def describe_cluster(cluster: str) -> ClusterReportJson:
         async with desk.cluster(cluster) as known:
             return (await known.describe()).as_dict()
 
     @router.get(
-        "/clusters/{cluster}/last-known", tags=["clusters"], summary="A cluster as others remember it; it is not asked"
+        "/clusters/{cluster}/last-known",
+        tags=["clusters"],
+        summary="Show a cluster as other clusters remember it, without asking it",
     )
     async def read_last_known(cluster: str) -> LastKnownJson:
         async with desk.cluster(cluster) as administration:
             return (await found(administration.last_known())).as_dict()
 
-    @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
+    @router.get(
+        "/clusters/{cluster}/topics", tags=["clusters"], summary="List partitions with leaders, replicas and offsets"
+    )
     async def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
     ) -> Annotated[Json, TopicsReport]:
         async with desk.cluster(cluster) as known:
             return (await found(known.topics(topic or ()))).as_dict()
 
-    @router.get("/clusters/{cluster}/groups", tags=["clusters"], summary="Groups with state, coordinator and lag")
+    @router.get(
+        "/clusters/{cluster}/groups", tags=["clusters"], summary="List consumer groups with state, coordinator and lag"
+    )
     async def list_cluster_groups(
         cluster: str, group: Annotated[list[str] | None, Query(description="Only these groups.")] = None
     ) -> Annotated[Json, GroupsReport]:
@@ -319,7 +331,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/clusters/{cluster}/groups/copy",
         tags=["clusters"],
-        summary="Positions of other clusters' groups, of which a cluster holds a copy",
+        summary="List the copied positions of other clusters' groups",
     )
     async def read_copied_positions(
         cluster: str,
@@ -334,7 +346,11 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
             copied = await found(known.copied_commits(source_id=source, groups=group or (), key=key))
         return [each.as_dict() for each in copied]
 
-    @router.get("/clusters/{cluster}/registry", tags=["clusters"], summary="The registry of brokers and partitions")
+    @router.get(
+        "/clusters/{cluster}/registry",
+        tags=["clusters"],
+        summary="List brokers and partitions, as the registry of the cluster has them",
+    )
     async def read_registry(cluster: str) -> RegistryReportJson:
         async with desk.cluster(cluster) as known:
             return (await known.registry()).as_dict()

@@ -35,12 +35,12 @@ def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/schemas", summary="The registries: which is the primary one, and what they hold")
+    @router.get("/schemas", summary="List the schema registries: the primary one, and what each holds")
     async def list_registries(_: Viewer) -> list[Annotated[dict[str, Any], RegistrySummary]]:
         async with desk.written() as fabric:
             return [each.as_dict() for each in await fabric.schemas.registries()]
 
-    @router.get("/schemas/diff", summary="What registries need to hold what the primary one holds")
+    @router.get("/schemas/diff", summary="Compare the schema registries with the primary one")
     async def diff_schemas(
         _: Viewer,
         cluster: Annotated[
@@ -50,7 +50,7 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.written() as fabric:
             return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
 
-    @router.get("/clusters/{cluster}/schemas", summary="The versions of all subjects that a registry holds")
+    @router.get("/clusters/{cluster}/schemas", summary="List the versions of all subjects that a schema registry holds")
     async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersionJson]:
         async with desk.written() as fabric:
             schemas = fabric.schemas
@@ -63,7 +63,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
         "/schemas:sync",
         status_code=HTTPStatus.ACCEPTED,
         dependencies=[Depends(unmatched)],
-        summary="Make registries hold what the primary one holds, once; a run does so all the time",
+        summary="Copy the primary schema registry into the others once",
     )
     async def sync_schemas(
         response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
@@ -91,7 +91,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     @router.post(
         "/schemas:primary",
         dependencies=[Depends(unmatched)],
-        summary="Have people write to another registry than the primary one, which holds the same",
+        summary="Make another schema registry the primary one, once it holds the same",
     )
     async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:
         with audited(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):

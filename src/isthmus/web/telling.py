@@ -29,7 +29,7 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     @router.get(
         "/v1/events",
         tags=["events"],
-        summary="What happens to links and operations, as server-sent events",
+        summary="Stream changes of links and operations, as server-sent events",
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": _TEXT}, "description": _EVENTS}},
     )
@@ -51,7 +51,7 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     @router.get(
         "/metrics",
         tags=["events"],
-        summary="Metrics for Prometheus, as isthmus run --metrics tells them",
+        summary="Read the metrics for Prometheus, as isthmus run --metrics serves them",
         response_class=Response,
         responses={200: {"content": {"text/plain": _TEXT}, "description": "In the newest format that is accepted."}},
     )

@@ -38,14 +38,14 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
 
 
 def _limits(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
+    @router.get("/links/{link}/limits", tags=["limits"], summary="Get the limits of a link")
     async def read_limits(link: str, response: Response, _: Viewer) -> LimitsJson:
         async with desk.link(link) as (fabric, chosen):
             limits = limits_of((await fabric.link(link).settings()).of(chosen))
         response.headers["ETag"] = etag_of(limits)
         return limits
 
-    @router.put("/links/{link}/limits", tags=["limits"], summary="How much a link may take from now on")
+    @router.put("/links/{link}/limits", tags=["limits"], summary="Change the limits of a link, while it runs")
     async def write_limits(
         link: str,
         body: LimitsBody,
@@ -93,7 +93,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/settings",
         tags=["limits"],
-        summary="Limits and mm2 of a link of the file; the ETag is for changing them",
+        summary="Get limits and mm2 of a link, with the ETag for changing them",
     )
     async def read_settings(link: str, response: Response, _: Viewer) -> LiveSettingsJson:
         async with desk.link(link) as (fabric, chosen):
@@ -117,7 +117,9 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=False, dry_run=dry_run)
         return found
 
-    @router.delete("/links/{link}/settings", tags=["limits"], summary="Have a link go by the file again")
+    @router.delete(
+        "/links/{link}/settings", tags=["limits"], summary="Reset the settings of a link to those of the file"
+    )
     async def reset_settings(
         link: str,
         response: Response,
@@ -135,7 +137,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
         "/links/{link}/groups:sync",
         tags=["groups"],
         dependencies=[Depends(desk.as_read)],
-        summary="Carry the positions of all groups once; a run does so all the time",
+        summary="Carry the positions of all groups once, as a run does continuously",
     )
     async def sync_groups(
         link: str,
@@ -155,7 +157,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         "/links/{link}:forget",
         tags=["links"],
         dependencies=[Depends(desk.as_read)],
-        summary="Have the ledger forget topics that a link mirrored once and selects no more",
+        summary="Forget topics that a link no longer selects",
     )
     async def forget_topics(
         link: str, caller: Admin, body: ForgetBody | None = None, dry_run: DryRun = False
@@ -170,7 +172,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         "/clusters/{cluster}/links/{link}:forget",
         tags=["links"],
         dependencies=[Depends(unmatched)],
-        summary="Have the ledger of a target cluster forget a link that is run no more",
+        summary="Forget a link that is no longer run, in the ledger of its target",
     )
     async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> ForgottenLinkJson:
         async with desk.cluster(cluster):
@@ -186,7 +188,7 @@ def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
         "/clusters/{cluster}/gateways/{gateway}:forget",
         tags=["links"],
         dependencies=[Depends(unmatched)],
-        summary="Say that a silent gateway of a cluster has ended",
+        summary="Forget a silent gateway of a cluster: it has ended",
     )
     async def forget_gateway(
         cluster: str,

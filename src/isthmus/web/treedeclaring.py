@@ -30,7 +30,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
         dependencies=[Depends(unmatched)],
-        summary="Declare a tree on all its clusters, once they were examined",
+        summary="Create a tree on all its clusters, after examining them",
     )
     async def create_tree(
         body: TreeBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
@@ -49,7 +49,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
             response.status_code = HTTPStatus.OK
         return answered(declared, response).as_dict()
 
-    @router.patch("/trees/{tree}", summary="Change settings of a declared tree, which whoever runs it follows")
+    @router.patch("/trees/{tree}", summary="Change settings of a declared tree; its run follows them")
     async def update_tree(
         tree: str,
         body: TreeChangeBody,
@@ -66,7 +66,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
                 told.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
-    @router.delete("/trees/{tree}", summary="End a declared tree; topics stay as they are")
+    @router.delete("/trees/{tree}", summary="Delete a declared tree; topics stay as they are")
     async def delete_tree(
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> _Declared:

@@ -8,8 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-PATHS = {
-    f"{method.upper()} {path}"
+SUMMARIES = {
+    f"{method.upper()} {path}": operation["summary"]
     for path, methods in json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"].items()
-    for method in methods
+    for method, operation in methods.items()
 }
+PATHS = set(SUMMARIES)

@@ -5,11 +5,56 @@ from __future__ import annotations
 import pytest
 
 from testing.values.commands import LEAVES
-from tests.unit.web.paths import PATHS, ROOT
+from tests.unit.web.paths import PATHS, ROOT, SUMMARIES
 
 PAGE = (ROOT / "docs" / "rest.md").read_text()
 _LINK, _TREE, _CLUSTER = "/v1/links/{link}", "/v1/trees/{tree}", "/v1/clusters/{cluster}"
 _NAMESPACE = f"{_CLUSTER}/namespaces/{{kind}}/{{namespace}}"
+
+VERBS = {
+    "Add",
+    "Attach",
+    "Cancel",
+    "Carry",
+    "Change",
+    "Check",
+    "Compare",
+    "Copy",
+    "Create",
+    "Declare",
+    "Delete",
+    "Describe",
+    "Detach",
+    "Elect",
+    "Examine",
+    "Fail",
+    "Forget",
+    "Get",
+    "List",
+    "Make",
+    "Move",
+    "Pause",
+    "Plan",
+    "Promote",
+    "Prove",
+    "Read",
+    "Reassign",
+    "Reattach",
+    "Recover",
+    "Remove",
+    "Replace",
+    "Replay",
+    "Reserve",
+    "Reset",
+    "Resume",
+    "Reverse",
+    "Show",
+    "Stream",
+    "Switch",
+    "Translate",
+    "Verify",
+    "Wait",
+}
 
 OVER_REST = {
     "acls generate": (f"GET {_LINK}/acls",),
@@ -124,3 +169,11 @@ def test_paths_and_commands_belong_together() -> None:
     named = {path for paths in OVER_REST.values() for path in paths}
     assert named | OF_THE_SERVER == PATHS
     assert set(LEAVES) >= {*OVER_REST, *OF_THIS_HOST}
+
+
+def test_summaries_begin_with_a_verb() -> None:
+    """Whoever reads the list of routes sees what each of them does, in a line."""
+    verbs = {summary.partition(" ")[0].rstrip(":") for summary in SUMMARIES.values()}
+
+    assert {name for name, summary in SUMMARIES.items() if len(summary) > 70} == set()
+    assert verbs <= VERBS, f"is each of them a verb? {verbs - VERBS}"

@@ -273,8 +273,8 @@ class Promoter:
                 raise GateNotMet(
                     f"link {self.name}: {counted(found.missing_records_min, 'record')} came to the source since its "
                     "namespaces were released",
-                    hint=f"isthmus link reattach {self.name}, and give this command again; or leave clients where they are: "
-                    "--leave-clients.",
+                    hint=f"isthmus link reattach {self.name}, and give this command again; or leave clients where they "
+                    "are: --leave-clients.",
                 )
             async with ClusterPool() as pool:
                 (link,) = await in_force([link], pool)
