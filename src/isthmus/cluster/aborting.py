@@ -1,8 +1,8 @@
-"""Open transactions ended by somebody else than their producers.
+"""Ends open transactions of other producers.
 
-A transaction that has a coordinator is aborted by whoever asks for its transactional id next (InitProducerId, KIP-98);
-its producer is fenced by that. One that no coordinator knows is ended by a control record of its own, as
-`kafka-transactions abort` does it (WriteTxnMarkers, KIP-664).
+A transaction with a coordinator is aborted by InitProducerId for its transactional id (KIP-98), which also fences its
+producer. A transaction that no coordinator knows is ended by a control record of its own, like `kafka-transactions
+abort` does (WriteTxnMarkers, KIP-664).
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ _AGAIN_S: Final = 0.3
 _EPOCH_MAX: Final = 32_766
 
 Still = Callable[[], Awaitable[Collection[str]]]
-"""Which topics are those of whoever asks at this moment."""
+"""Returns the topics that the caller may still act on at this moment."""
 
 
 async def abort_transactions(
     client: Client, topics: Collection[str], *, mirrored: bool = False
 ) -> tuple[OpenTransaction, ...]:
-    """Abort every transaction that is open in some topics, and wait until consumers at read_committed pass it. One of
-    which only control records are missing, as it was decided, is waited for.
+    """Abort every open transaction in these topics, and wait until consumers at read_committed pass it. A transaction
+    that is decided, but lacks control records, is waited for.
 
-    What links of ours write there without a coordinator is ended only if `mirrored` says that none of them runs. A
-    transaction is aborted as a whole: in other topics too. Partitions without a leader are passed over.
+    Transactions of our links without a coordinator are ended only with `mirrored`, which means that none of these links
+    runs. A transaction is aborted as a whole, also in other topics. Partitions without a leader are skipped.
 
-    Needs WRITE on the transactional ids, ALTER on the cluster for transactions without a coordinator.
+    Needs WRITE on the transactional ids, and ALTER on the cluster for transactions without a coordinator.
 
-    :raises ClusterError: One of them cannot be aborted, or it is not known whose it is; a repeated call goes on.
+    :raises ClusterError: A transaction cannot be aborted, or its owner is not known; a repeated call goes on.
     """
-    return await _aborted(client, topics, lambda each: mirrored or each.state is not TransactionState.MIRRORED)
+    return await _abort(client, topics, lambda each: mirrored or each.state is not TransactionState.MIRRORED)
 
 
 async def abort_ongoing(
     client: Client, is_meant: Callable[[frozenset[PartitionKey]], bool]
 ) -> tuple[CarriedTransaction, ...]:
-    """Abort the transactions of which these partitions are meant, whether anything of them is in a log or not.
+    """Abort the transactions whose partitions are meant, even if no record of them is in a log yet.
 
     Needs WRITE on the transactional ids.
 
-    :raises ClusterError: One of them cannot be aborted; a repeated call goes on.
+    :raises ClusterError: A transaction cannot be aborted; a repeated call goes on.
     """
     found = [each for each, partitions in (await ongoing(client)).items() if is_meant(partitions)]
     for each in found:
@@ -72,19 +72,18 @@ async def abort_ongoing(
 async def abort_mirrored(
     client: Client, topics: Collection[str], still: Still | None = None
 ) -> tuple[OpenTransaction, ...]:
-    """Abort what links of ours have left open in some topics, which nobody goes on with, and nothing else. To look may
-    take a minute: which of the topics that holds for `still` is asked just before anything is written. Needs ALTER on
-    the cluster, where there is any.
+    """Abort only the transactions that our links have left open in these topics. The look may take a minute, so `still`
+    is called just before the first write, and limits the topics. Needs ALTER on the cluster, if there are any.
 
     :raises ClusterError: As `abort_transactions`.
     """
-    return await _aborted(client, topics, lambda each: each.state is TransactionState.MIRRORED, still)
+    return await _abort(client, topics, lambda each: each.state is TransactionState.MIRRORED, still)
 
 
-async def _aborted(
+async def _abort(
     client: Client, topics: Collection[str], is_meant: Callable[[OpenTransaction], bool], still: Still | None = None
 ) -> tuple[OpenTransaction, ...]:
-    states, found, not_told = await _told(client, topics, term_s=_TERM_S)
+    states, found, not_told = await _find_open(client, topics, term_s=_TERM_S)
     ended = list(filter(is_meant, found))
     if ended and still is not None:
         ended = meant_still(ended, await still())
@@ -108,29 +107,29 @@ async def _aborted(
         if transaction.is_open:
             await transaction.initialize()
         else:
-            # Its producer had ended it, and the control records were on their way.
+            # Its producer had ended it, and the control records are on their way.
             decided.add(transactional_id)
     for each in ended:
         if each.state is not TransactionState.OPEN:
             await _end(client, states[each.topic, each.partition].leader, each)
-    await _passed(client, ended)
+    await _wait_until_passed(client, ended)
     return tuple(each for each in ended if each.transactional_id not in decided)
 
 
 def meant_still(found: Iterable[OpenTransaction], topics: Collection[str]) -> list[OpenTransaction]:
-    """Those transactions that are in these topics."""
+    """The transactions that are in these topics."""
     return [each for each in found if each.topic in topics]
 
 
 async def commit_mirrored(client: Client, found: Collection[OpenTransaction]) -> None:
-    """Write the ends of transactions that links of ours have left open, and that are known to be committed; wait until
-    they are there. Needs ALTER on the cluster, if there are any.
+    """Commit transactions that our links have left open, and that are known to be committed at the source; wait until
+    they have ended. Needs ALTER on the cluster, if there are any.
 
-    :raises ClusterError: One of them cannot be written; a repeated call goes on.
+    :raises ClusterError: A control record cannot be written; a repeated call goes on.
     """
     left, deadline = frozenset(found), Deadline(_TERM_S)
     topics = {each.topic for each in found}
-    states = await _led(client, topics)
+    states = await _find_led(client, topics)
     for each in found:
         key = each.topic, each.partition
         await _end(client, states[key].leader if key in states else NO_LEADER, each, commit=True)
@@ -139,7 +138,7 @@ async def commit_mirrored(client: Client, found: Collection[OpenTransaction]) ->
         ids = {(each.topic, each.partition, each.producer_id) for each in open_now}
         left = frozenset(each for each in left if (each.topic, each.partition, each.producer_id) in ids)
         if left and deadline.has_passed:
-            raise _not_passed(client, min((each.topic, each.partition) for each in left))
+            raise _not_passed_error(client, min((each.topic, each.partition) for each in left))
         if left:
             await asyncio.sleep(_LOOK_S)
 
@@ -147,26 +146,26 @@ async def commit_mirrored(client: Client, found: Collection[OpenTransaction]) ->
 async def transactions_in(
     client: Client, topics: Collection[str], *, term_s: float = 0.0
 ) -> tuple[OpenTransaction, ...]:
-    """The transactions that are open in some topics, but for partitions without a leader. Leaders that move are
-    followed for `term_s`.
+    """The open transactions in these topics, without partitions that have no leader. Leaders that move are followed for
+    `term_s`.
 
-    :raises ClusterError: A leader does not tell.
+    :raises ClusterError: A leader does not answer.
     """
-    return (await _told(client, topics, term_s=term_s))[1]
+    return (await _find_open(client, topics, term_s=term_s))[1]
 
 
-async def _told(
+async def _find_open(
     client: Client, topics: Collection[str], *, term_s: float
 ) -> tuple[Mapping[PartitionKey, PartitionState], tuple[OpenTransaction, ...], Mapping[str, str]]:
-    """The partitions of topics that have a leader, what is open there, and what coordinators do not tell of it.
+    """Find the partitions with a leader, the open transactions there, and the reasons of silent coordinators.
 
-    :raises ClusterError: A leader does not tell: what is open would be taken for ended.
+    :raises ClusterError: A leader does not answer: its open transactions would be taken for ended.
     """
     deadline = Deadline(term_s)
     while True:
-        states = await _led(client, topics)
+        states = await _find_led(client, topics)
         try:
-            held = _held(states, await _logs(client, states))
+            held = _select_held(states, await _logs(client, states))
             return states, *(await open_transactions(client, held, is_strict=True))
         except ClusterError as error:
             if not may_pass(error) or deadline.has_passed:
@@ -175,16 +174,16 @@ async def _told(
 
 
 async def transactions_holding(client: Client, logs: Mapping[PartitionKey, LogRange]) -> tuple[OpenTransaction, ...]:
-    """The transactions for which the ends of these logs wait, but for partitions whose leader does not tell.
+    """The transactions that hold back the ends of these logs, without partitions whose leader does not answer.
 
     :raises ClusterError: The cluster as a whole does not answer.
     """
-    states = await _led(client, {topic for topic, _ in logs})
-    return (await open_transactions(client, _held(states, {key: logs[key] for key in logs if key in states})))[0]
+    states = await _find_led(client, {topic for topic, _ in logs})
+    return (await open_transactions(client, _select_held(states, {key: logs[key] for key in logs if key in states})))[0]
 
 
 async def leaderless(client: Client, topics: Collection[str]) -> list[PartitionKey]:
-    """The partitions of topics of which nobody tells what is open in them, as they have no leader.
+    """The partitions of these topics without a leader, whose open transactions are not known.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -194,8 +193,8 @@ async def leaderless(client: Client, topics: Collection[str]) -> list[PartitionK
     return sorted((each.topic, each.partition) for each in states if each.leader == NO_LEADER)
 
 
-async def _led(client: Client, topics: Collection[str]) -> dict[PartitionKey, PartitionState]:
-    """The partitions of topics that have a leader."""
+async def _find_led(client: Client, topics: Collection[str]) -> dict[PartitionKey, PartitionState]:
+    """Find the partitions of topics that have a leader."""
     if not topics:
         return {}
     return {
@@ -205,7 +204,9 @@ async def _led(client: Client, topics: Collection[str]) -> dict[PartitionKey, Pa
     }
 
 
-def _held(states: Mapping[PartitionKey, PartitionState], logs: Mapping[PartitionKey, LogRange]) -> list[PartitionState]:
+def _select_held(
+    states: Mapping[PartitionKey, PartitionState], logs: Mapping[PartitionKey, LogRange]
+) -> list[PartitionState]:
     return [
         states[key]._replace(log_start=log.start, stable_end=log.stable_end, high_watermark=log.end)
         for key, log in logs.items()
@@ -221,10 +222,10 @@ async def _logs(client: Client, keys: Collection[PartitionKey]) -> Mapping[Parti
 
 
 async def _end(client: Client, leader: int, open_there: OpenTransaction, *, commit: bool = False) -> None:
-    """Write the control record that nobody else will write.
+    """Write the control record of a transaction without a coordinator.
 
-    Of what a link has left open it has the next epoch, as a coordinator's has that fences a producer: a batch of the
-    link that comes late, from wherever a network held it, would open another transaction, which nobody would end.
+    For a transaction of a link it carries the next epoch, like a coordinator that fences a producer: otherwise a late
+    batch of the link, delayed in the network, would open another transaction that is never ended.
     """
     is_fenced = open_there.state is TransactionState.MIRRORED and open_there.producer_epoch < _EPOCH_MAX
     marker_class: Any = WriteTxnMarkersRequest.WritableTxnMarker
@@ -234,30 +235,32 @@ async def _end(client: Client, leader: int, open_there: OpenTransaction, *, comm
         producer_epoch=open_there.producer_epoch + is_fenced,
         transaction_result=commit,
         topics=[topic],
-        # Of a producer that has ended none before, a leader knows no epoch.
+        # The leader knows no epoch of a producer that has ended no transaction before.
         coordinator_epoch=max(open_there.coordinator_epoch, 0),
         transaction_version=0,
     )
     answer = await client.broker(leader, WriteTxnMarkersRequest(markers=[marker]))
-    for code in (each.error_code for one in answer.markers for told in one.topics for each in told.partitions):
+    for code in (
+        each.error_code for one in answer.markers for topic_result in one.topics for each in topic_result.partitions
+    ):
         what = f"ending a transaction in {open_there.topic}-{open_there.partition}"
         codes.raise_for_code(code, what, on_cluster("ALTER"), cluster=client.cluster.alias)
 
 
-async def _passed(client: Client, ended: Collection[OpenTransaction]) -> None:
-    """Wait until nothing is held back by any of them."""
+async def _wait_until_passed(client: Client, ended: Collection[OpenTransaction]) -> None:
+    """Wait until none of these transactions holds back a stable end."""
     waiting = {(each.topic, each.partition): each.first_offset for each in ended}
     deadline = Deadline(_TERM_S)
     while waiting:
         logs = await _logs(client, waiting)
         waiting = {key: first for key, first in waiting.items() if logs[key].stable_end <= first}
         if waiting and deadline.has_passed:
-            raise _not_passed(client, min(waiting))
+            raise _not_passed_error(client, min(waiting))
         if waiting:
             await asyncio.sleep(_LOOK_S)
 
 
-def _not_passed(client: Client, key: PartitionKey) -> Unreachable:
+def _not_passed_error(client: Client, key: PartitionKey) -> Unreachable:
     topic, partition = key
     return Unreachable(
         f"the end of a transaction did not reach {topic}-{partition} in {_TERM_S:g} s", cluster=client.cluster.alias

@@ -32,7 +32,7 @@ _PERMISSIONS: Final = {permission: ACLPermissionType[permission.value] for permi
 
 
 async def describe_rules(client: Client, resource: Resource, *, node_id: int | None = None) -> frozenset[Rule]:
-    """All rules about topics, or all about groups, as any broker knows them, or the one named. Needs DESCRIBE on the
+    """All rules about topics, or all about groups, as known to any broker, or to `node_id`. Needs DESCRIBE on the
     cluster.
 
     :raises NotAuthorized: The right is missing.
@@ -60,9 +60,9 @@ async def describe_rules(client: Client, resource: Resource, *, node_id: int | N
 
 
 async def rules_by_broker(client: Client, resource: Resource) -> dict[int, frozenset[Rule] | ClusterError]:
-    """All rules about topics, or all about groups, as each broker knows them, or why it did not tell.
+    """All rules about topics, or all about groups, as each broker knows them, or the error of its answer.
 
-    A change reaches each broker in its own time: it judges by the rules it knows.
+    A change reaches each broker at its own time, and each broker applies the rules it knows.
 
     :raises Unreachable: No broker answered, or the cluster names none.
     """
@@ -78,7 +78,7 @@ async def rules_by_broker(client: Client, resource: Resource) -> dict[int, froze
 
 
 async def has_authorizer(client: Client) -> bool:
-    """Whether access rules may keep something from us. Without DESCRIBE on the cluster there is an authorizer.
+    """Whether the cluster has an authorizer, so that rules may hide resources from us. A missing right proves one.
 
     :raises Unreachable: No broker answered.
     """
@@ -92,7 +92,7 @@ async def has_authorizer(client: Client) -> bool:
 
 
 async def create_rules(client: Client, rules: Collection[Rule]) -> Outcomes[Rule, None]:
-    """Create rules; one that is there already stays. Needs ALTER on the cluster.
+    """Create rules; existing ones stay. Needs ALTER on the cluster.
 
     :raises Unreachable: No broker answered: what became of the rules is unknown.
     """
@@ -113,12 +113,12 @@ async def create_rules(client: Client, rules: Collection[Rule]) -> Outcomes[Rule
             ]
         )
         answer = await client.any(request, timeout_s=_TIMEOUT_S)
-        outcomes += _judged(client, some, answer.results, "creating")
+        outcomes += _pair_errors(client, some, answer.results, "creating")
     return _outcomes(outcomes)
 
 
 async def delete_rules(client: Client, rules: Collection[Rule]) -> Outcomes[Rule, None]:
-    """Delete these rules and no others; one that is gone already is no error. Needs ALTER on the cluster.
+    """Delete exactly these rules; a missing one is no error. Needs ALTER on the cluster.
 
     :raises Unreachable: No broker answered: what became of the rules is unknown.
     """
@@ -139,7 +139,7 @@ async def delete_rules(client: Client, rules: Collection[Rule]) -> Outcomes[Rule
             ]
         )
         answer = await client.any(request, timeout_s=_TIMEOUT_S)
-        outcomes += _judged(client, some, answer.filter_results, "deleting")
+        outcomes += _pair_errors(client, some, answer.filter_results, "deleting")
     return _outcomes(outcomes)
 
 
@@ -156,14 +156,14 @@ def _rules(resource: Resource, found: Any) -> Iterator[Rule]:
                 permission=PermissionType(ACLPermissionType(acl.permission_type).name),
             )
         except ValueError:
-            # Of a kind that came after this release: no operation on topics or groups that we know.
+            # A kind or operation from a later release.
             continue
 
 
-def _judged(
+def _pair_errors(
     client: Client, rules: Sequence[Rule], results: Sequence[Any], doing: str
 ) -> list[tuple[Rule, ClusterError | None]]:
-    """What became of each. The answer has the order of the request."""
+    """Pair each rule with its error. The answer has the order of the request."""
     return [
         (rule, _error(client, result, f"{doing} the rule {rule.permission} {rule.grant} on {rule.subject}"))
         for rule, result in zip(rules, results, strict=True)

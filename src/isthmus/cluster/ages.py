@@ -1,4 +1,4 @@
-"""When the record at an offset was made: the timestamp in the header of the batch that holds it."""
+"""Finds when the record at an offset was made: the timestamp in the header of its batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
 _ONE_BATCH: Final = 1
-"""Fewer bytes than any batch has: the broker then sends exactly the first one (KIP-74)."""
+"""Less than any batch: the broker then sends exactly the first batch (KIP-74)."""
 _UNKNOWN: Final = -1
 _ANSWER_S: Final = 10.0
 
 
 async def record_times(client: Client, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
-    """Timestamps (ms) of the batches that hold these offsets; without those that cannot be told.
+    """Timestamps (ms) of the batches that hold these offsets, as far as they can be read.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -50,10 +50,10 @@ async def _ask(
             ):
                 batch = next(scan(fetched.records), None)
                 if fetched.error_code == codes.NONE and batch is not None and batch.magic == 2:
-                    # The broker stamps a LogAppendTime batch in its last timestamp only.
+                    # In a LogAppendTime batch the broker sets only the last timestamp.
                     is_stamped = batch.is_log_append_time
                     times[key] = batch.max_timestamp if is_stamped else batch.base_timestamp
     except ClusterError:
-        # An age is nice to know; what keeps the leader from answering is told elsewhere.
+        # Ages are optional; other requests report why the leader does not answer.
         pass
     return times

@@ -1,4 +1,4 @@
-"""A cluster as a whole: its id, its brokers and what they run, and what it allows us to do."""
+"""A cluster as a whole: its id, its brokers with their releases, and our rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.wire.metadata import Broker
 
 
 class Operation(enum.IntEnum):
-    """What access rules allow, by Kafka's own numbers (KIP-430)."""
+    """The operations of access rules, by Kafka's own numbers (KIP-430)."""
 
     READ = 3
     WRITE = 4
@@ -44,9 +44,9 @@ _METADATA_VERSION: Final = "metadata.version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """One cluster. `operations` is what we may do to the cluster itself (not to its topics).
+    """One cluster. `operations` are our rights on the cluster itself (not on its topics).
 
-    `fenced` brokers (KIP-841) are registered and serve nobody; they are not among `brokers`.
+    `fenced` brokers (KIP-841) are registered but serve no clients; they are not among `brokers`.
     """
 
     cluster_id: str
@@ -57,7 +57,7 @@ class ClusterDescription:
 
 
 async def describe_cluster(client: Client) -> ClusterDescription:
-    """The cluster's id, brokers and our rights (KIP-700).
+    """Describe the cluster: its id, its brokers and our rights (KIP-700).
 
     :raises ClusterError: The cluster did not answer, or another one did.
     """
@@ -74,7 +74,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
     )
     client.recognize(answer.cluster_id)
     brokers = {b.broker_id: Broker(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers}
-    # Before KIP-1073 fenced brokers are left out, and nothing is said about the others.
+    # Before KIP-1073 the answer has neither fenced brokers nor this field.
     fenced = {b.broker_id for b in answer.brokers if b.is_fenced}
     return ClusterDescription(
         cluster_id=answer.cluster_id,
@@ -86,9 +86,9 @@ async def describe_cluster(client: Client) -> ClusterDescription:
 
 
 async def every_broker(client: Client) -> list[int]:
-    """The brokers that the cluster names, at least one: of what none of them knows nobody can say that it is gone.
+    """All brokers of the cluster, at least one: an empty list would prove that any resource is gone.
 
-    :raises Unreachable: No broker answered, or it named none, as brokers do that have not been let in yet.
+    :raises Unreachable: No broker answered, or it listed none, like a broker that has not joined the cluster yet.
     """
     nodes = sorted((await client.metadata()).brokers)
     if not nodes:
@@ -98,10 +98,10 @@ async def every_broker(client: Client) -> list[int]:
 
 
 async def may_let_everybody_in(client: Client) -> bool:
-    """Whether everybody may do what no access rule is about, as far as brokers tell: that something was said of it
-    (`allow.everyone.if.no.acl.found`), and not what.
+    """Whether everyone may access resources without rules, as far as brokers show: whether
+    `allow.everyone.if.no.acl.found` is configured, but mostly not its value.
 
-    :raises ClusterError: A broker does not tell, and none says that something was.
+    :raises ClusterError: A broker did not answer, and none has it configured.
     """
 
     async def ask(node_id: int) -> bool | ClusterError:
@@ -112,13 +112,13 @@ async def may_let_everybody_in(client: Client) -> bool:
         return _EVERYBODY in found and found[_EVERYBODY].value != "false"
 
     answers = await asyncio.gather(*map(ask, await every_broker(client)))
-    for untold in (each for each in answers if isinstance(each, ClusterError) and True not in answers):
-        raise untold
+    for unanswered in (each for each in answers if isinstance(each, ClusterError) and True not in answers):
+        raise unanswered
     return True in answers
 
 
 async def topic_operations(client: Client, names: Collection[str]) -> dict[str, AllowedOperations]:
-    """What we may do to each topic. Topics that do not exist, or that we may not see, are left out.
+    """Our rights on each topic. Topics that do not exist, or that we may not see, are left out.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -138,7 +138,7 @@ async def topic_operations(client: Client, names: Collection[str]) -> dict[str, 
 
 
 async def broker_releases(client: Client, node_id: int) -> Releases:
-    """The Kafka releases a broker may be, by the messages it offers and the metadata it supports.
+    """The Kafka releases that a broker may run, by the messages it offers and the metadata it supports.
 
     :raises ClusterError: The broker did not answer.
     """
@@ -148,7 +148,7 @@ async def broker_releases(client: Client, node_id: int) -> Releases:
 
 
 async def told_releases(client: Client, node_ids: Collection[int]) -> dict[int, Releases]:
-    """The releases of those of these brokers that answer, by node."""
+    """The releases of the brokers that answer, by node."""
 
     async def ask(node_id: int) -> Releases | None:
         try:
@@ -156,11 +156,11 @@ async def told_releases(client: Client, node_ids: Collection[int]) -> dict[int, 
         except ClusterError:
             return None
 
-    told = await asyncio.gather(*map(ask, node_ids))
-    return {node_id: found for node_id, found in zip(node_ids, told, strict=True) if found is not None}
+    found_releases = await asyncio.gather(*map(ask, node_ids))
+    return {node_id: found for node_id, found in zip(node_ids, found_releases, strict=True) if found is not None}
 
 
 def operations_of(numbers: Iterable[int]) -> AllowedOperations:
-    """Those that we know, by their numbers."""
+    """The known operations with these numbers."""
     known = {int(operation) for operation in Operation}
     return frozenset(Operation(number) for number in numbers if number in known)

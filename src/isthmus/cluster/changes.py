@@ -1,4 +1,4 @@
-"""Topics created, enlarged and deleted: CreateTopics (API 19), CreatePartitions (API 37), DeleteTopics (API 20)."""
+"""Creates, enlarges and deletes topics: CreateTopics (API 19), CreatePartitions (API 37), DeleteTopics (API 20)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class NewTopic:
 async def create_topics(
     client: Client, topics: Collection[NewTopic], *, validate_only: bool = False, asks_configs: bool = True
 ) -> Outcomes[str, Configs]:
-    """Create topics; the effective configuration each has (KIP-525).
+    """Create topics. Return the effective configuration of each (KIP-525).
 
-    With `validate_only` nothing is created, and the answers tell what would be; that we may not see with which
-    configuration is an error then, unless nobody `asks_configs`.
+    With `validate_only` nothing is created, and the answers show the result of a creation; without the right to see the
+    configuration that is an error then, unless `asks_configs` is False.
 
-    Needs CREATE on each topic or on the cluster, and DESCRIBE_CONFIGS to be told the configuration.
+    Needs CREATE on each topic or on the cluster, and DESCRIBE_CONFIGS to see the configuration.
     """
     if not topics:
         return Outcomes()
@@ -74,10 +74,10 @@ async def create_topics(
     errors: dict[str, ClusterError] = {}
     is_told = validate_only and asks_configs
     for result in answer.topics:
-        # A topic was created even where its configuration may not be shown to us.
+        # A topic was created even if we may not see its configuration.
         code = result.error_code or (result.topic_config_error_code if is_told else 0)
         if code:
-            # Without a code of its own it was created, or would be: then only its configuration is kept from us.
+            # Without an error code of its own only the configuration is hidden from us.
             right = on_topic("CREATE" if result.error_code else "DESCRIBE_CONFIGS", result.name)
             errors[result.name] = _refusal(client, code, f"creating topic {result.name}", right, result.error_message)
         else:
@@ -86,12 +86,12 @@ async def create_topics(
 
 
 def is_there_already(error: ClusterError | None) -> bool:
-    """Whether a topic was not created because it is there: others were faster, or an answer was lost."""
+    """Whether the error means that the topic exists: another process was faster, or an answer was lost."""
     return isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS
 
 
 def is_about_settings(error: ClusterError | None) -> bool:
-    """Whether a topic was refused for what it is to be like: without one of its settings it may be taken."""
+    """Whether a topic was refused because of a setting: without that setting it may be accepted."""
     return isinstance(error, BrokerRefused) and error.code in _ABOUT_SETTINGS
 
 
@@ -124,9 +124,10 @@ async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[
 
 
 async def delete_topic(client: Client, topic_id: uuid.UUID, name: str) -> bool:
-    """Delete the topic with that id, whatever has its name by now; whether it was there. Needs DELETE on it.
+    """Delete the topic with this id, even if another one has its name by now. Return whether it existed. Needs DELETE
+    on it.
 
-    :raises ClusterError: It was refused.
+    :raises ClusterError: The deletion was refused.
     """
     state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
     request = DeleteTopicsRequest(topics=[state], timeout_ms=int(_TIMEOUT_S * 1000), min_version=_DELETE_BY_ID_FROM)
@@ -141,7 +142,7 @@ async def delete_topic(client: Client, topic_id: uuid.UUID, name: str) -> bool:
 
 
 async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s: float = 10.0) -> frozenset[str]:
-    """Wait until topics show as many partitions as named, all with leaders; the names of those.
+    """Wait until topics have these numbers of partitions, all with leaders. Return the names of those that do.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -159,7 +160,7 @@ async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s:
 
 
 async def _ask_controller(client: Client, request: Any, results: Callable[[Any], Sequence[Any]]) -> Any:
-    """Ask the controller; when it has moved, find the new one (nothing was done by the old)."""
+    """Ask the controller; if it has moved, find the new one (the former one did nothing)."""
     for attempt in range(_CONTROLLER_RETRIES):
         answer = await client.controller(request, timeout_s=_TIMEOUT_S + 5.0)
         moved = all(result.error_code == codes.NOT_CONTROLLER for result in results(answer))

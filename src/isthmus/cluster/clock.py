@@ -1,4 +1,4 @@
-"""The clock of a cluster's controller, the one clock a cluster tells without anything being written."""
+"""The clock of a cluster's controller, the only clock of a cluster that can be read without writing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ClockReading:
 
 
 async def controller_clock(client: Client) -> ClockReading | None:
-    """The clock of the active KRaft controller; `None` where the cluster has none or does not tell.
+    """Read the clock of the active KRaft controller; `None` if the cluster has none or does not report it.
 
     DescribeQuorum (KIP-836, from Kafka 3.3 on) says when each replica of the metadata log caught
     up, and for the leader itself that is the moment of the answer. Needs DESCRIBE on the cluster.

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: DescribeConfigs and IncrementalAlterConfigs (KIP-339)."""
+"""Reads and sets configurations of topics and brokers: DescribeConfigs and IncrementalAlterConfigs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def alter_broker_configs(client: Client, changes: Mapping[int, Mapping[str
     errors: dict[int, ClusterError] = {}
     for node_id, values in changes.items():
         try:
-            # Without KRaft only the broker itself takes changes of its configuration.
+            # Without KRaft only the broker itself accepts changes of its configuration.
             answer = await client.broker(node_id, _alter(_BROKER, {str(node_id): values}), timeout_s=_ALTER_S)
             codes.raise_for_code(
                 answer.responses[0].error_code,

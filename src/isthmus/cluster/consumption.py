@@ -1,4 +1,4 @@
-"""How far the groups of a cluster have read: descriptions, committed offsets, log ends and the age of what is next."""
+"""Reports how far groups have read: descriptions, committed offsets, log ends, and the age of the next record."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 AGES_MAX: Final = 2_000
-"""Each age takes a request of its own: with more positions that lag they are asked for by group."""
+"""Each age takes a request of its own: with more lagging positions ages are read for single groups only."""
 _ENDS_S: Final = 2.0
 _MS_PER_S: Final = 1000
 
 
 async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsReport:
-    """All groups we may see, or those named. Needs DESCRIBE on the groups and their topics, and READ for ages.
+    """Report all groups we may see, or those named. Needs DESCRIBE on the groups and their topics, READ for ages.
 
-    A group that does not exist, or that we may not see, has a problem; the others go on.
+    A group that does not exist, or that we may not see, gets a problem.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -87,7 +87,7 @@ def _position(key: PartitionKey, offset: int, ends: Outcomes[PartitionKey, LogRa
 
 
 async def _with_ages(client: Client, report: GroupReport) -> GroupReport:
-    """The report with the age of the next record to read of each position that lags."""
+    """Add the age of the next record to each lagging position of the report."""
     lagging: Mapping[PartitionKey, int] = {
         (p.topic, p.partition): max(p.committed, p.log_start or 0) for p in report.positions if p.lag_records
     }

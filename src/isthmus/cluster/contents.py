@@ -1,4 +1,4 @@
-"""All that a topic's only partition holds, read up to its present end."""
+"""Reads the only partition of a topic up to its present end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PARTITION: Final = 0
 
 
 async def stored_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[KeyedRecord]:
-    """What a topic's only partition holds up to its present end, in order; the last `offsets_max` offsets of it.
+    """Yield the records of a topic's only partition up to its present end, at most the last `offsets_max` offsets.
 
     Records without a key or a value are left out.
 
-    :raises ClusterError: It cannot be read, or there is none.
+    :raises ClusterError: The topic cannot be read, or does not exist.
     """
     async for record in raw_records(client, topic, offsets_max=offsets_max):
         if record.key is not None and record.value is not None:
@@ -28,9 +28,9 @@ async def stored_records(client: Client, topic: str, *, offsets_max: int | None 
 
 
 async def raw_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[Any]:
-    """The same records as they are decoded: tombstones too, with timestamps and headers.
+    """Yield the same records as decoded: tombstones too, with timestamps and headers.
 
-    :raises ClusterError: It cannot be read, or there is none.
+    :raises ClusterError: The topic cannot be read, or does not exist.
     """
     key = (topic, _PARTITION)
     found = await log_ranges(client, [key])

@@ -1,4 +1,4 @@
-"""Many groups asked of their coordinators at once; coordinators that move, load or break are followed for a while."""
+"""Asks the coordinators of many groups at once, with retries while coordinators move, load or do not answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCHED_FROM: Final = 4
 
 
 class Answer(NamedTuple, Generic[AnswerT]):
-    """What a coordinator answered about one group: an error code, or a value."""
+    """A coordinator's answer about one group: an error code, or a value."""
 
     code: int
     value: AnswerT | None = None
@@ -39,11 +39,11 @@ class Answer(NamedTuple, Generic[AnswerT]):
 Ask = Callable[[int, Sequence[str]], Awaitable[Mapping[str, Answer[AnswerT]]]]
 """Asks one node about some groups whose coordinator it is."""
 Rights = Callable[[str], tuple[Right, Right]]
-"""What a request needs for a group."""
+"""Returns the rights that a request needs for a group."""
 
 
 class _Attempt(Generic[AnswerT]):
-    """What is known after so many tries; `left` are the groups to ask about again."""
+    """The answers after some tries; `left` are the groups to ask for again."""
 
     def __init__(self, client: Client, groups: Collection[str], what: str, rights: Rights) -> None:
         self.values: dict[str, AnswerT] = {}
@@ -83,11 +83,11 @@ async def ask_coordinators(
     *,
     patience_s: float = PATIENCE_S,
 ) -> Outcomes[str, AnswerT]:
-    """What the coordinators say of each group: a request for each coordinator and slice of groups.
+    """Ask the coordinators about each group: one request for each coordinator and slice of groups.
 
-    A group whose coordinator moves, loads or does not answer is asked about again, with pauses that grow, until
-    `patience_s` is over. The error of one group is its own. `what` is a phrase such as "describing group", and `rights`
-    gives what it needs.
+    If a coordinator moves, loads or does not answer, its groups are asked for again, with growing pauses, until
+    `patience_s` is over. Each group has its own error. `what` is a phrase such as "describing group", and `rights`
+    returns the rights it needs.
     """
     attempt: _Attempt[AnswerT] = _Attempt(client, groups, what, rights)
     deadline = Deadline(patience_s)
@@ -97,7 +97,7 @@ async def ask_coordinators(
         if not attempt.left or deadline.passes_within(pause_s):
             break
         await asyncio.sleep(pause_s)
-        # A broker that came back may live elsewhere.
+        # A broker that came back may have another address.
         with contextlib.suppress(ClusterError):
             await client.metadata()
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
@@ -107,7 +107,7 @@ async def ask_coordinators(
 async def ask_node(
     client: Client, node: int, groups: Collection[str], ask: Ask[AnswerT], what: str, rights: Rights
 ) -> Outcomes[str, AnswerT]:
-    """The same as one broker says it, whoever is taken for the coordinator, asked once."""
+    """Ask one broker about the groups, once, whichever broker is taken for the coordinator."""
     attempt: _Attempt[AnswerT] = _Attempt(client, groups, what, rights)
     await _ask_nodes(attempt, ask, {node: sorted(groups)})
     return Outcomes(attempt.values, attempt.errors)
@@ -150,7 +150,7 @@ async def _ask_slice(attempt: _Attempt[AnswerT], ask: Ask[AnswerT], node: int, g
 
 
 async def find_coordinators(client: Client, groups: Sequence[str]) -> dict[str, Answer[int]]:
-    """The node that coordinates each group, or the error code instead: one attempt, one request where brokers can.
+    """Find the node that coordinates each group, or the error code: one attempt, one request if brokers support it.
 
     :raises ClusterError: No broker answered.
     """
@@ -159,7 +159,7 @@ async def find_coordinators(client: Client, groups: Sequence[str]) -> dict[str, 
         answer = await client.any(request)
     except UnsupportedByBroker:
         return await _find_one_by_one(client, groups)
-    return {c.key: _located(c.error_code, c.node_id, c.error_message) for c in answer.coordinators}
+    return {c.key: _build_answer(c.error_code, c.node_id, c.error_message) for c in answer.coordinators}
 
 
 async def _find_one_by_one(client: Client, groups: Sequence[str]) -> dict[str, Answer[int]]:
@@ -169,10 +169,10 @@ async def _find_one_by_one(client: Client, groups: Sequence[str]) -> dict[str, A
         async with free:
             request = FindCoordinatorRequest(key=group, key_type=_GROUP, max_version=_BATCHED_FROM - 1)
             answer = await client.any(request)
-        return _located(answer.error_code, answer.node_id, answer.error_message)
+        return _build_answer(answer.error_code, answer.node_id, answer.error_message)
 
     return dict(zip(groups, await asyncio.gather(*map(find, groups)), strict=True))
 
 
-def _located(code: int, node_id: int, detail: str | None) -> Answer[int]:
+def _build_answer(code: int, node_id: int, detail: str | None) -> Answer[int]:
     return Answer(code, node_id if code == codes.NONE else None, detail)

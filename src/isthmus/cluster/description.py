@@ -1,4 +1,4 @@
-"""A whole cluster read into one report. What its version or our rights keep from us is said there, not raised."""
+"""Reads a whole cluster into one report. Parts hidden by its version or our rights are noted there, not raised."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ValueT = TypeVar("ValueT")
 
 
 async def describe(client: Client) -> ClusterReport:
-    """The cluster with all topics we may see (DESCRIBE), and what follows from how they stand.
+    """Describe the cluster with all topics we may see (DESCRIBE), and the findings that follow.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -42,14 +42,14 @@ async def describe(client: Client) -> ClusterReport:
     not_told: dict[str, str] = {}
     (partitions, untold), levels, brokers = await asyncio.gather(
         partition_states(client, metadata),
-        _told(features(client), "features", not_told),
+        _try_part(features(client), "features", not_told),
         _brokers(client, {**cluster.brokers, **cluster.fenced}, frozenset(cluster.fenced)),
     )
     transactions, silent = await open_transactions(client, partitions)
     settings, policy = await asyncio.gather(
-        _told(broker_settings(client, cluster.brokers), "settings", not_told), _offsets_policy(client, partitions)
+        _try_part(broker_settings(client, cluster.brokers), "settings", not_told), _offsets_policy(client, partitions)
     )
-    # Last: a broker that waits for a frozen controller answers nothing else on the same connection.
+    # Last, as a broker that waits for a frozen controller answers nothing else on the same connection.
     controllers: Quorum | None = None
     found: tuple[Finding, ...] = ()
     if mode is MetadataMode.KRAFT:
@@ -61,7 +61,7 @@ async def describe(client: Client) -> ClusterReport:
         not_told.setdefault("features", NOT_TOLD)
     controller = cluster.controller_id if mode is MetadataMode.ZOOKEEPER else None
     if controllers is not None:
-        # A KRaft broker names any broker as its controller: clients may ask all of them.
+        # A KRaft broker reports any broker as its controller, as clients may ask all of them.
         controller = controllers.leader_id
     return _with_findings(
         ClusterReport(
@@ -84,26 +84,26 @@ async def describe(client: Client) -> ClusterReport:
 
 
 async def _offsets_policy(client: Client, partitions: Iterable[PartitionState]) -> str | None:
-    """The `cleanup.policy` of the topic of commits, where it is there and shown to us."""
+    """The `cleanup.policy` of the topic of commits, None if it does not exist or we may not see it."""
     if not any(state.topic == OFFSETS_TOPIC for state in partitions):
         return None
-    told = (await describe_topic_configs(client, [OFFSETS_TOPIC], only=(_POLICY,))).values
-    entry = told.get(OFFSETS_TOPIC, {}).get(_POLICY)
+    reported = (await describe_topic_configs(client, [OFFSETS_TOPIC], only=(_POLICY,))).values
+    entry = reported.get(OFFSETS_TOPIC, {}).get(_POLICY)
     return None if entry is None else entry.value
 
 
 async def broker_settings(client: Client, brokers: Iterable[int]) -> tuple[BrokerSetting, ...]:
-    """What is shown of the brokers' settings. Needs DESCRIBE_CONFIGS on the cluster.
+    """Read the brokers' settings that are displayed. Needs DESCRIBE_CONFIGS on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: A broker did not answer.
     """
     nodes = sorted(brokers)
-    told = await asyncio.gather(*(describe_broker_configs(client, node, only=SHOWN_SETTINGS) for node in nodes))
+    reported = await asyncio.gather(*(describe_broker_configs(client, node, only=SHOWN_SETTINGS) for node in nodes))
     return shared_settings(
         {
             node: {name: entry.value for name, entry in configs.items() if entry.value is not None}
-            for node, configs in zip(nodes, told, strict=True)
+            for node, configs in zip(nodes, reported, strict=True)
         }
     )
 
@@ -147,17 +147,17 @@ async def metadata_mode(client: Client) -> MetadataMode:
 
 
 async def _brokers(client: Client, brokers: dict[int, Broker], fenced: frozenset[int]) -> tuple[BrokerDescription, ...]:
-    """The brokers with their releases, as far as they answer."""
+    """Describe the brokers with their releases, as far as they answer."""
     releases = await told_releases(client, brokers.keys() - fenced)
-    versions = {node_id: str(told) for node_id, told in releases.items()}
+    versions = {node_id: str(reported) for node_id, reported in releases.items()}
     return tuple(
         BrokerDescription(node_id, node.host, node.port, node.rack, versions.get(node_id), node_id in fenced)
         for node_id, node in sorted(brokers.items())
     )
 
 
-async def _told(asked: Awaitable[ValueT], part: str, not_told: dict[str, str]) -> ValueT | None:
-    """The value, or `None` with the reason in `not_told`."""
+async def _try_part(asked: Awaitable[ValueT], part: str, not_told: dict[str, str]) -> ValueT | None:
+    """Await the value of a part, or return `None` with the reason in `not_told`."""
     try:
         return await asked
     except UnsupportedByBroker:

@@ -1,4 +1,4 @@
-"""Preferred leaders elected: ElectLeaders (API 43, KIP-460)."""
+"""Elects preferred leaders: ElectLeaders (API 43, KIP-460)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ANSWER: Final = (codes.REQUEST_TIMED_OUT, "the controller did not answer for
 
 
 async def elect(client: Client, elections: Sequence[Election]) -> tuple[Election, ...]:
-    """Hold the elections that are pending; all of them with what became of each. Needs ALTER on the cluster.
+    """Hold the pending elections. Return all elections with their outcomes. Needs ALTER on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises ClusterError: The controller did not answer.
@@ -32,14 +32,14 @@ async def elect(client: Client, elections: Sequence[Election]) -> tuple[Election
     pending = [each for each in elections if each.outcome is ElectionOutcome.PENDING]
     results = await _ask(client, pending) if pending else {}
     return tuple(
-        _judged(each, *results.get((each.topic, each.partition), _NO_ANSWER))
+        _judge(each, *results.get((each.topic, each.partition), _NO_ANSWER))
         if each.outcome is ElectionOutcome.PENDING
         else each
         for each in elections
     )
 
 
-def _judged(election: Election, code: int, message: str | None) -> Election:
+def _judge(election: Election, code: int, message: str | None) -> Election:
     if code == codes.NONE:
         return election._replace(outcome=ElectionOutcome.ELECTED)
     if code == codes.ELECTION_NOT_NEEDED:
@@ -56,7 +56,7 @@ async def _ask(client: Client, pending: Sequence[Election]) -> dict[PartitionKey
             for topic in answer.replica_election_results
             for result in topic.partition_result
         }
-        # With ZooKeeper only the controller itself holds elections; when it has moved, nothing was done.
+        # With ZooKeeper only the controller itself holds elections; if it has moved, nothing was done.
         moved = any(code == codes.NOT_CONTROLLER for code, _ in results.values())
         if not moved or attempt == _CONTROLLER_RETRIES - 1:
             break
@@ -76,6 +76,6 @@ def _request(pending: Sequence[Election]) -> Any:
             for topic, partitions in topics.items()
         ],
         timeout_ms=int(_TIMEOUT_S * 1000),
-        # Version 0 knows no kinds of elections, and no error of the whole request.
+        # Version 0 has neither the type of election nor an error code of the whole request.
         min_version=1,
     )

@@ -1,4 +1,4 @@
-"""Feature levels of a cluster (KIP-584), as ApiVersions tells them."""
+"""Feature levels of a cluster (KIP-584), from ApiVersions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNKNOWN_EPOCH: Final = -1
 
 
 async def features(client: Client) -> tuple[Feature, ...] | None:
-    """Levels that are in force, and what the broker that was asked supports; by name. `None` where it tells none.
+    """The finalized levels, and those that the asked broker supports, by name. `None` if it reports none.
 
     :raises ClusterError: No broker answered.
     """

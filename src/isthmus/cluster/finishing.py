@@ -1,8 +1,8 @@
-"""Transactions that a follower has prepared, committed there without their source.
+"""Finishes transactions that a follower has prepared, without their source.
 
-Their commits were let through once all their records were there, so that each may have been decided. One was for sure
-if its end has come to the follower in one of its partitions: it gets the same end in all others. Of one whose end has
-come to none nobody here has seen anything, and it is aborted, as all that is open.
+Gateways forwarded their commits once all their records were at the follower, so each may be committed. A transaction
+certainly is if its end has reached one of its partitions at the follower: then it gets the same end in all others. A
+transaction without any end at the follower was seen by no client here, and is aborted, like all open ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
 _TIMEOUT_S: Final = 10.0
 _LEADER_S: Final = 30.0
-"""So long a partition may have no leader that could tell of a commit: about what a broker needs to start again."""
+"""How long to wait for the leader of a partition that may hold a commit: about the time of a broker's restart."""
 _AGAIN_S: Final = 0.3
 _BYTES: Final = 4 << 20
 
@@ -35,11 +35,11 @@ _BYTES: Final = 4 << 20
 async def finish(
     client: Client, commits: Collection[PreparedCommit], topics: Collection[str], still: Still | None = None
 ) -> Unfinished:
-    """Commit those that are `unfinished`, once nobody writes there any more: which topics that holds for `still` is
-    asked just before. A partition without a leader that may tell of one is waited for, some seconds. Needs ALTER on the
+    """Commit the `unfinished` transactions, once no link writes there any more; `still` is called just before, and
+    limits the topics. Waits some seconds for a partition without a leader that may hold an end. Needs ALTER on the
     cluster, if there are any.
 
-    :raises ClusterError: One of them cannot be committed; a repeated call goes on.
+    :raises ClusterError: A transaction cannot be committed; a repeated call goes on.
     """
     deadline = Deadline(_LEADER_S)
     while True:
@@ -60,19 +60,21 @@ async def finish(
 
 
 async def unfinished(client: Client, commits: Collection[PreparedCommit], topics: Collection[str]) -> Unfinished:
-    """The transactions that are open in some topics, with all their records, and were committed at the source, as their
-    end in another partition tells, or may have been, as that has no leader. Needs READ on the topics.
+    """Find the transactions that are open in these topics with all their records, and that were committed at the
+    source: an end in another partition proves it, or a partition without a leader may. Needs READ on the topics.
 
-    :raises ClusterError: A leader does not tell.
+    :raises ClusterError: A leader does not answer.
     """
     topics_noted = {part.topic for commit in commits for part in commit.parts}
-    # In this order: one that has a leader again by now may have the transaction open as well.
+    # In this order: a partition that has a leader again by then may have the transaction open as well.
     without_leader = set(await leaderless(client, topics_noted))
     open_now = await transactions_in(client, topics_noted, term_s=_TIMEOUT_S)
     committed: dict[PartitionKey, OpenTransaction] = {}
     unknown: list[MaybeCommitted] = []
     for commit in commits:
-        left = {part: each for part in commit.parts for each in open_now if _is_left(each, part, commit.producer_id)}
+        left = {
+            part: each for part in commit.parts for each in open_now if _is_prepared(each, part, commit.producer_id)
+        }
         whole = {
             (part.topic, part.partition): each
             for part, each in left.items()
@@ -80,16 +82,16 @@ async def unfinished(client: Client, commits: Collection[PreparedCommit], topics
         }
         others = [part for part in commit.parts if part not in left] if whole else []
         silent = tuple(sorted(without_leader.intersection((part.topic, part.partition) for part in others)))
-        told = [part for part in others if (part.topic, part.partition) not in silent]
-        if any([await _is_committed(client, part, commit.producer_id) for part in told]):
+        readable = [part for part in others if (part.topic, part.partition) not in silent]
+        if any([await _is_committed(client, part, commit.producer_id) for part in readable]):
             committed |= whole
         elif silent:
             unknown += [MaybeCommitted(each, silent) for each in whole.values()]
     return Unfinished(tuple(committed[key] for key in sorted(committed)), tuple(unknown))
 
 
-def _is_left(each: OpenTransaction, part: PreparedPart, producer_id: int) -> bool:
-    """Whether this is the transaction that was prepared in a partition."""
+def _is_prepared(each: OpenTransaction, part: PreparedPart, producer_id: int) -> bool:
+    """Whether this open transaction is the one that was prepared in the partition."""
     return (
         each.state is TransactionState.MIRRORED
         and (each.topic, each.partition) == (part.topic, part.partition)
@@ -99,8 +101,8 @@ def _is_left(each: OpenTransaction, part: PreparedPart, producer_id: int) -> boo
 
 
 async def _is_committed(client: Client, part: PreparedPart, producer_id: int) -> bool:
-    """Whether the transaction that was prepared in a partition has ended there by a commit: the first end of its
-    producer behind it, if there are records of it before that no other end has ended.
+    """Whether the transaction prepared in a partition was committed there: by the first control record of its producer
+    behind it, if records of the transaction precede it that no other control record has ended.
     """
     is_open, lone = False, lone_producer_id(producer_id)
     async for batch in _batches(client, part):
@@ -116,10 +118,10 @@ async def _is_committed(client: Client, part: PreparedPart, producer_id: int) ->
 
 
 async def _batches(client: Client, part: PreparedPart) -> AsyncIterator[Batch]:
-    """What a partition has from where a transaction may begin, or from where its log does: what was deleted proves
-    nothing.
+    """Yield the batches of a partition from the transaction's possible begin, or from the log start: deleted records
+    prove nothing.
 
-    :raises ClusterError: Its leader does not tell.
+    :raises ClusterError: The leader does not answer.
     """
     key, at = (part.topic, part.partition), part.begin
     while True:

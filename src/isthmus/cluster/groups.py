@@ -1,4 +1,4 @@
-"""The groups of a cluster: listed, described, and the positions they committed; many groups per request.
+"""Lists and describes the groups of a cluster, and reads their committed positions; many groups per request.
 
 ListGroups (API 16), DescribeGroups (15), ConsumerGroupDescribe (69), ShareGroupDescribe (77), StreamsGroupDescribe (89)
 and OffsetFetch (9). Each needs DESCRIBE on the group; ListGroups shows only groups for which that is granted, or all
@@ -49,7 +49,7 @@ _TYPES_FROM: Final = 5
 _MANY_GROUPS_FROM: Final = 8
 _ALL_TOPICS_FROM: Final = 2
 _BY_NAME_UP_TO: Final = 9
-"""From the next version on OffsetFetch names topics by id, and none that was deleted."""
+"""From the next version on OffsetFetch identifies topics by id, and leaves deleted ones out."""
 _AT_ONCE: Final = 32
 _NEWER: Final = (
     (GroupType.CONSUMER, ConsumerGroupDescribeRequest),
@@ -61,9 +61,9 @@ Positions = dict[PartitionKey, Committed]
 
 
 async def list_groups(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]:
-    """The groups each broker coordinates, by node id. A group is at one broker, unless it is just moving.
+    """List the groups that each broker coordinates, by node id. A group is at one broker, unless it is moving.
 
-    Brokers before 2.6 do not tell the state, those before 3.8 not the type: then every group is a classic one.
+    Brokers before 2.6 do not report the state, those before 3.8 not the type: then every group is a classic one.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -114,7 +114,7 @@ def _type(name: str) -> GroupType:
 async def describe_groups(
     client: Client, groups: Collection[str], *, patience_s: float = PATIENCE_S
 ) -> Outcomes[str, GroupDescription]:
-    """State, protocol and members of groups of any type. One that does not exist is described as `DEAD`.
+    """Describe state, protocol and members of groups of any type. One that does not exist is described as `DEAD`.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -124,7 +124,7 @@ async def describe_groups(
     async def ask(node: int, asked: Sequence[str]) -> dict[str, Answer[GroupDescription]]:
         return await _describe(client, node, asked)
 
-    found = await ask_coordinators(client, groups, ask, "describing group", _describing, patience_s=patience_s)
+    found = await ask_coordinators(client, groups, ask, "describing group", _describe_rights, patience_s=patience_s)
     count = await _offsets_partition_count(client)
     if count is None:
         return found
@@ -135,22 +135,22 @@ async def describe_groups(
     return Outcomes(values, found.errors)
 
 
-def _describing(group: str) -> tuple[Right, Right]:
+def _describe_rights(group: str) -> tuple[Right, Right]:
     return on_group("DESCRIBE", group), on_topic("DESCRIBE")
 
 
-def _deleting(group: str) -> tuple[Right, Right]:
+def _delete_rights(group: str) -> tuple[Right, Right]:
     return on_group("DELETE", group), on_topic("DESCRIBE")
 
 
 async def _offsets_partition_count(client: Client) -> int | None:
-    """How many partitions `__consumer_offsets` has; `None` where we may not see it."""
+    """The number of partitions of `__consumer_offsets`; `None` if we may not see it."""
     topic = (await client.metadata([OFFSETS_TOPIC])).topics.get(OFFSETS_TOPIC)
     return None if topic is None or topic.error_code else len(topic.partitions)
 
 
 async def _describe(client: Client, node: int, groups: Sequence[str]) -> dict[str, Answer[GroupDescription]]:
-    """Ask in the way of each type, the classic one first: a coordinator knows a group by one of them."""
+    """Describe groups by the request of each type, the classic one first: a coordinator knows a group by one type."""
     answers = await _describe_classic(client, node, groups)
     offered = (await client.connection(node)).api_versions
     for kind, request_class in _NEWER:
@@ -158,7 +158,9 @@ async def _describe(client: Client, node: int, groups: Sequence[str]) -> dict[st
         if rest and request_class.API_KEY in offered:
             request = request_class(group_ids=rest, include_authorized_operations=False)
             described = (await client.broker(node, request)).groups
-            answers.update((g.group_id, _newer(node, kind, g)) for g in described if g.error_code not in _NOT_OF_TYPE)
+            answers.update(
+                (g.group_id, _read_newer(node, kind, g)) for g in described if g.error_code not in _NOT_OF_TYPE
+            )
     return answers
 
 
@@ -172,10 +174,10 @@ def _is_absent(description: GroupDescription) -> bool:
 async def _describe_classic(client: Client, node: int, groups: Sequence[str]) -> dict[str, Answer[GroupDescription]]:
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
     answer = await client.broker(node, request)
-    return {group.group_id: _classic(node, group) for group in answer.groups}
+    return {group.group_id: _read_classic(node, group) for group in answer.groups}
 
 
-def _classic(node: int, group: Any) -> Answer[GroupDescription]:
+def _read_classic(node: int, group: Any) -> Answer[GroupDescription]:
     if group.error_code not in (codes.NONE, codes.GROUP_ID_NOT_FOUND):
         return Answer(group.error_code, None, getattr(group, "error_message", None))
     is_absent = group.error_code == codes.GROUP_ID_NOT_FOUND
@@ -191,7 +193,7 @@ def _classic(node: int, group: Any) -> Answer[GroupDescription]:
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                assignment=_assigned(group.protocol_type, member.member_assignment),
+                assignment=_decode_assignment(group.protocol_type, member.member_assignment),
             )
             for member in group.members
         ),
@@ -200,7 +202,7 @@ def _classic(node: int, group: Any) -> Answer[GroupDescription]:
     return Answer(codes.NONE, description)
 
 
-def _assigned(protocol_type: str, assignment: bytes) -> tuple[PartitionKey, ...]:
+def _decode_assignment(protocol_type: str, assignment: bytes) -> tuple[PartitionKey, ...]:
     if protocol_type != CONSUMER_PROTOCOL or not assignment:
         return ()
     try:
@@ -210,7 +212,7 @@ def _assigned(protocol_type: str, assignment: bytes) -> tuple[PartitionKey, ...]
         return ()
 
 
-def _newer(node: int, kind: GroupType, group: Any) -> Answer[GroupDescription]:
+def _read_newer(node: int, kind: GroupType, group: Any) -> Answer[GroupDescription]:
     if group.error_code != codes.NONE:
         return Answer(group.error_code, None, group.error_message)
     description = GroupDescription(
@@ -226,7 +228,7 @@ def _newer(node: int, kind: GroupType, group: Any) -> Answer[GroupDescription]:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 rack=member.rack_id,
-                assignment=() if kind is GroupType.STREAMS else _given(member.assignment.topic_partitions),
+                assignment=() if kind is GroupType.STREAMS else _list_assigned(member.assignment.topic_partitions),
             )
             for member in group.members
         ),
@@ -235,7 +237,7 @@ def _newer(node: int, kind: GroupType, group: Any) -> Answer[GroupDescription]:
     return Answer(codes.NONE, description)
 
 
-def _given(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
+def _list_assigned(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
     return tuple(sorted((topic.topic_name, partition) for topic in topics for partition in topic.partitions))
 
 
@@ -247,11 +249,11 @@ async def committed_offsets(
     patience_s: float = PATIENCE_S,
     node: int | None = None,
 ) -> Outcomes[str, Positions]:
-    """All positions the groups have committed; none for a group that does not exist.
+    """Read all committed positions of the groups; none for a group that does not exist.
 
-    With `require_stable` a group with a commit in an open transaction is waited for (KIP-447), else what was committed
-    before it counts. Only this `node` is believed, where one is named, and asked once: one that is taken for the
-    coordinator may have been cut off, and tell of the time before.
+    With `require_stable` a group with a commit in an open transaction is waited for (KIP-447), else the commit before
+    it counts. If `node` is given only that broker is asked, once: another one that is taken for the coordinator may be
+    cut off, and return older positions.
     """
 
     async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[Positions]]:
@@ -263,8 +265,8 @@ async def committed_offsets(
 
     what = "reading the committed offsets of group"
     if node is not None:
-        return await ask_node(client, node, groups, ask, what, _describing)
-    return await ask_coordinators(client, groups, ask, what, _describing, patience_s=patience_s)
+        return await ask_node(client, node, groups, ask, what, _describe_rights)
+    return await ask_coordinators(client, groups, ask, what, _describe_rights, patience_s=patience_s)
 
 
 async def _fetch_one_by_one(
@@ -315,14 +317,14 @@ def _positions(answer: Any, topics: Iterable[Any]) -> Answer[Positions]:
 
 
 async def delete_groups(client: Client, groups: Collection[str]) -> Outcomes[str, bool]:
-    """Delete groups nobody is in (API 42); whether each was there. Needs DELETE on each."""
+    """Delete groups without members (API 42). Return whether each existed. Needs DELETE on each."""
 
     async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[bool]]:
         answer = await client.broker(node, DeleteGroupsRequest(groups_names=list(asked)))
-        return {result.group_id: _deleted(result.error_code) for result in answer.results}
+        return {result.group_id: _deletion_answer(result.error_code) for result in answer.results}
 
-    return await ask_coordinators(client, groups, ask, "deleting group", _deleting)
+    return await ask_coordinators(client, groups, ask, "deleting group", _delete_rights)
 
 
-def _deleted(code: int) -> Answer[bool]:
+def _deletion_answer(code: int) -> Answer[bool]:
     return Answer(codes.NONE, False) if code == codes.GROUP_ID_NOT_FOUND else Answer(code, True)

@@ -1,4 +1,4 @@
-"""Offsets that hold nothing: what the log cleaner left out, counted from batch headers."""
+"""Counts offsets without records, left by the log cleaner, from batch headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNKNOWN: Final = -1
 
 
 async def count_holes(client: Client, partition: PartitionKey, begin: int, end: int, *, stop_above: int) -> int:
-    """How many of the offsets `[begin, end)` hold neither a record nor a control record.
+    """Count the offsets in `[begin, end)` that hold neither a record nor a control record.
 
     Every byte of the range is read, as a broker has no other way to tell. Counting ends as soon as
     there are more than `stop_above`.
@@ -53,7 +53,7 @@ async def count_holes(client: Client, partition: PartitionKey, begin: int, end: 
 
 
 def _holes_of(batch: Batch, position: int) -> int:
-    """The holes from `position` to a batch's end; in magic 0 or 1 they cannot be seen."""
+    """The holes from `position` to the batch's end; for magic 0 or 1 they cannot be counted."""
     before = max(batch.base_offset - position, 0)
     if batch.magic < 2:
         return 0
@@ -61,9 +61,9 @@ def _holes_of(batch: Batch, position: int) -> int:
 
 
 async def _fetch(connection: Connection, partition: PartitionKey, want: Want) -> bytes:
-    """What is stored from the offset on; nothing where the log goes on without anything in it.
+    """Fetch the records from the offset on; empty if the log continues without records.
 
-    :raises ClusterError: The partition cannot be read, or is not known to go on.
+    :raises ClusterError: The partition cannot be read, or it is not known whether it continues.
     """
     (fetched,) = await fetch_once(
         connection, {partition: want}, isolation=READ_UNCOMMITTED, bytes_max=_FETCH_BYTES, timeout_s=_TIMEOUT_S

@@ -1,7 +1,7 @@
-"""Members that somebody else takes out of their groups, those that are gone without a word: by LeaveGroup (API 13), and
-those of groups that brokers assign (KIP-848) by the last heartbeat of each (ConsumerGroupHeartbeat, API 68).
+"""Removes members that are gone from their groups: by LeaveGroup (API 13), and in groups that brokers assign (KIP-848)
+by a last heartbeat of each member (ConsumerGroupHeartbeat, API 68).
 
-Whoever is at work is told so with the next heartbeat, and joins again. Needs READ on the groups.
+A member that is still running gets an error with its next heartbeat, and joins again. Needs READ on the groups.
 """
 
 from __future__ import annotations
@@ -25,32 +25,34 @@ _REASON: Final = "its client has moved to another cluster"
 _LEAVING: Final = -1
 _GONE: Final = frozenset({codes.UNKNOWN_MEMBER_ID, codes.GROUP_ID_NOT_FOUND})
 REMOVABLE: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER})
-"""Groups of which members can be taken out."""
+"""The types of groups whose members can be removed."""
 
 
 async def remove_members(client: Client, groups: Mapping[str, GroupDescription]) -> Outcomes[str, int]:
-    """Take the members out of these groups, which are `REMOVABLE`; how many were still in there, by group. Kafka 2.4
-    and newer take it.
+    """Remove the members of these groups, which have to be `REMOVABLE`. Return how many were still members, by group.
+    Needs Kafka 2.4.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
 
     async def ask_one(node: int, group: str) -> Answer[int]:
         is_assigned = groups[group].type is GroupType.CONSUMER
-        told = await (_ended if is_assigned else _left)(client, node, group, groups[group].members)
-        refused = [code for code in told if code != codes.NONE and code not in _GONE]
-        return Answer(next(iter(refused), codes.NONE), told.count(codes.NONE))
+        error_codes = await (_remove_assigned if is_assigned else _remove_classic)(
+            client, node, group, groups[group].members
+        )
+        refused = [code for code in error_codes if code != codes.NONE and code not in _GONE]
+        return Answer(next(iter(refused), codes.NONE), error_codes.count(codes.NONE))
 
     async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[int]]:
         return dict(zip(asked, await asyncio.gather(*(ask_one(node, group) for group in asked)), strict=True))
 
-    return await ask_coordinators(client, groups, ask, "removing members of group", _removing)
+    return await ask_coordinators(client, groups, ask, "removing members of group", _remove_rights)
 
 
-async def _left(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
-    """What is said of the members of a group whose members assign."""
+async def _remove_classic(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
+    """Remove members of a classic group, whose members assign. Return the error codes."""
     member_class: Any = LeaveGroupRequest.MemberIdentity
-    # A static member that was started again has another id: it is named by what it keeps.
+    # Identify a static member by its instance id: its member id changes with a restart.
     found = [
         member_class(
             member_id="" if each.instance_id is not None else each.member_id,
@@ -63,8 +65,8 @@ async def _left(client: Client, node: int, group: str, members: Sequence[GroupMe
     return [answer.error_code] if answer.error_code else [each.error_code for each in answer.members]
 
 
-async def _ended(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
-    """What is said of the members of a group that brokers assign, static ones too: by their ids, which they keep."""
+async def _remove_assigned(client: Client, node: int, group: str, members: Sequence[GroupMember]) -> list[int]:
+    """Remove members of a group that brokers assign, by their member ids, which are stable. Return the error codes."""
     asked = (
         client.broker(
             node,
@@ -75,5 +77,5 @@ async def _ended(client: Client, node: int, group: str, members: Sequence[GroupM
     return [each.error_code for each in await asyncio.gather(*asked)]
 
 
-def _removing(group: str) -> tuple[Right, Right]:
+def _remove_rights(group: str) -> tuple[Right, Right]:
     return on_group("READ", group), on_topic("DESCRIBE")

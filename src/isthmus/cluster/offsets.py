@@ -1,4 +1,4 @@
-"""Where the logs of many partitions begin and end, asked of their leaders (ListOffsets, API 2)."""
+"""Asks leaders where the logs of many partitions begin and end (ListOffsets, API 2)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BROKER_S: Final = 3.0
 async def log_ranges(
     client: Client, partitions: Collection[PartitionKey], *, timeout_s: float = 10.0
 ) -> Outcomes[PartitionKey, LogRange]:
-    """The log ranges of partitions; leaders that move are followed until `timeout_s` is over.
+    """Read the log ranges of partitions; leaders that move are followed until `timeout_s` is over.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -57,7 +57,7 @@ async def log_ranges(
 
 
 async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-    """Where logs begin on the brokers' own disks (KIP-405); partitions of which that is not told are left out.
+    """The starts of logs on the brokers' own disks (KIP-405); partitions without an answer are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -73,18 +73,18 @@ async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> 
 
     answers = await asyncio.gather(*(ask(leader, epochs) for leader, epochs in leaders.items()))
     return {
-        key: told.offset
+        key: reported.offset
         for answer in answers
-        for key, told in answer.items()
-        if told.error_code == codes.NONE and told.offset >= 0
+        for key, reported in answer.items()
+        if reported.error_code == codes.NONE and reported.offset >= 0
     }
 
 
 async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
-    """Where these leader epochs of partitions end in their leaders' logs, or the last ones before them that the logs
-    have; -1 if they have none (OffsetForLeaderEpoch, API 23). Of the present epoch that is the end of the log.
+    """The end offsets of these leader epochs in their leaders' logs, or of the last earlier epochs that the logs have;
+    -1 if they have none (OffsetForLeaderEpoch, API 23). For the present epoch it is the end of the log.
 
-    :raises ClusterError: A leader does not tell.
+    :raises ClusterError: A leader does not answer.
     """
     leaders, without = leaders_of(await client.metadata(sorted({topic for topic, _ in epochs})), epochs)
     for key, code in without.items():
@@ -101,8 +101,8 @@ async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> 
 
 
 async def newest_epochs(client: Client, topics: Collection[str]) -> dict[PartitionKey, int]:
-    """The newest leader epoch of each partition of which any broker knows: one that is cut off from its peers knows of
-    no later leader than itself. Who does not answer says nothing.
+    """The newest leader epoch of each partition that any broker knows: a leader that is cut off from its peers knows no
+    later leader than itself. Brokers that do not answer are ignored.
 
     :raises ClusterError: No broker answers.
     """
@@ -117,9 +117,9 @@ async def newest_epochs(client: Client, topics: Collection[str]) -> dict[Partiti
                 return await client.metadata(names, node_id=node)
         return None
 
-    told = await asyncio.gather(*map(ask, first.brokers))
+    reported = await asyncio.gather(*map(ask, first.brokers))
     found: dict[PartitionKey, int] = {}
-    for answer in (first, *filter(None, told)):
+    for answer in (first, *filter(None, reported)):
         for name, topic in answer.topics.items():
             for each in topic.partitions:
                 key = name, each.partition
@@ -128,7 +128,7 @@ async def newest_epochs(client: Client, topics: Collection[str]) -> dict[Partiti
 
 
 def may_pass(error: ClusterError) -> bool:
-    """Whether a leader may be there in a while that is not there now."""
+    """Whether the error may pass, as a missing leader may return."""
     return error.retryable or (isinstance(error, BrokerRefused) and error.code in codes.READ_PASSES)
 
 
@@ -147,8 +147,8 @@ async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes
 async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) -> Outcomes[PartitionKey, LogRange]:
     try:
         connection = await client.connection(leader)
-        # A broker answers one connection's requests in order: no end is read before its start, and the stable one last,
-        # as in a log that grows it would lie before the end without any transaction.
+        # A broker answers one connection's requests in order: the start is read before the end, and the stable end
+        # last, as in a growing log it would else lie before the end without any transaction.
         starts, ends, stable_ends = await asyncio.gather(
             list_offsets(connection, epochs, EARLIEST),
             list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),
@@ -171,7 +171,7 @@ async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) 
 def leaders_of(
     metadata: Metadata, wanted: Iterable[PartitionKey]
 ) -> tuple[dict[int, dict[PartitionKey, int]], dict[PartitionKey, int]]:
-    """What to ask each leader for, with the epochs, and error codes of partitions without one."""
+    """Group partitions by leader, with their epochs, and return error codes of partitions without one."""
     known = {(name, p.partition): p for name, topic in metadata.topics.items() for p in topic.partitions}
     leaders: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
     without: dict[PartitionKey, int] = {}

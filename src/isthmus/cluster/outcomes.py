@@ -1,4 +1,4 @@
-"""What became of each of many items: one that fails does not stop the others."""
+"""The outcomes of many items: one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Outcomes(Generic[KeyT, ValueT]):
-    """A value for every item that worked, an error for every one that did not; never both."""
+    """A value for every item that succeeded, an error for every one that failed; never both."""
 
     values: Mapping[KeyT, ValueT] = field(default_factory=dict)
     errors: Mapping[KeyT, ClusterError] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Outcomes(Generic[KeyT, ValueT]):
     def all(self) -> Mapping[KeyT, ValueT]:
         """The values of all items.
 
-        :raises ClusterError: One of them did not work.
+        :raises ClusterError: One of them failed.
         """
         for error in self.errors.values():
             raise error

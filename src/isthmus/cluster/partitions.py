@@ -1,4 +1,4 @@
-"""Partitions read from a cluster: Metadata, `min.insync.replicas`, and the leaders' offsets, many at once."""
+"""Reads partitions of a cluster: Metadata, `min.insync.replicas`, and the leaders' offsets, many at once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OFFSETS_S: Final = 3.0
 
 
 async def partition_states(client: Client, metadata: Metadata) -> tuple[tuple[PartitionState, ...], dict[str, str]]:
-    """Every partition of a Metadata answer with its offsets and configuration, and what was not told.
+    """Every partition of a Metadata answer with its offsets and configuration, and the reasons for missing parts.
 
-    Needs DESCRIBE on the topics, and DESCRIBE_CONFIGS to be told `min.insync.replicas` and whether unclean elections
-    are allowed.
+    Needs DESCRIBE on the topics, and DESCRIBE_CONFIGS to see `min.insync.replicas` and whether unclean elections are
+    allowed.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -36,31 +36,31 @@ async def partition_states(client: Client, metadata: Metadata) -> tuple[tuple[Pa
         log_ranges(client, led, timeout_s=_OFFSETS_S),
     )
     not_told = dict(_first({_MIN_ISR: configs.errors.values(), "offsets": ranges.errors.values()}.items()))
-    return tuple(_completed(state, configs.values, ranges.values) for state in states), not_told
+    return tuple(_complete(state, configs.values, ranges.values) for state in states), not_told
 
 
 def partitions_of(metadata: Metadata) -> tuple[PartitionState, ...]:
-    """Every partition of a Metadata answer, by topic and number, without what only leaders and configurations tell."""
+    """Every partition of a Metadata answer, by topic and number, without offsets and configuration."""
     return tuple(
         PartitionState(
             topic=topic.name,
-            partition=told.partition,
-            # A leader that is no live broker any more is one the controller has not replaced yet.
-            leader=told.leader if told.leader in metadata.brokers else NO_LEADER,
-            leader_epoch=told.leader_epoch,
-            replicas=told.replicas,
-            isr=told.isr,
+            partition=reported.partition,
+            # A leader that is not alive is one that the controller has not replaced yet.
+            leader=reported.leader if reported.leader in metadata.brokers else NO_LEADER,
+            leader_epoch=reported.leader_epoch,
+            replicas=reported.replicas,
+            isr=reported.isr,
         )
         for topic in sorted(metadata.topics.values(), key=lambda topic: topic.name)
-        for told in topic.partitions
+        for reported in topic.partitions
     )
 
 
-def _completed(
+def _complete(
     state: PartitionState, configs: Mapping[str, Configs], ranges: Mapping[PartitionKey, LogRange]
 ) -> PartitionState:
-    told = configs.get(state.topic, {})
-    least, unclean = told.get(_MIN_ISR), told.get(_UNCLEAN)
+    reported = configs.get(state.topic, {})
+    least, unclean = reported.get(_MIN_ISR), reported.get(_UNCLEAN)
     if least is not None and least.value is not None:
         state = state._replace(min_insync_replicas=int(least.value))
     if unclean is not None and unclean.value is not None:

@@ -1,4 +1,4 @@
-"""Who has a password of SCRAM in a cluster (DescribeUserScramCredentials, API 50, KIP-554). No broker shows one."""
+"""Lists the users with SCRAM passwords (DescribeUserScramCredentials, API 50, KIP-554). Brokers show no password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 async def users_with_passwords(client: Client) -> frozenset[str]:
-    """The users that may log in by a password of SCRAM, by whichever mechanism. Needs DESCRIBE on the cluster.
+    """The users that may log in with a SCRAM password, of any mechanism. Needs DESCRIBE on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: No broker answered.

@@ -1,4 +1,4 @@
-"""What we may do to groups, as their coordinators say (KIP-430)."""
+"""Our rights on groups, as their coordinators report them (KIP-430)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isthmus.wire.client import Client
 
 
 async def group_operations(client: Client, groups: Collection[str]) -> dict[str, AllowedOperations]:
-    """What we may do to each group: nothing to one that we may not see. Groups that do not exist are left out.
+    """Our rights on each group, none on one that we may not see. Groups that do not exist are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """

@@ -1,4 +1,4 @@
-"""The producers whose state the leaders of partitions keep (DescribeProducers, KIP-664), and ids for new ones."""
+"""Reads the producer state that partition leaders keep (DescribeProducers, KIP-664), and allocates producer ids."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _RETRY_S: Final = 0.1
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as a leader knows it. `transaction_start` is where the transaction begins that it has open, -1 without
-    one; `coordinator_epoch` is that of the last end of one, -1 if there was none. `last_sequence` is that of the last
-    record, -1 if it has written none.
+    """A producer as a leader knows it. `transaction_start` is where its open transaction begins, -1 without one;
+    `coordinator_epoch` is that of its last control record, -1 without one. `last_sequence` is that of its last record,
+    -1 if it has written none.
     """
 
     producer_id: int
@@ -42,7 +42,7 @@ class ActiveProducer(NamedTuple):
 async def active_producers(
     client: Client, leaders: Mapping[PartitionKey, int]
 ) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
-    """The active producers of partitions, asked of the leaders given. Needs READ on the topics, and Kafka 3.0."""
+    """Ask these leaders for the active producers of partitions. Needs READ on the topics, and Kafka 3.0."""
     by_leader: dict[int, list[PartitionKey]] = defaultdict(list)
     for key, leader in leaders.items():
         by_leader[leader].append(key)
@@ -76,12 +76,12 @@ async def _ask(
     values: dict[PartitionKey, tuple[ActiveProducer, ...]] = {}
     errors: dict[PartitionKey, ClusterError] = {}
     for topic in answer.topics:
-        for told in topic.partitions:
-            key = (topic.name, told.partition_index)
-            if told.error_code:
+        for described in topic.partitions:
+            key = (topic.name, described.partition_index)
+            if described.error_code:
                 what = f"describing the producers of {key[0]}-{key[1]}"
                 errors[key] = codes.error_for(
-                    told.error_code, what, on_topic("READ", key[0]), cluster=client.cluster.alias
+                    described.error_code, what, on_topic("READ", key[0]), cluster=client.cluster.alias
                 )
                 continue
             values[key] = tuple(
@@ -92,15 +92,15 @@ async def _ask(
                     each.current_txn_start_offset,
                     each.last_sequence,
                 )
-                for each in told.active_producers
+                for each in described.active_producers
             )
     return Outcomes(values, errors)
 
 
 async def allocate_producer(client: Client) -> int:
-    """A producer id nobody else has.
+    """Allocate a new producer id.
 
-    :raises ClusterError: The cluster gives none.
+    :raises ClusterError: The cluster does not give one.
     """
     code = codes.NONE
     for _ in range(_RETRIES):
@@ -111,6 +111,6 @@ async def allocate_producer(client: Client) -> int:
         if code not in codes.COORDINATOR_MOVED:
             break
         await asyncio.sleep(_RETRY_S)
-    # WRITE on any topic will do as well.
+    # WRITE on any topic is enough as well.
     right = on_cluster("IDEMPOTENT_WRITE")
     raise codes.error_for(code, "allocating a producer id", right, cluster=client.cluster.alias)

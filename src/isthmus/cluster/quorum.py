@@ -1,4 +1,4 @@
-"""The KRaft controllers as the cluster describes them: DescribeQuorum (API 55, KIP-595 and KIP-836)."""
+"""Describes the KRaft controllers: DescribeQuorum (API 55, KIP-595 and KIP-836)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Addresses = Mapping[int, tuple[str, ...]]
 
 
 async def quorum(client: Client) -> Quorum:
-    """The quorum's leader, voters and observers, and how far each is behind. Needs DESCRIBE on the cluster.
+    """Describe the quorum's leader, voters and observers, and the lag of each. Needs DESCRIBE on the cluster.
 
-    :raises UnsupportedByBroker: The cluster is no KRaft cluster, or older than 3.3.
+    :raises UnsupportedByBroker: The cluster is not a KRaft cluster, or older than 3.3.
     :raises NotAuthorized: The right is missing.
     :raises ClusterError: No broker answered, or the controllers have no leader that could answer.
     """
@@ -44,9 +44,9 @@ async def quorum(client: Client) -> Quorum:
 
 
 async def quorum_findings(client: Client) -> tuple[Quorum | None, tuple[Finding, ...], str | None]:
-    """The quorum, what follows from how it stands, and the reason where it is not told.
+    """The quorum, its findings, and the reason if it cannot be described.
 
-    Controllers that do not answer are a finding: brokers answer for them only while one of them leads.
+    Controllers that do not answer are a finding: brokers can answer only while a controller leads.
     """
     alias = client.cluster.alias
     try:
@@ -61,13 +61,13 @@ async def quorum_findings(client: Client) -> tuple[Quorum | None, tuple[Finding,
 
 
 async def metadata_log(client: Client) -> tuple[Any, Addresses]:
-    """The answer about the metadata log's one partition, and the addresses of the controllers where it has them.
+    """The answer about the single partition of the metadata log, and the controllers' addresses if included.
 
     :raises ClusterError: As `quorum` does.
     """
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
-    # Version 1 is the first that says when each replica caught up.
+    # Version 1 is the first that reports when each replica caught up.
     answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1), timeout_s=_TIMEOUT_S)
     alias, right = client.cluster.alias, on_cluster("DESCRIBE")
     codes.raise_for_code(answer.error_code, _WHAT, right, cluster=alias, detail=answer.error_message)

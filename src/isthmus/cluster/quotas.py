@@ -1,4 +1,4 @@
-"""Client quotas of users: DescribeClientQuotas and AlterClientQuotas (APIs 48 and 49, KIP-546)."""
+"""Reads and sets client quotas: DescribeClientQuotas and AlterClientQuotas (APIs 48 and 49, KIP-546)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANY: Final = 2
 
 
 async def user_quotas(client: Client, *, node_id: int | None = None) -> dict[QuotaKey, float]:
-    """All quotas of users by name and of their clients, as any broker knows them, or the one named; rates in bytes a
+    """All quotas of named users and of their clients, as known to any broker, or to `node_id`; rates in bytes per
     second, times in percent. Needs DESCRIBE_CONFIGS on the cluster.
 
     :raises NotAuthorized: The right is missing.
@@ -31,21 +31,21 @@ async def user_quotas(client: Client, *, node_id: int | None = None) -> dict[Quo
     """
     component = DescribeClientQuotasRequest.ComponentData(entity_type=_USER, match_type=_ANY, match=None)
     return {
-        # Those of whoever has none of their own are nobody's in particular.
+        # Default quotas belong to no named user: leave them out.
         QuotaKey(each.user, DEFAULT_CLIENT if each.client_id == "" else each.client_id, each.limit): each.value
-        for each in await _listed(client, component, node_id=node_id)
+        for each in await _list_quotas(client, component, node_id=node_id)
         if each.user
     }
 
 
 async def quotas_anywhere(client: Client) -> dict[QuotaKey, float]:
-    """The same, as far as any broker knows of one: one that is not among them is gone.
+    """All quotas of named users that at least one broker knows: any other one is gone.
 
-    :raises ClusterError: A broker did not tell.
+    :raises ClusterError: A broker did not answer.
     """
     nodes = await every_broker(client)
-    told = await asyncio.gather(*(user_quotas(client, node_id=node) for node in nodes))
-    return {key: value for found in told for key, value in found.items()}
+    by_broker = await asyncio.gather(*(user_quotas(client, node_id=node) for node in nodes))
+    return {key: value for found in by_broker for key, value in found.items()}
 
 
 async def client_quotas(client: Client) -> list[ClientQuota]:
@@ -54,10 +54,10 @@ async def client_quotas(client: Client) -> list[ClientQuota]:
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: No broker answered.
     """
-    return await _listed(client)
+    return await _list_quotas(client)
 
 
-async def _listed(client: Client, *components: Any, node_id: int | None = None) -> list[ClientQuota]:
+async def _list_quotas(client: Client, *components: Any, node_id: int | None = None) -> list[ClientQuota]:
     request = DescribeClientQuotasRequest(components=list(components), strict=False)
     if node_id is None:
         answer = await client.any(request, timeout_s=_TIMEOUT_S)
@@ -74,16 +74,16 @@ async def _listed(client: Client, *components: Any, node_id: int | None = None) 
     for entry in answer.entries or ():
         names = {part.entity_type: part.entity_name or "" for part in entry.entity}
         if not names.keys() - {_USER, _CLIENT}:
-            # Others are of addresses.
+            # Other quotas are by IP address.
             who = names.get(_USER), names.get(_CLIENT)
             found += [ClientQuota(*who, each.key, float(each.value)) for each in entry.values]
     return found
 
 
 async def alter_quotas(client: Client, wanted: Mapping[QuotaKey, float | None]) -> Outcomes[QuotaKey, None]:
-    """Set quotas, and take back those that are to be none. Needs ALTER_CONFIGS on the cluster.
+    """Set quotas, and remove those that are None. Needs ALTER_CONFIGS on the cluster.
 
-    :raises Unreachable: No broker answered: what became of them is unknown.
+    :raises Unreachable: No broker answered: it is unknown whether the quotas were changed.
     """
     by_owner: dict[tuple[str, str | None], list[QuotaKey]] = {}
     for key in wanted:

@@ -1,4 +1,4 @@
-"""Reading stretches of a log as it is stored: batches as bytes, with what consumers make of them."""
+"""Reads ranges of a log as stored: batches as bytes, with whether consumers skip them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 FETCH_BYTES: Final = 8 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
 _BYTES_PER_OFFSET: Final = 1 << 10
-"""A guess, until the first answer tells better."""
+"""A guess, until the first answer."""
 _MARGIN: Final = 1.2
 _WAIT_MS: Final = 500
 _ANSWER_S: Final = 30.0
@@ -51,7 +51,7 @@ class OffsetRange(NamedTuple):
         return self.offset_begin >= self.offset_end
 
     def records_of(self, batch: Batch) -> int:
-        """How many records of a batch lie in the range, if those that it holds fill its offsets there."""
+        """The number of a batch's records in the range, if it has no holes there."""
         offsets = min(batch.offset_end, self.offset_end) - max(batch.base_offset, self.offset_begin)
         return min(batch.record_count, offsets)
 
@@ -73,13 +73,13 @@ class _Leader(NamedTuple):
 
 
 def committed_view(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[StoredBatch]:
-    """What a consumer makes of the batches of one answer to Fetch at read_committed, see `AbortedView`."""
+    """Mark the batches of one Fetch answer that a consumer at read_committed skips, see `AbortedView`."""
     view = AbortedView(aborted)
     return (StoredBatch(batch, view.advance(batch)) for batch in batches)
 
 
 def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
-    """The error to raise when stored bytes cannot be decoded; `what` says which."""
+    """Build the error for stored bytes that cannot be decoded; `what` names them."""
     return BrokerRefused(
         f"{alias} delivers bytes that are no records at {what}: {error}",
         code=codes.CORRUPT_MESSAGE,
@@ -90,10 +90,10 @@ def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
 
 
 def modern(batch: Batch) -> Batch:
-    """A batch that tells its offsets: magic 0 and 1 say only inside what they hold (KIP-31).
+    """Return the batch with its offsets filled in: magic 0 and 1 have them only inside the messages (KIP-31).
 
     :raises ValueError: The checksum of a message set is wrong.
-    :raises KafkaError: It cannot be decoded.
+    :raises KafkaError: The batch cannot be decoded.
     """
     if batch.magic == _MAGIC:
         return batch
@@ -102,13 +102,13 @@ def modern(batch: Batch) -> Batch:
 
 
 def _density(found: Sequence[StoredBatch]) -> float:
-    """Bytes per offset."""
+    """The bytes per offset of these batches."""
     first, last = found[0].batch, found[-1].batch
     return sum(item.batch.size_bytes for item in found) / (last.offset_end - first.base_offset)
 
 
 def _fetch_bytes(offsets: int, density: float, bytes_max: int) -> int:
-    """How much to ask for: enough for the offsets that are left, not all that lies behind them."""
+    """How many bytes to ask for: enough for the offsets that are left, but not for all records behind them."""
     return min(max(int(offsets * density * _MARGIN), _FETCH_BYTES_MIN), bytes_max)
 
 
@@ -118,7 +118,7 @@ class LogReader:
     :param isolation: At `READ_COMMITTED` up to the last stable offset, else up to the high watermark, where no batch
         is known to be aborted.
     :param stall_s: For how long a read may make no progress before it fails.
-    :param fetch_bytes: What an answer may hold, unless its first batch is larger.
+    :param fetch_bytes: The size limit of an answer, unless its first batch is larger.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class LogReader:
         self._leaders: dict[PartitionKey, _Leader] = {}
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
-        """The batches that hold offsets of the range, in order: a list for each answer of the broker.
+        """Yield the batches that hold offsets of the range, in order: a list for each answer of the broker.
 
         The first may begin before the range and the last may end behind it. Control batches are
         included; offsets that the log does not hold (any more) are left out. The next answer is on
@@ -158,7 +158,7 @@ class LogReader:
                 if offset < span.offset_end:
                     bytes_max = _fetch_bytes(span.offset_end - offset, _density(found), self._fetch_bytes_max)
                     ahead = asyncio.create_task(self._fetch(span, offset, bytes_max))
-                    # Its request leaves now, before the caller takes the event loop away.
+                    # Send the request now, before the caller occupies the event loop.
                     await asyncio.sleep(0)
                 else:
                     found = [item for item in found if item.batch.base_offset < span.offset_end]
@@ -168,7 +168,7 @@ class LogReader:
                 ahead.cancel()
 
     async def first_batch(self, span: OffsetRange) -> Batch | None:
-        """The first batch of the range, whose base may lie before it; `None` when there is none.
+        """Read the first batch of the range, whose base may lie before it; `None` if there is none.
 
         :raises ClusterError: As `read`.
         """
@@ -176,20 +176,20 @@ class LogReader:
         return found[0] if found else None
 
     async def first_batches(self, span: OffsetRange, bytes_max: int) -> list[Batch]:
-        """The first batches of the range, as many as fit into an answer and at least one, whose base may lie before it;
-        none when there is none.
+        """Read the first batches of the range, as many as fit into an answer and at least one, whose base may lie
+        before it; empty if there is none.
 
         :raises ClusterError: As `read`.
         """
-        # However little is asked for, the broker sends the first batch whole (KIP-74).
+        # Whatever the limit, the broker sends the first batch whole (KIP-74).
         found = await self._fetch(span, span.offset_begin, bytes_max)
         return [each.batch for each in found if each.batch.base_offset < span.offset_end]
 
     async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
-        """The batches of one answer, at least one; none where the log begins behind the range.
+        """Fetch the batches of one answer, at least one; none if the log begins behind the range.
 
-        :raises ClusterError: As `read`; also where the log ends before the offset, which is no proof of anything: its
-            leader may be a new one that lacks records.
+        :raises ClusterError: As `read`; also if the log ends before the offset, which proves nothing: its leader may be
+            a new one that lacks records.
         """
         deadline = Deadline(self._stall_s)
         while True:

@@ -28,14 +28,14 @@ _NOT_OF_MOVES: Final = (None, "", "*")
 
 
 class Underway(NamedTuple):
-    """A reassignment that is not done yet: who has to fetch the partition, and who shall give it up."""
+    """A reassignment in progress: the brokers that have to fetch the partition, and those that will drop it."""
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
 
 async def reassignments(client: Client) -> dict[PartitionKey, Underway]:
-    """All that are under way. Needs DESCRIBE on the cluster.
+    """List the reassignments in progress. Needs DESCRIBE on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises UnsupportedByBroker: The brokers are older than 2.4.
@@ -60,11 +60,11 @@ async def reassignments(client: Client) -> dict[PartitionKey, Underway]:
 
 
 async def reassign(client: Client, wanted: Mapping[PartitionKey, Sequence[int] | None]) -> Outcomes[PartitionKey, None]:
-    """Begin to move partitions to these brokers, or (`None`) give up what is under way. Needs ALTER on the cluster.
+    """Start moving partitions to these brokers, or (`None`) cancel their reassignment. Needs ALTER on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises UnsupportedByBroker: The brokers are older than 2.4.
-    :raises Unreachable: The controller did not answer: what became of it is unknown.
+    :raises Unreachable: The controller did not answer: the result is unknown.
     """
     answer = await client.controller(_request(wanted), timeout_s=_TIMEOUT_S + 5.0)
     alias = client.cluster.alias
@@ -103,21 +103,21 @@ def _request(wanted: Mapping[PartitionKey, Sequence[int] | None]) -> Any:
 
 
 async def throttle(client: Client, moves: Collection[Move], rate_bytes_per_s: int) -> None:
-    """Bound what these moves copy, per broker and direction; nothing else is slowed (KIP-73).
+    """Limit the rate of these moves, per broker and direction; other replication is not slowed (KIP-73).
 
     :raises NotAuthorized: ALTER_CONFIGS on the cluster or on a topic is missing.
-    :raises ClusterError: A broker did not take it.
+    :raises ClusterError: A broker refused it.
     """
     involved = sorted({broker for move in moves for broker in (*move.before, *move.after)})
-    _raise_first(await alter_topic_configs(client, dict(_throttled(moves))))
+    _raise_first(await alter_topic_configs(client, dict(_build_throttles(moves))))
     rates = dict.fromkeys(_RATES, str(rate_bytes_per_s))
     _raise_first(await alter_broker_configs(client, dict.fromkeys(involved, rates)))
 
 
 async def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[int]) -> None:
-    """Take the bounds of moves away, whoever set them.
+    """Remove the throttles of moves, also those set by others.
 
-    :raises ClusterError: A broker did not take it.
+    :raises ClusterError: A broker refused it.
     """
     none: Mapping[str, str | None] = {_LEADERS: None, _FOLLOWERS: None}
     _raise_first(await alter_topic_configs(client, dict.fromkeys(sorted(set(topics)), none)))
@@ -126,9 +126,9 @@ async def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[in
 
 
 async def throttled(client: Client, topics: Collection[str]) -> set[str]:
-    """Those of these topics that have bounds of moves, as far as we may see it (DESCRIBE_CONFIGS)."""
+    """The topics among these with throttles of moves, as far as we may see them (DESCRIBE_CONFIGS)."""
     found = await describe_topic_configs(client, topics, only=(_LEADERS, _FOLLOWERS))
-    # Who bounds a topic for good says "*", which no move does.
+    # A permanent throttle of a topic is "*", which moves do not use.
     return {
         name
         for name, configs in found.values.items()
@@ -136,8 +136,8 @@ async def throttled(client: Client, topics: Collection[str]) -> set[str]:
     }
 
 
-def _throttled(moves: Collection[Move]) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """By topic: whose reading and whose writing is bounded, as `partition:broker`."""
+def _build_throttles(moves: Collection[Move]) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """Yield by topic the throttled leaders and followers, as `partition:broker`."""
     by_topic: dict[str, list[Move]] = defaultdict(list)
     for move in moves:
         by_topic[move.topic].append(move)

@@ -1,4 +1,4 @@
-"""The registry of a cluster as Kafka's API tells it: what ZooKeeper would hold, from Metadata and DescribeQuorum."""
+"""Builds the registry of a cluster, like ZooKeeper would hold it, from Metadata and DescribeQuorum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isthmus.wire.metadata import Metadata
 
 
 async def told_registry(client: Client, mode: MetadataMode) -> Registry:
-    """The registry as the brokers tell it. Topics that we may not DESCRIBE are left out.
+    """Build the registry from the brokers' answers. Topics that we may not DESCRIBE are left out.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -51,7 +51,7 @@ async def _quorum_leader(client: Client) -> int | None:
 def _nodes(
     metadata: Metadata, controller: int | None, partitions: tuple[PartitionState, ...], releases: Mapping[int, Releases]
 ) -> Iterator[RegistryNode]:
-    """The tree ZooKeeper would hold, with what the API tells of each node: of a broker the listener that was asked."""
+    """Yield the tree that ZooKeeper would hold, as far as the API shows it: of a broker only the asked listener."""
     for node, broker in sorted(metadata.brokers.items()):
         address = written_address(broker.host, broker.port)
         version = str(releases[node]) if node in releases else None

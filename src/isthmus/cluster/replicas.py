@@ -1,4 +1,4 @@
-"""How far followers are behind their leaders, in records: the log ends of all replicas, asked of each (ListOffsets)."""
+"""Measures how far followers are behind their leaders, in records, by the log ends of all replicas (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ ReplicaEnds = dict[tuple[PartitionKey, int], int]
 
 
 async def with_lags(client: Client, states: Iterable[PartitionState]) -> tuple[PartitionState, ...]:
-    """The partitions with how far each follower is behind; one that does not answer is left out. Needs DESCRIBE.
+    """Add the lag of each follower to the partitions; one that does not answer is left out. Needs DESCRIBE.
 
-    DescribeLogDirs tells no lag of a follower: it is measured against the high watermark that the follower knows.
+    DescribeLogDirs does not show it: its lag is relative to the high watermark that the follower knows.
     """
     states = tuple(states)
     led = [state for state in states if state.leader != NO_LEADER]
-    # First the leaders: what comes while followers are asked makes none of them late.
-    ends = await _ends(client, [(state, (state.leader,)) for state in led])
-    ends |= await _ends(client, [(state, _followers(state)) for state in led])
-    return tuple(state._replace(behind=_behind(state, ends)) for state in states)
+    # Ask the leaders first, so that records written meanwhile do not count as lag.
+    ends = await _read_ends(client, [(state, (state.leader,)) for state in led])
+    ends |= await _read_ends(client, [(state, _followers(state)) for state in led])
+    return tuple(state._replace(behind=_measure_lags(state, ends)) for state in states)
 
 
 def _followers(state: PartitionState) -> tuple[int, ...]:
     return tuple(replica for replica in state.replicas if replica != state.leader)
 
 
-def _behind(state: PartitionState, ends: ReplicaEnds) -> tuple[tuple[int, int], ...]:
+def _measure_lags(state: PartitionState, ends: ReplicaEnds) -> tuple[tuple[int, int], ...]:
     key = (state.topic, state.partition)
     leader = ends.get((key, state.leader))
     if leader is None:
         return ()
-    told = ((replica, ends.get((key, replica))) for replica in _followers(state))
-    return tuple((replica, max(leader - end, 0)) for replica, end in told if end is not None)
+    reported = ((replica, ends.get((key, replica))) for replica in _followers(state))
+    return tuple((replica, max(leader - end, 0)) for replica, end in reported if end is not None)
 
 
-async def _ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[int, ...]]]) -> ReplicaEnds:
+async def _read_ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[int, ...]]]) -> ReplicaEnds:
     by_node: dict[int, list[PartitionKey]] = defaultdict(list)
     for state, nodes in wanted:
         for node in nodes:
@@ -55,7 +55,7 @@ async def _ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[i
 async def _ask(client: Client, node: int, keys: Collection[PartitionKey]) -> ReplicaEnds:
     try:
         connection = await client.connection(node)
-        told = await list_offsets(connection, dict.fromkeys(keys, _ANY_EPOCH), LATEST, asker=DEBUGGER)
+        reported = await list_offsets(connection, dict.fromkeys(keys, _ANY_EPOCH), LATEST, asker=DEBUGGER)
     except ClusterError:
         return {}
-    return {(key, node): offset.offset for key, offset in told.items() if offset.error_code == codes.NONE}
+    return {(key, node): offset.offset for key, offset in reported.items() if offset.error_code == codes.NONE}

@@ -1,4 +1,4 @@
-"""Cutting logs into slices of about equal size, along the borders of batches."""
+"""Cuts logs into slices of about equal size, along the borders of batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARTITIONS_AT_ONCE: Final = 64
 
 
 class Slice(NamedTuple):
-    """A part of a partition's log and about how many bytes it takes."""
+    """A part of a partition's log and its approximate size in bytes."""
 
     span: OffsetRange
     size_bytes: int
@@ -22,10 +22,10 @@ class Slice(NamedTuple):
 async def slices(
     reader: LogReader, spans: Iterable[OffsetRange], *, slice_bytes: int = SLICE_BYTES
 ) -> list[list[Slice]]:
-    """Each range cut into slices of about `slice_bytes` that together cover it; empty ranges into none.
+    """Cut each range into slices of about `slice_bytes` that together cover it; empty ranges into none.
 
-    Kafka does not say how many bytes lie between two offsets, so one batch is fetched at every
-    border: it tells how dense the log is there, and where a batch begins.
+    Kafka does not report the bytes between two offsets, so one batch is fetched at every
+    border: it shows the density of the log there, and where a batch begins.
 
     :raises ClusterError: A partition cannot be read.
     """
@@ -58,7 +58,7 @@ async def _cut(reader: LogReader, span: OffsetRange, slice_bytes: int) -> list[S
 
 
 async def _border(reader: LogReader, rest: OffsetRange, goal: int) -> int:
-    """Where a batch begins, at or before `goal` but behind the beginning of `rest`; or its end."""
+    """Find where a batch begins, at or before `goal` but behind the beginning of `rest`; or its end."""
     if goal >= rest.offset_end:
         return rest.offset_end
     batch = await reader.first_batch(rest._replace(offset_begin=goal))

@@ -1,4 +1,4 @@
-"""What to read of a log of which only some ranges matter."""
+"""Chooses the parts of a log to read when only some ranges matter."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from isthmus.cluster.reading import OffsetRange
 from isthmus.model.translation import MappedRange
 
 GAP_OFFSETS: Final = 4096
-"""So many offsets of others between two ranges are not read, but asked for anew behind them."""
+"""If so many foreign offsets lie between two ranges, reading skips them with a new request."""
 
 
 def spans_of(whole: OffsetRange, ranges: Sequence[MappedRange]) -> Iterator[OffsetRange]:
-    """What to read of the target for these ranges: all of them, and little of what lies between."""
+    """Yield the spans to read of the target for these ranges: all of them, with small gaps between."""
     begin = end = -1
     for one in ranges:
         if begin >= 0 and one.target_begin - end >= GAP_OFFSETS:

@@ -1,4 +1,4 @@
-"""Single batches of many logs: what a leader has at or behind an offset, and what it can tell where it has none."""
+"""Reads single batches of many logs: the one at or behind an offset, or why there is none."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class NoBatch(enum.Enum):
     """Why a log is known to have no batch at an offset."""
 
     HOLE = "a hole"
-    """The log goes on behind it, but nothing is stored there."""
+    """The log continues behind it, but has no batch there."""
     DELETED = "deleted"
     """The log begins behind it."""
 
 
 class Read(NamedTuple):
-    """The first batch at or behind an offset, or why there is none; `log_start` is -1 where it is not told.
+    """The first batch at or behind an offset, or why there is none; `log_start` is -1 if not known.
 
-    `is_aborted` says that it belongs to an aborted transaction; only what is read at read_committed tells.
+    `is_aborted` means that it belongs to an aborted transaction; this is only known at read_committed.
     """
 
     batch: Batch | NoBatch
@@ -56,7 +56,7 @@ Found = Read | ClusterError
 async def batches_at(
     connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
 ) -> dict[PartitionKey, Found]:
-    """The first batch at or behind each wanted offset, or why there is none; an error where the broker cannot tell.
+    """Read the first batch at or behind each wanted offset, or why there is none; else the broker's error.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
     """
@@ -66,13 +66,13 @@ async def batches_at(
         chunk = dict(islice(waiting.items(), _AT_ONCE))
         answers = {fetched.key: fetched for fetched in await _fetch_some(connection, chunk, isolation)}
         try:
-            told = {key: found_in(fetched) for key, fetched in answers.items()}
+            seen = {key: found_in(fetched) for key, fetched in answers.items()}
         except ValueError as error:
             raise ClusterError(f"{connection.where} has an unreadable batch: {error}") from error
-        # While others got theirs there may have been no room for a batch: it comes with the next answer.
-        is_room_left = not any(isinstance(each, Batch) for each in told.values())
+        # An answer full of other batches may have had no room for this one: ask again.
+        is_room_left = not any(isinstance(each, Batch) for each in seen.values())
         for key in chunk:
-            error_code, each = answers[key].error_code, told[key]
+            error_code, each = answers[key].error_code, seen[key]
             if not isinstance(each, Batch) and error_code == codes.NONE and not is_room_left:
                 continue
             del waiting[key]
@@ -85,14 +85,14 @@ async def batches_at(
                 found[key] = UNTOLD if each is None else _read(each, answers[key])
     starts = await list_offsets(connection, outside, EARLIEST, timeout_s=_TIMEOUT_S) if outside else {}
     for key, start in starts.items():
-        # A log that ends before it is no proof of anything: its leader may only lag behind.
+        # A log that ends before the offset proves nothing: its leader may only lag.
         if start.error_code == codes.NONE and start.offset > wants[key].offset:
             found[key] = Read(NoBatch.DELETED, start.offset)
     return found
 
 
 async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
-    """The batch of each of these logs that ends there; those that cannot be read now are left out.
+    """Read the batch of each of these logs that ends at the offset; logs that cannot be read now are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -101,8 +101,8 @@ async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict
 
 
 async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch | NoBatch]:
-    """The first batch of each of these logs at or behind the last offset before these, or why there is none; logs that
-    cannot be read now are left out.
+    """Read the first batch of each of these logs at or behind the last offset before its end, or why there is none;
+    logs that cannot be read now are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -124,12 +124,12 @@ async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> di
 
 
 def found_in(fetched: Fetched) -> Batch | NoBatch | None:
-    """What an answer shows at or behind the offset asked for; None if it does not tell.
+    """Find the batch at or behind the requested offset in an answer, or a hole; None if the answer proves neither.
 
-    :raises ValueError: It holds something else than record batches.
+    :raises ValueError: The answer does not hold record batches.
     """
     if not fetched.records and fetched.error_code == codes.NONE:
-        # Only at read_committed the stable end is told, and nothing is read beyond it.
+        # Only read_committed answers have a stable end, and hold no records beyond it.
         end = fetched.high_watermark if fetched.stable_end < 0 else fetched.stable_end
         is_within = fetched.log_start <= fetched.offset < end
         return NoBatch.HOLE if is_within else None
@@ -152,6 +152,6 @@ async def _fetch_some(connection: Connection, wants: Mapping[PartitionKey, Want]
 
 
 def _first(records: bytes) -> Batch | None:
-    """The first batch, without what came behind it: that may be a thousand times as much."""
+    """Copy the first batch, to release the rest of the answer, which may be a thousand times as large."""
     batch = next(scan(records), None)
     return None if batch is None else batch._replace(view=memoryview(bytes(batch.view)))

@@ -1,4 +1,4 @@
-"""Offsets by time: the timestamp of the record at a position, and the first offset that is not older."""
+"""Finds timestamps by offset and offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from isthmus.wire.records import records_in
 
 _AT_ONCE: Final = 32
 _BACK_MAX: Final = 1_000
-"""A record is looked for so far before a position."""
+"""A record is searched up to so many offsets before a position."""
 _NO_TIMESTAMP: Final = -1
 _ANSWER_BYTES: Final = 16_384
 See = Callable[[PartitionKey, int, int], None]
-"""Is shown that a record of a partition, at an offset, has a timestamp (ms)."""
+"""Called with a partition, an offset, and the timestamp (ms) of the record there."""
 
 
 async def record_timestamps(
@@ -32,10 +32,10 @@ async def record_timestamps(
     ranges: Mapping[PartitionKey, LogRange],
     see: See = lambda _key, _offset, _time_ms: None,
 ) -> dict[PartitionKey, int]:
-    """The timestamp (ms) of the first record at or behind each position, or of the last before it where it is the end.
+    """The timestamp (ms) of the first record at or behind each position, or of the last before it at the end.
 
-    Partitions that hold no record, or records without timestamps, are left out. A fetch for each partition. Whatever
-    comes with it is shown to `see`, the newest of each batch at its end.
+    Partitions without records, or with records without timestamps, are left out. Takes a fetch for each partition. For
+    each batch read, `see` is called with the newest timestamp and the last offset.
 
     :raises ClusterError: A partition cannot be read.
     """
@@ -44,28 +44,30 @@ async def record_timestamps(
 
     async def find(key: PartitionKey) -> int:
         async with free:
-            return await _timestamp(reader, key, positions[key], ranges[key], see)
+            return await _find_timestamp(reader, key, positions[key], ranges[key], see)
 
     keys = [key for key in positions if key in ranges]
     found = dict(zip(keys, await asyncio.gather(*map(find, keys)), strict=True))
     return {key: timestamp for key, timestamp in found.items() if timestamp != _NO_TIMESTAMP}
 
 
-async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange, see: See) -> int:
+async def _find_timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange, see: See) -> int:
     position = min(max(position, log.start), log.stable_end)
     back = 0
-    # Where nothing but control records follows, the last record lies mostly right before them.
-    while (found := await _from(reader, key, position, max(position - back, log.start), log, see)) == _NO_TIMESTAMP:
+    # If only control records follow, the last record is mostly right before them.
+    while (
+        found := await _find_from(reader, key, position, max(position - back, log.start), log, see)
+    ) == _NO_TIMESTAMP:
         if back >= min(position - log.start, _BACK_MAX):
-            return await _before(reader, key, log)
+            return await _find_first(reader, key, log)
         back = 2 * back or 1
     return found
 
 
-async def _from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange, see: See) -> int:
+async def _find_from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange, see: See) -> int:
     """The timestamp of the first record at or behind a position, or of the last before it from `begin` on."""
     latest = _NO_TIMESTAMP
-    # Control batches hold no record: what lies behind them is asked for next.
+    # Control batches hold no record: read the next batch.
     while begin < log.stable_end:
         batches = await reader.first_batches(OffsetRange(*key, begin, log.stable_end), _ANSWER_BYTES)
         if not batches:
@@ -82,8 +84,8 @@ async def _from(reader: LogReader, key: PartitionKey, position: int, begin: int,
     return latest
 
 
-async def _before(reader: LogReader, key: PartitionKey, log: LogRange) -> int:
-    """The timestamp of the first record there is: not too late for any position behind it."""
+async def _find_first(reader: LogReader, key: PartitionKey, log: LogRange) -> int:
+    """The timestamp of the first record of the log: not too late for any position behind it."""
     batch = await reader.first_batch(OffsetRange(*key, log.start, log.stable_end))
     stamps = [] if batch is None or batch.is_control else _stamps(batch, key)
     return stamps[0][1] if stamps else _NO_TIMESTAMP

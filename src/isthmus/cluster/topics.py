@@ -1,4 +1,4 @@
-"""Topics as a cluster describes them: identity, partitions and effective configuration."""
+"""Describes the topics of a cluster: identity, partitions and effective configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_ID_FROM: Final = 12
 async def selected_topics(client: Client, topics: TopicSettings) -> Metadata:
     """Metadata of the topics a filter selects, among those we may see (DESCRIBE on the topic).
 
-    Names included literally are asked for by name: one that does not exist is there with its error.
+    Literally included names are asked for by name: one that does not exist is included with its error.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -40,7 +40,7 @@ async def selected_topics(client: Client, topics: TopicSettings) -> Metadata:
 
 
 async def describe_topics(client: Client, topics: Iterable[TopicMetadata]) -> Outcomes[str, TopicDescription]:
-    """The topics of a Metadata answer with their configurations. Needs DESCRIBE_CONFIGS on each."""
+    """Describe the topics of a Metadata answer with their configurations. Needs DESCRIBE_CONFIGS on each."""
     errors: dict[str, ClusterError] = {}
     sound: dict[str, TopicMetadata] = {}
     for topic in topics:
@@ -56,27 +56,27 @@ async def describe_topics(client: Client, topics: Iterable[TopicMetadata]) -> Ou
 
 
 async def known_absent(client: Client, names: Collection[str]) -> frozenset[str]:
-    """Those of these topics of which every broker of the cluster says that there are none. One broker alone may not
-    have heard of them yet; what one cannot be asked about, or may not be seen, is not known.
+    """The topics among these that every broker of the cluster reports as missing. A single broker may not know them
+    yet; a topic that a broker cannot be asked for, or that we may not see, does not count as missing.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
     if not names:
         return frozenset()
     brokers = (await client.metadata()).brokers
-    told = await asyncio.gather(*(client.metadata(sorted(names), node_id=each) for each in brokers))
-    if not told or any(each.brokers.keys() - brokers.keys() for each in told):
+    answers = await asyncio.gather(*(client.metadata(sorted(names), node_id=each) for each in brokers))
+    if not answers or any(each.brokers.keys() - brokers.keys() for each in answers):
         return frozenset()
     gone = [
         {name for name, topic in each.topics.items() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION}
-        for each in told
+        for each in answers
     ]
     return frozenset(names).intersection(*gone)
 
 
 async def known_deleted(client: Client, topics: Mapping[str, uuid.UUID]) -> frozenset[str]:
-    """Those of these topics, by their names and ids, of which every broker of the cluster says that there is neither
-    one of that name nor one with that id. An id is unknown whatever rights we have (KIP-516).
+    """The topics among these, by names and ids, that every broker of the cluster reports as missing by name and by id.
+    A missing id is reported whatever rights we have (KIP-516).
 
     :raises UnsupportedByBroker: A broker is older than Kafka 3.1 and cannot be asked about ids.
     :raises ClusterError: The cluster as a whole did not answer.
@@ -85,13 +85,15 @@ async def known_deleted(client: Client, topics: Mapping[str, uuid.UUID]) -> froz
     ids = {topics[name] for name in absent} - {NO_TOPIC_ID}
     if not ids:
         return frozenset()
-    told = await asyncio.gather(*(_unknown_ids(client, node, ids) for node in (await client.metadata()).brokers))
-    unknown = ids.intersection(*told) if told else set()
+    answers = await asyncio.gather(
+        *(_find_unknown_ids(client, node, ids) for node in (await client.metadata()).brokers)
+    )
+    unknown = ids.intersection(*answers) if answers else set()
     return frozenset(name for name in absent if topics[name] in unknown)
 
 
-async def _unknown_ids(client: Client, node_id: int, ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
-    """Those of these ids that a broker does not know."""
+async def _find_unknown_ids(client: Client, node_id: int, ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """The ids among these that a broker does not know."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(topic_id=each, name=None) for each in ids],
         allow_auto_topic_creation=False,

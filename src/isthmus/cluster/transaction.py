@@ -1,8 +1,8 @@
-"""Transactions, the way clients before KIP-890 drive them (KIP-98, "TV1"), which every broker understands.
+"""Transactions as clients before KIP-890 use them (KIP-98, "TV1"), which every broker supports.
 
-Lanes put data of an aborted source transaction into an aborted one of ours, and have empty ones leave a control record
-where writing markers directly is not allowed; the ledger is written in transactions; groups' positions are committed in
-them. Whoever owns a transactional id next finds what was left open (`find`) and carries it on, or fences whoever had it
+Lanes copy the data of an aborted source transaction into an aborted one of ours, and use empty ones to write control
+records where WriteTxnMarkers is not allowed; the ledger is written in transactions; groups' positions are committed in
+them. The next owner of a transactional id continues an open transaction (`find`), or fences the previous owner
 (`initialize`).
 """
 
@@ -27,16 +27,16 @@ from isthmus.wire.offsets import PartitionKey
 from isthmus.wire.permission import Permission
 
 _TIMEOUT_MS: Final = 900_000
-"""As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
+"""The maximum that brokers allow by default: an engine that is away for longer loses its open transaction."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
 
 
 class Transaction:
-    """One transactional id of ours. `is_open` says that a transaction was begun and not yet ended.
+    """One transactional id of ours. `is_open` means that a transaction was begun and not yet ended.
 
-    `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is asked before anything
-    leaves that changes it. A coordinator that answers one of the `passing` error codes is asked again for `patience_s`.
+    `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is checked before each
+    request that changes it. Requests answered with one of the `passing` error codes are repeated for `patience_s`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Transaction:
         self._passing = passing
 
     async def probe(self) -> None:
-        """See whether we may use the transactional id. Whoever uses it now is not disturbed.
+        """Check whether we may use the transactional id, without disturbing its present user.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        # Rights are looked at before the producer id, which is nobody's.
+        # Brokers check rights before the producer id, which is invalid on purpose.
         request = EndTxnRequest(
             transactional_id=self.transactional_id, producer_id=-1, producer_epoch=-1, committed=False, max_version=4
         )
@@ -75,12 +75,12 @@ class Transaction:
             return
 
     async def find(self, key: PartitionKey) -> None:
-        """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
+        """Take up a transaction that an earlier owner left open; without one `producer_id` stays -1.
 
-        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        found = await self._described()
+        found = await self._describe()
         if (
             found is not None
             and found.transaction_state == "Ongoing"
@@ -89,16 +89,16 @@ class Transaction:
             self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
 
     async def reclaim(self) -> bool:
-        """Take the epoch that the coordinator raised when it aborted our transaction without us; whether it did so.
+        """Adopt the epoch that the coordinator raised when it aborted our transaction by itself. Return whether it did.
 
-        It may refuse its owner then like one whom another has fenced. Whoever initializes leaves the transactional id
-        empty at the next epoch, which an abort by the coordinator raises once more. So an abort at the next epoch is
-        that of ours, where no owner ever aborts one by `end`.
+        After that the coordinator may refuse its owner as if another one had fenced it. Another owner's `initialize`
+        leaves the transactional id empty at the next epoch, and an abort by the coordinator then raises it once more.
+        So an abort at the next epoch is that of our transaction, if no owner ever aborts one by `end`.
 
-        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        found = await self._described()
+        found = await self._describe()
         is_ours = (
             found is not None
             and found.transaction_state == "CompleteAbort"
@@ -108,8 +108,8 @@ class Transaction:
             self.epoch += 1
         return is_ours
 
-    async def _described(self) -> Any:
-        """What the coordinator knows of the transactional id, once no control record is missing; `None` for nothing."""
+    async def _describe(self) -> Any:
+        """Describe the transactional id, once no control record is missing; `None` if its coordinator has none."""
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         deadline = Deadline(self._patience_s)
         while True:
@@ -121,20 +121,20 @@ class Transaction:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             elif found.error_code != codes.NONE:
                 right = on_transactional_id("DESCRIBE", self.transactional_id)
-                raise self._refused(found.error_code, "describing its transactions", right)
+                raise self._refusal(found.error_code, "describing its transactions", right)
             elif not found.transaction_state.startswith("Prepare"):
                 return found
             await self._pause(deadline)
 
     async def initialize(self, *, is_mine: bool = False) -> None:
-        """Get a producer id and epoch. What an earlier owner left open and could not be found is aborted by this.
+        """Get a producer id and epoch. This aborts a transaction that an earlier owner left open.
 
-        If it `is_mine` still, the epoch is raised, and only for whoever has had it last (KIP-360).
+        With `is_mine` the epoch is raised only if we are the last owner (KIP-360).
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
         timeout_ms = self._timeout_ms
-        # Where nobody used transactions before, their log is only being created.
+        # In a cluster without earlier transactions the log of transactions has to be created first.
         patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
         deadline = Deadline(patience_s)
         while True:
@@ -161,7 +161,7 @@ class Transaction:
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
     async def begin(self, key: PartitionKey) -> None:
-        """Open a transaction that holds the partition.
+        """Begin a transaction with the partition.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
@@ -184,8 +184,8 @@ class Transaction:
     async def end(self, *, commit: bool) -> None:
         """End the transaction. The control record reaches the partition a little later.
 
-        :raises Unreachable: Whether it ended is unknown: only the log can tell.
-        :raises ClusterError: It was refused.
+        :raises Unreachable: It is unknown whether it ended: look at the log.
+        :raises ClusterError: The end was refused.
         """
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -198,9 +198,9 @@ class Transaction:
         self.is_open = False
 
     async def ended(self, *, commit: bool) -> None:
-        """Wait until the coordinator has written the last control record of what was ended: none follows.
+        """Wait until the coordinator has written the last control record of the ended transaction: none follows.
 
-        It answers CONCURRENT_TRANSACTIONS until then to whoever ends the transaction once more.
+        It answers another end of the transaction with CONCURRENT_TRANSACTIONS until then.
 
         :raises ClusterError: As for `end`.
         """
@@ -216,7 +216,7 @@ class Transaction:
             if code == codes.NONE:
                 return answer
             if code not in self._passing:
-                raise self._refused(code, what, on_transactional_id("WRITE", self.transactional_id), *rights)
+                raise self._refusal(code, what, on_transactional_id("WRITE", self.transactional_id), *rights)
             if code != codes.CONCURRENT_TRANSACTIONS:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             await self._pause(deadline)
@@ -230,6 +230,6 @@ class Transaction:
             )
         await asyncio.sleep(_PAUSE_S)
 
-    def _refused(self, code: int, what: str, right: Right, *others: Right) -> ClusterError:
+    def _refusal(self, code: int, what: str, right: Right, *others: Right) -> ClusterError:
         what = f"{what} of {self.transactional_id}"
         return codes.error_for(code, what, right, *others, cluster=self._client.cluster.alias)

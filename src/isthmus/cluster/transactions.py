@@ -1,8 +1,8 @@
-"""Open transactions, asked of leaders and coordinators (KIP-664).
+"""Finds open transactions by asking leaders and coordinators (KIP-664).
 
 A leader knows which producer holds its last stable offset back, a coordinator which transactions it will
-end. A transaction that only the leader knows is hanging. Looks are taken in that order, and the leader is
-asked once more, because a transaction may end in between.
+end. A transaction that only the leader knows is hanging. They are asked in that order, and the leader
+again at the end, because a transaction may end in between.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Coordinated(NamedTuple):
 
 
 class _Coordinators(NamedTuple):
-    """What the coordinators said, by producer id; `silent` says why some of them did not."""
+    """The transactions that coordinators know, by producer id; `silent` is why some did not answer."""
 
     known: Mapping[int, _Coordinated]
     silent: str | None
@@ -70,33 +70,33 @@ class _Coordinators(NamedTuple):
 async def open_transactions(
     client: Client, partitions: Iterable[PartitionState], *, is_strict: bool = False
 ) -> tuple[tuple[OpenTransaction, ...], dict[str, str]]:
-    """The transactions that hold back the last stable offsets of partitions, and what was not told.
+    """The transactions that hold back the last stable offsets of partitions, and the reasons for missing answers.
 
-    Needs READ on the topics, and DESCRIBE on all transactional ids: without it nothing is called hanging.
+    Needs READ on the topics, and DESCRIBE on all transactional ids: without it no transaction is reported as hanging.
 
-    :raises ClusterError: The cluster as a whole did not answer; or, where this `is_strict`, the leader of a partition
-        does not tell. Brokers before Kafka 3.0 cannot, and raise nothing.
+    :raises ClusterError: The cluster as a whole did not answer; or, if this `is_strict`, the leader of a partition.
+        Brokers before Kafka 3.0 cannot answer, and cause no error.
     """
     held = {(p.topic, p.partition): p for p in partitions if p.unstable_records and p.leader >= 0}
     if not held:
         return (), {}
-    holders, not_told = await _holders(client, held, is_strict=is_strict)
+    holders, not_told = await _find_holders(client, held, is_strict=is_strict)
     coordinators = await _coordinators(client, {holder.producer_id for holder in holders})
     orphans = {holder.key for holder in holders if not _is_coordinated(holder, coordinators)}
     if orphans and not coordinators.silent and not await _may_see_all(client):
         coordinators = coordinators._replace(silent=_HIDDEN)
     if coordinators.silent:
         not_told["transactions"] = coordinators.silent
-    still, not_told_again = await _holders(client, {key: held[key] for key in orphans}, is_strict=is_strict)
+    still, not_told_again = await _find_holders(client, {key: held[key] for key in orphans}, is_strict=is_strict)
     not_told |= not_told_again
     remaining = [holder for holder in holders if holder.key not in orphans or holder in still]
     times = await record_times(client, {holder.key: holder.first_offset for holder in remaining})
-    found = [_transaction(holder, held[holder.key], coordinators, times.get(holder.key)) for holder in remaining]
+    found = [_build_transaction(holder, held[holder.key], coordinators, times.get(holder.key)) for holder in remaining]
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.first_offset))), not_told
 
 
 async def transactional_ids(client: Client, producer_ids: Collection[int]) -> dict[int, str]:
-    """The transactional ids of producers, as far as coordinators tell: they forget those that are unused for a week.
+    """The transactional ids of producers that coordinators know: they forget ids that are unused for a week.
 
     Needs DESCRIBE on them.
 
@@ -106,9 +106,9 @@ async def transactional_ids(client: Client, producer_ids: Collection[int]) -> di
 
 
 async def producer_of(client: Client, transactional_id: str) -> tuple[int, int]:
-    """The producer id and epoch by which a coordinator knows a transactional id, -1 where it does not know it.
+    """The producer id and epoch that a coordinator has for a transactional id, -1 if it does not know it.
 
-    :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+    :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
     :raises ClusterError: The coordinator does not answer or does not allow it.
     """
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -124,7 +124,7 @@ async def producer_of(client: Client, transactional_id: str) -> tuple[int, int]:
 
 
 async def require_all_seen(client: Client) -> None:
-    """See that coordinators tell us of all transactions.
+    """Require that coordinators show us all transactions.
 
     :raises NotAuthorized: DESCRIBE on all transactional ids is missing.
     :raises ClusterError: The cluster does not answer.
@@ -135,8 +135,8 @@ async def require_all_seen(client: Client) -> None:
 
 
 async def last_transactions(client: Client, *, is_patient: bool = True) -> tuple[CarriedTransaction, ...]:
-    """The last transaction of each transactional id, as far as we may see them (`require_all_seen`). Who `is_patient`
-    waits for what was decided when this was asked for, and not yet told to all partitions.
+    """The last transaction of each transactional id, as far as we may see them (`require_all_seen`). With `is_patient`
+    wait for transactions that were decided at the first answer, but do not have all control records yet.
 
     :raises ClusterError: A coordinator does not answer, or does not come to the end of a transaction.
     """
@@ -148,37 +148,37 @@ async def last_transactions(client: Client, *, is_patient: bool = True) -> tuple
         raise Unreachable(
             f"{_STATE_TOPIC} has partitions without a leader: {', '.join(without)}", cluster=client.cluster.alias
         )
-    found = await asyncio.gather(*(_last_at(client, node, is_patient=is_patient) for node in metadata.brokers))
-    return tuple(each for told in found for each in told)
+    found = await asyncio.gather(*(_list_last(client, node, is_patient=is_patient) for node in metadata.brokers))
+    return tuple(each for listing_part in found for each in listing_part)
 
 
 async def ongoing(client: Client) -> dict[CarriedTransaction, frozenset[PartitionKey]]:
-    """The transactions that nobody has decided, with their partitions, as far as we may see them.
+    """The undecided transactions with their partitions, as far as we may see them.
 
     :raises ClusterError: A coordinator does not answer.
     """
     metadata = await client.metadata()
-    found = await asyncio.gather(*(_ongoing_at(client, node) for node in metadata.brokers))
-    return {each: partitions for told in found for each, partitions in told.items()}
+    found = await asyncio.gather(*(_list_ongoing(client, node) for node in metadata.brokers))
+    return {each: partitions for listing_part in found for each, partitions in listing_part.items()}
 
 
-async def _ongoing_at(client: Client, node: int) -> dict[CarriedTransaction, frozenset[PartitionKey]]:
+async def _list_ongoing(client: Client, node: int) -> dict[CarriedTransaction, frozenset[PartitionKey]]:
     request = ListTransactionsRequest(state_filters=[_ONGOING], producer_id_filters=[])
-    listed = await _patiently(client, node, request, lambda answer: [answer.error_code])
+    listed = await _ask_patiently(client, node, request, lambda answer: [answer.error_code])
     names = sorted(each.transactional_id for each in listed.transaction_states)
     return {
         CarriedTransaction(each.transactional_id, each.producer_id, each.producer_epoch): _partitions(each)
-        for each in await _described_at(client, node, names)
+        for each in await _describe_at(client, node, names)
         if each.transaction_state == _ONGOING
     }
 
 
-async def _described_at(client: Client, node: int, names: Sequence[str]) -> list[Any]:
-    """What a coordinator says of transactional ids, those left out that it does not know any more."""
+async def _describe_at(client: Client, node: int, names: Sequence[str]) -> list[Any]:
+    """Describe transactional ids at their coordinator; those that it does not know any more are left out."""
     found = list[Any]()
     for at in range(0, len(names), _AT_ONCE):
         request = DescribeTransactionsRequest(transactional_ids=names[at : at + _AT_ONCE])
-        answer = await _patiently(
+        answer = await _ask_patiently(
             client, node, request, lambda answer: [each.error_code for each in answer.transaction_states]
         )
         found += (each for each in answer.transaction_states if each.error_code == codes.NONE)
@@ -189,15 +189,15 @@ def _partitions(state: Any) -> frozenset[PartitionKey]:
     return frozenset((topic.topic, partition) for topic in state.topics for partition in topic.partitions)
 
 
-async def _last_at(client: Client, node: int, *, is_patient: bool) -> list[CarriedTransaction]:
-    """As `last_transactions`, of one coordinator."""
+async def _list_last(client: Client, node: int, *, is_patient: bool) -> list[CarriedTransaction]:
+    """As `last_transactions`, for one coordinator."""
     deadline, waiting = Deadline(_DECIDING_S), None
     while True:
         request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-        answer = await _patiently(client, node, request, lambda answer: [answer.error_code])
+        answer = await _ask_patiently(client, node, request, lambda answer: [answer.error_code])
         states = {each.transactional_id: each.transaction_state for each in answer.transaction_states}
         deciding = {name for name, state in states.items() if state.startswith(_DECIDING)}
-        # What is decided meanwhile is nothing that we came for.
+        # Do not wait for transactions that are decided later.
         waiting = deciding if waiting is None else waiting & deciding
         if not (waiting and is_patient):
             break
@@ -214,14 +214,14 @@ async def _last_at(client: Client, node: int, *, is_patient: bool) -> list[Carri
             each.producer_epoch,
             is_committed=each.transaction_state == _COMMITTED,
         )
-        for each in await _described_at(client, node, sorted(states))
+        for each in await _describe_at(client, node, sorted(states))
     ]
 
 
 async def _may_see_all(client: Client) -> bool:
     """Whether no transaction is hidden from us: coordinators leave out those that we may not DESCRIBE.
 
-    A transactional id that nobody has is asked for, since rights are looked at first.
+    This asks for an unused transactional id, since brokers check rights first.
     """
     nobody = f"isthmus-{uuid.uuid4()}"
     answer = await client.any(DescribeTransactionsRequest(transactional_ids=[nobody]))
@@ -233,7 +233,7 @@ def _is_coordinated(holder: _Holder, coordinators: _Coordinators) -> bool:
     return coordinated is not None and holder.key in coordinated.partitions
 
 
-def _transaction(
+def _build_transaction(
     holder: _Holder, partition: PartitionState, coordinators: _Coordinators, since_ms: int | None
 ) -> OpenTransaction:
     coordinated = coordinators.known.get(holder.producer_id)
@@ -260,7 +260,7 @@ def _transaction(
     )
 
 
-async def _holders(
+async def _find_holders(
     client: Client, held: Mapping[PartitionKey, PartitionState], *, is_strict: bool
 ) -> tuple[list[_Holder], dict[str, str]]:
     producers = await active_producers(client, {key: partition.leader for key, partition in held.items()})
@@ -273,12 +273,12 @@ async def _holders(
         for each in found
         if each.transaction_start > _NOT_STARTED
     ]
-    not_told = [_untold(error) for error in producers.errors.values()]
+    not_told = [_explain_silence(error) for error in producers.errors.values()]
     return holders, {"producers": not_told[0]} if not_told else {}
 
 
 async def _coordinators(client: Client, producer_ids: Collection[int]) -> _Coordinators:
-    """Ask every broker for the transactions it coordinates."""
+    """Ask every broker for the transactions of these producers that it coordinates."""
     if not producer_ids:
         return _Coordinators({}, None)
     metadata = await client.metadata([_STATE_TOPIC])
@@ -291,7 +291,7 @@ async def _coordinators(client: Client, producer_ids: Collection[int]) -> _Coord
     known: dict[int, _Coordinated] = {}
     for answer in answers:
         if isinstance(answer, ClusterError):
-            silent = _untold(answer)
+            silent = _explain_silence(answer)
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -301,12 +301,12 @@ async def _coordinators(client: Client, producer_ids: Collection[int]) -> _Coord
 
 async def _ask_coordinator(client: Client, node: int, producer_ids: Collection[int]) -> dict[int, _Coordinated]:
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=sorted(producer_ids))
-    listed = await _patiently(client, node, request, lambda answer: [answer.error_code])
+    listed = await _ask_patiently(client, node, request, lambda answer: [answer.error_code])
     ids = [state.transactional_id for state in listed.transaction_states]
     if not ids:
         return {}
     request = DescribeTransactionsRequest(transactional_ids=ids)
-    described = await _patiently(
+    described = await _ask_patiently(
         client, node, request, lambda answer: [s.error_code for s in answer.transaction_states]
     )
     return {
@@ -322,8 +322,8 @@ async def _ask_coordinator(client: Client, node: int, producer_ids: Collection[i
     }
 
 
-async def _patiently(client: Client, node: int, request: Any, codes_of: Any) -> Any:
-    """Ask again while the broker loads what it coordinates, a bounded number of times."""
+async def _ask_patiently(client: Client, node: int, request: Any, codes_of: Any) -> Any:
+    """Ask a broker, with a bounded number of retries while it loads its transactions."""
     for attempt in range(_RETRIES):
         answer = await client.broker(node, request)
         passing = [code for code in codes_of(answer) if code in codes.COORDINATOR_MOVED]
@@ -340,7 +340,7 @@ async def _patiently(client: Client, node: int, request: Any, codes_of: Any) -> 
     return answer
 
 
-def _untold(error: ClusterError) -> str:
+def _explain_silence(error: ClusterError) -> str:
     if isinstance(error, UnsupportedByBroker):
         return "not told by this broker version (Kafka 3.0 and newer tell)"
     return error.message

@@ -4,8 +4,8 @@ A broker works on one request of a connection at a time, and a request costs it 
 connection sends as many lanes together as are ready, and makes up the next request while the broker works on this one.
 A second connection helps out where there is enough for both, or where the first one waits for replicas.
 
-A target that is far away, or whose replicas are, would have us wait instead: there batches are joined, and
-requests of other lanes follow while answers are on their way.
+A target that is far away, or whose replicas are far away, answers late. There the appender joins batches, and sends
+requests of other lanes while answers are on their way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RETRY_S: Final = 0.1
 
 
 class Writing(Protocol):
-    """What an appender needs of its engine."""
+    """The part of the engine that an appender uses."""
 
     producer: ProducerIdentity
     faults: Faults
@@ -52,12 +52,12 @@ class Writing(Protocol):
 
     def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
-    def appended(self, told: list[AnsweredParcel], now_ms: float) -> None: ...
+    def appended(self, results: list[AnsweredParcel], now_ms: float) -> None: ...
     def divert(self, run: LaneRun) -> None: ...
 
 
 class Request(NamedTuple):
-    """A request ready to be sent. `keys` tell where the answer to each parcel is found."""
+    """A request ready to be sent. `keys` locate the answer to each parcel."""
 
     parcels: list[Parcel]
     keys: list[produce.AnswerKey]
@@ -65,7 +65,7 @@ class Request(NamedTuple):
     frame: Frame
 
     def is_due(self, now_ms: float) -> bool:
-        """Whether there is something in it, and all of it may be sent now."""
+        """Whether the request has parcels, and all of them may be sent now."""
         for parcel in self.parcels:
             if not parcel.is_due(now_ms):
                 return False
@@ -81,7 +81,7 @@ class Flight(NamedTuple):
 
 _NOTHING: Final = Request([], [], 0, Frame([], 0))
 AnsweredParcel = tuple[Parcel, AppendVerdict, produce.Appended]
-"""A parcel, what the lane's writer makes of the answer to it, and the answer."""
+"""A parcel, the verdict of the lane's writer on the answer to it, and the answer."""
 
 
 class TargetAppender:
@@ -97,18 +97,18 @@ class TargetAppender:
         self._throttled_at = -math.inf
 
     def offer(self, run: LaneRun) -> None:
-        """The lane has something to send, unless it is sending already."""
+        """Queue the lane if it has something to send and nothing in flight."""
         if not run.is_queued and not run.writer.in_flight and run.phase is Phase.FLOWING and run.pending:
             run.is_queued = True
             self._ready.append(run)
             self._wake.set()
 
     def wake(self) -> None:
-        """Something outside has changed: writes are allowed now."""
+        """Check again for work: writes may be allowed now."""
         self._wake.set()
 
     def revoke(self) -> None:
-        """Permission has lapsed: nothing that is unanswered shall still reach the broker."""
+        """Permission to write has lapsed: keep unanswered requests from reaching the broker."""
         for connection in list(self._flying):
             connection.revoke()
 
@@ -118,7 +118,7 @@ class TargetAppender:
         return any(connection.silent_s > SILENCE_S for connection in self._flying)
 
     def leave(self, has_moved: Callable[[LaneRun], bool]) -> None:
-        """Give up requests the broker has been silent about, if it does not lead those partitions any more."""
+        """Close connections on which the broker is silent, if it does not lead their partitions any more."""
         for connection, flying in list(self._flying.items()):
             runs = [parcel.run for flight in flying for parcel in flight.request.parcels]
             moved = [run for run in runs if has_moved(run)]
@@ -142,13 +142,13 @@ class TargetAppender:
         try:
             while True:
                 try:
-                    # Connected before there is anything to send: the first batch shall not wait for a handshake.
+                    # Connect before there is anything to send, so that the first batch does not wait for a handshake.
                     if connection is None or connection.closed or connection.due_for_renewal:
                         if connection is not None:
                             connection.close()
                         connection = await self._dial(self.node_id)
                 except ClusterError as error:
-                    await self._unreachable(error)
+                    await self._wait_for_broker(error)
                     continue
                 if not is_first and self._ready and self._ready_bytes < FAT_REQUEST_BYTES:
                     await asyncio.sleep(HELP_AFTER_S)
@@ -161,7 +161,7 @@ class TargetAppender:
             if connection is not None:
                 connection.close()
 
-    async def _unreachable(self, error: ClusterError) -> None:
+    async def _wait_for_broker(self, error: ClusterError) -> None:
         runs = list(self._ready)
         self._ready.clear()
         for run in runs:
@@ -169,7 +169,7 @@ class TargetAppender:
         self._engine.faults.append_lost(runs, error)
         await asyncio.sleep(_RETRY_S)
         if not self._ready:
-            # A broker that leads nothing we write to may be gone for good.
+            # A broker that leads none of our target partitions may be gone for good.
             self._wake.clear()
             await self._wake.wait()
 
@@ -181,11 +181,11 @@ class TargetAppender:
             self._post(connection, self._request(connection, self._collect(())))
             while flying:
                 ahead = self._fill(connection, is_first=is_first)
-                told, throttle_ms = await self._told(flying)
-                # The next request leaves before anything else is done: the broker shall not wait.
+                results, throttle_ms = await self._receive_answer(flying)
+                # Send the next request before anything else, so that the broker does not wait.
                 if not throttle_ms:
-                    self._post(connection, self._following(connection, ahead))
-                self._engine.appended(told, time.time() * 1000)
+                    self._post(connection, self._choose_next(connection, ahead))
+                self._engine.appended(results, time.time() * 1000)
                 if throttle_ms:
                     self._throttled_at = time.monotonic()
                     self._engine.throttled_target_s += throttle_ms / 1000
@@ -194,20 +194,20 @@ class TargetAppender:
             runs = {parcel.run: None for flight in flying for parcel in flight.request.parcels}
             self._engine.faults.append_lost(list(runs), error)
         finally:
-            # Lost or cancelled: what is on its way may be in the log or not.
+            # Lost or cancelled: requests on their way may be in the log or not.
             for flight in flying:
                 for parcel in flight.request.parcels:
                     parcel.run.writer.abandon(connection.muted_until)
             del self._flying[connection]
 
     def _fill(self, connection: Connection, *, is_first: bool) -> Request:
-        """The broker is at work: send what may follow at once, and make ready what comes behind."""
+        """While the broker works, send the requests that may follow at once; return the prepared one behind them."""
         flying = self._flying[connection]
         while True:
             last = flying[-1].request
-            # Not if others wait for their turn, or a helper would keep a few lanes from going with the others.
+            # Not if other lanes wait for their turn, or the second connection would keep a few lanes from joining them.
             keeps = not self._ready and (is_first or last.frame.size_bytes >= FAT_REQUEST_BYTES)
-            ahead = self._request(connection, self._behind(last) if keeps else [])
+            ahead = self._request(connection, self._follow_up(last) if keeps else [])
             if not self._has_room(flying):
                 return ahead
             if ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
@@ -216,8 +216,8 @@ class TargetAppender:
                 return ahead
 
     def _has_room(self, flying: deque[Flight]) -> bool:
-        """Whether one more request may be in flight. Not while the target throttles us: it would lie in the broker's
-        host for as long, and be appended there although we gave it up.
+        """Whether one more request may be in flight. Not while the target throttles us: the request would wait in the
+        broker's socket buffer and be appended later, although we gave it up.
         """
         if len(flying) >= DEPTH or time.monotonic() - self._throttled_at < _THROTTLED_S:
             return False
@@ -243,14 +243,14 @@ class TargetAppender:
         keys = [parcel.run.answer_keys[by_id] for parcel in parcels]
         return Request(parcels, keys, version, frame)
 
-    def _following(self, connection: Connection, ahead: Request) -> Request:
-        """What was made ready, if all of it is due and nobody waits; else a request made of what there is now."""
+    def _choose_next(self, connection: Connection, ahead: Request) -> Request:
+        """Return the prepared request if all of it is due and no lane waits; else build one from what is ready now."""
         if not self._ready and ahead.is_due(time.time() * 1000):
             return ahead
         return self._request(connection, self._collect(ahead.parcels))
 
     def _post(self, connection: Connection, request: Request) -> bool:
-        """Send a request, if there is something to send and it may be sent now; whether it was."""
+        """Send a request if it has parcels and may be sent now. Return whether it was sent."""
         is_usable = not connection.closed and not connection.due_for_renewal
         if not request.parcels or not is_usable or not self._engine.may_write():
             for parcel in request.parcels:
@@ -269,31 +269,31 @@ class TargetAppender:
         self._flying[connection].append(Flight(request, answer))
         return True
 
-    async def _told(self, flying: deque[Flight]) -> tuple[list[AnsweredParcel], int]:
-        """What the broker answers to the oldest request, and for how many ms it asks to be left alone.
+    async def _receive_answer(self, flying: deque[Flight]) -> tuple[list[AnsweredParcel], int]:
+        """Await the answer to the oldest request. Return its results, and the throttle time in ms.
 
-        :raises ClusterError: It does not answer.
+        :raises ClusterError: The broker does not answer.
         """
         answers, throttle_ms = await flying[0].answer
         request, _ = flying.popleft()
-        told = []
+        results = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
-            said = answers[key]
-            told.append((parcel, parcel.run.writer.answered(said.error_code, said.base_offset), said))
-        return told, throttle_ms
+            outcome = answers[key]
+            results.append((parcel, parcel.run.writer.answered(outcome.error_code, outcome.base_offset), outcome))
+        return results, throttle_ms
 
     @property
     def _ready_bytes(self) -> int:
-        """About how many bytes the heads of the ready lanes have together."""
+        """The estimated size in bytes of the heads of all ready lanes together."""
         pending = self._ready[0].pending if self._ready else ()
         return len(self._ready) * pending[0].batch.size_bytes if pending else 0
 
     def _collect(self, ahead: Iterable[Parcel]) -> list[Parcel]:
-        """What was made ready and is due, then the heads of the ready lanes in turn, as far as there is room."""
+        """Return the prepared parcels that are due, then the heads of ready lanes in turn, up to the request size."""
         now_ms = time.time() * 1000
         parcels = [parcel for parcel in ahead if parcel.is_due(now_ms)]
         size = sum(parcel.batch.size_bytes for parcel in parcels)
-        # Where there is enough for two fat requests, every connection gets its share.
+        # Where there is enough for two large requests, every connection gets its share.
         bytes_max = min(REQUEST_BYTES, max(self._ready_bytes // CONNECTIONS, FAT_REQUEST_BYTES))
         lanes = len(self._ready) + len(parcels)
         worth = worth_bytes(self._far_s)
@@ -309,19 +309,19 @@ class TargetAppender:
         return parcels
 
     def _head(self, run: LaneRun, lanes: int, worth: int) -> Parcel | None:
-        """What a lane sends next; None if it needs care and was handed over."""
+        """Build the next parcel of a lane; None if its first piece is not plain and the lane was diverted."""
         first = run.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
                 return head(run, self._engine.producer, lanes=lanes, worth_bytes=worth)
             except ValueError:
-                # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
+                # Batches that cannot be decoded here may be valid all the same: send them as they are, one by one.
                 run.pending[0] = first._replace(is_plain=False)
         self._engine.divert(run)
         return None
 
-    def _behind(self, last: Request) -> list[Parcel]:
-        """What the lanes of the last request send next."""
+    def _follow_up(self, last: Request) -> list[Parcel]:
+        """Build the parcels that follow those of the last request."""
         producer, lanes = self._engine.producer, len(last.parcels)
         worth = worth_bytes(self._far_s)
         following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth) for parcel in last.parcels]

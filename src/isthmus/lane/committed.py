@@ -1,5 +1,5 @@
-"""Which committed transactions of the source a lane is within: their records travel as plain ones, so only the lane
-knows. Pure.
+"""The committed transactions of the source that a lane has copied in part. Their records are written without a
+transaction, so only the lane knows. Pure.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from isthmus.wire.batch import Batch
 
-_TOLD_MAX: Final = 16
-"""So many producers are told of a partition that is within more transactions."""
+_REPORTED_MAX: Final = 16
+"""At most so many producers are reported of one partition."""
 
 
 class _Ended(NamedTuple):
-    """A transaction that was read to its end: its records begin at `begin`, and its control record ends at `end`."""
+    """A transaction whose control record was read: its records begin at `begin`, its control record ends at `end`."""
 
     begin: int
     end: int
@@ -24,11 +24,11 @@ class _Ended(NamedTuple):
 
 @dataclass(slots=True)
 class CommittedTransactions:
-    """The committed transactions in what was read of a lane, by offsets of the source.
+    """The committed transactions among the records read of a lane, by offsets of the source.
 
-    Transactions that began before the place where reading began are not seen to begin. A source hands out nothing of a
-    transaction that has not ended, so each of these has ended below the high watermark that its first answer tells
-    (`all_from`, -1 while there was none): from there on all are known. `_forgotten` is how far they were dropped.
+    The start of transactions that began before the first offset read is not known. A source returns no record of a
+    transaction that has not ended, so each of these has ended below the high watermark of its first answer
+    (`all_from`, -1 while there was none): from there on all are known. Transactions before `_forgotten` were dropped.
     """
 
     all_from: int = -1
@@ -37,9 +37,9 @@ class CommittedTransactions:
     _forgotten: int = -1
 
     def read_from(self, offset: int, read_offset: int) -> None:
-        """What follows is read from `offset` on; it had been read up to `read_offset`, -1 for nowhere."""
+        """Reading continues at `offset`. It had reached `read_offset`, -1 if nothing was read."""
         if offset > read_offset or offset < self._forgotten:
-            # What lies between was not seen, or is not known any more.
+            # Transactions in between were not read, or are not known any more.
             self.all_from = 0 if offset == 0 else -1
             self._open.clear()
             self._ended.clear()
@@ -52,28 +52,28 @@ class CommittedTransactions:
                 self._open[last.producer_id] = last.begin
 
     def answered(self, high_watermark: int) -> None:
-        """The source has answered for what follows, which is stable there: its log is in sync up to there."""
+        """Note the high watermark of the first answer of the source: all transactions from there on will be known."""
         if self.all_from < 0:
             self.all_from = high_watermark
 
     def read(self, batch: Batch) -> None:
-        """A batch in a transaction that was not aborted, or a control record, comes next."""
+        """Take the next batch: of a transaction that was not aborted, or a control record."""
         if not batch.is_control:
             self._open.setdefault(batch.producer_id, batch.base_offset)
         elif (begin := self._open.pop(batch.producer_id, -1)) >= 0:
             self._ended.append(_Ended(begin, batch.offset_end, batch.producer_id))
 
     def passed(self, position: int) -> None:
-        """All before `position` is copied, so what ended there is of no more interest."""
+        """Drop transactions that ended at or before `position`: they are copied whole."""
         while self._ended and self._ended[0].end <= position:
             self._forgotten = self._ended.popleft().end
 
     def at(self, position: int) -> tuple[int, ...] | None:
-        """The producers whose transactions a copy up to `position` ends within, `None` where that is not known."""
+        """The producers whose transactions a copy up to `position` cuts in two, `None` where that is not known."""
         if position < self._forgotten:
             return None
         found = {producer for producer, begin in self._open.items() if begin < position}
         found |= {each.producer_id for each in self._ended if each.begin < position < each.end}
         if not found and not 0 <= self.all_from <= position:
             return None
-        return tuple(sorted(found)[:_TOLD_MAX])
+        return tuple(sorted(found)[:_REPORTED_MAX])

@@ -1,8 +1,8 @@
-"""How far away brokers are, by the network's round trip alone, and what is worth doing about it.
+"""How far away brokers are, by the network's round trip alone, and how requests adapt to it.
 
-A slow answer is not a far one: it may come from a broker that has too much to do, and would only get more. So distance
-is the least that a small request took which waits for nobody. Whatever queues, at a broker, at a processor or in our
-own loop, only ever adds to it.
+A slow answer does not prove distance: the broker may be overloaded, and larger requests would add to its load. So
+distance is the shortest time that a small request took which waits for nothing. Queues, at a broker, at a processor or
+in our own event loop, only ever add to it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _LIKELY_S: Final = 0.15
 _ASK_EVERY_S: Final = 0.05
 ASK_SELDOM_S: Final = 5.0
 _ANSWER_S: Final = 60.0
-"""Longer than anything a question may stand behind on its connection, which it shall not break off."""
+"""Longer than any request that this one may queue behind on its connection: a timeout would close that connection."""
 
 
 class RoundTrip:
-    """The way to a broker and back.
+    """The round trip to a broker.
 
-    One soon answer proves that a broker is near. That it is far takes many, and many more the less far it is: on hosts
-    with processes waiting for processors 27 answers in a row took 7 ms and more, and the next one did not. Until it is
-    certain a broker counts as near.
+    One fast answer proves that a broker is near. To prove that it is far takes many answers, and the more the less far
+    it is: on hosts with too few processors 27 answers in a row took 7 ms and more, and the next one did not. A broker
+    counts as near until the opposite is certain.
     """
 
     def __init__(self) -> None:
@@ -43,26 +43,26 @@ class RoundTrip:
         self._least_s = float("inf")
 
     def took(self, seconds: float) -> None:
-        """A small request was answered after so long."""
+        """Note that a small request was answered after so many seconds."""
         self._answers += 1
         self._least_s = min(self._least_s, seconds)
 
     @property
     def is_near(self) -> bool:
-        """Whether that is certain."""
+        """Whether the broker is certainly near."""
         return self._least_s <= NEAR_S
 
     @property
     def far_s(self) -> float:
-        """The least it takes; 0 while the broker counts as near."""
+        """The shortest round trip in seconds; 0 while the broker counts as near."""
         is_certain = self._answers >= max(_ANSWERS_MIN, (_LIKELY_S / max(self._least_s, NEAR_S)) ** 2)
         return self._least_s if is_certain and not self.is_near else 0.0
 
 
 class Distances:
-    """The round trips to the brokers that lead what is known to `routes`, and `with_replicas` to their followers.
+    """The round trips to the brokers that lead the partitions of `routes`, and `with_replicas` to their followers.
 
-    A coroutine of its own: `run()`. A broker is asked until it is known to be near, every `seldom_s` if it is far,
+    `run()` is a coroutine of its own. A broker is measured until it is known to be near, every `seldom_s` if it is far,
     and no longer once it leads nothing.
     """
 
@@ -73,16 +73,17 @@ class Distances:
         self._far_s: dict[int, float] = {}
 
     def far_s(self, node_id: int) -> float:
-        """The least that a request to this broker takes; 0 if it is near.
+        """The shortest time in seconds that a request to this broker takes; 0 if it is near.
 
-        With replicas: one that all of them have to acknowledge. They are asked as well, since no request to the leader
-        tells what is far and what is only slow there: where the leader is near, its way to a replica is about ours.
+        With replicas: the time until all of them have acknowledged. They are measured too, since an answer of the
+        leader does not show whether a replica is far or slow: where the leader is near, its distance to a replica is
+        about ours.
         """
         nodes = self._routes.in_sync(node_id) if self._with_replicas else (node_id,)
         return max(self._far_s.get(node, 0.0) for node in nodes)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for node_id in self._nodes() - self._far_s.keys():
@@ -107,7 +108,7 @@ class Distances:
                 asked_at = time.monotonic()
                 await connection.call(ApiVersionsRequest(max_version=0), timeout_s=_ANSWER_S)
             except ClusterError:
-                # Who needs that broker hears of it too.
+                # The readers and appenders that need this broker report the error.
                 pass
             else:
                 took_s = time.monotonic() - asked_at
@@ -119,15 +120,15 @@ class Distances:
 
 
 def worth_bytes(far_s: float) -> int:
-    """For how many bytes in a request joining batches costs less than waiting does: none if the target is near."""
+    """Up to how many bytes per request joining batches costs less time than waiting for answers: 0 if near."""
     return int(far_s * _WORTH_BYTES_PER_S)
 
 
 def next_bytes(bytes_max: int, took_s: float, far_s: float) -> int:
-    """How large the answer of a source so far away may be, after one that was well filled and took so long.
+    """The size limit in bytes of the next answer of a source, after a well filled one that took `took_s`.
 
-    There is one on its way at a time (KIP-227), so what comes from far away has to come in larger ones. Where the line
-    is narrow they would only be late.
+    A fetch session has one answer on its way at a time (KIP-227), so answers from far away have to be larger. On a
+    slow line larger answers would only be late.
     """
     if far_s < _FAR_SOURCE_S / 2 or took_s > _SLOW_S * 2:
         return max(bytes_max // 2, RESPONSE_BYTES)

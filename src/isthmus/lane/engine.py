@@ -58,11 +58,11 @@ _DRAIN_PAUSE_S: Final = 0.005
 class Engine:
     """Runs lanes of one link in the current event loop.
 
-    `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
-    `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
-    then settle for `settle_s` before they write. `doubt` says when a source that ends too early is believed.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known; see `Writer`. `maps` keeps how
-    far mapped lanes are. `schemas` are those that the target knows.
+    With `writable=False` the engine connects and waits: it neither looks at the target's log nor writes until
+    `allow_writes()`. `abandoned` means that an earlier owner of the lanes may have left requests on their way; the
+    lanes then settle for `settle_s` before they write. `doubt` defines when a source that ends too early is believed.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known; see `Writer`. `maps` stores
+    the progress of mapped lanes. `schemas` are those that the target knows.
     """
 
     def __init__(
@@ -105,17 +105,17 @@ class Engine:
         self.failure: BaseException | None = None
 
     async def start(self, lanes: Iterable[Lane]) -> None:
-        """Begin with these lanes; more may be added later."""
+        """Start with these lanes; more may be added later."""
         self.add(lanes)
         hearing = Hearing(self._source_routes, self.readers.held)
         parts = (self._resolver, self.readers, hearing, self.source_distances, self.target_distances)
-        for work in (*(part.run() for part in parts), self._keep_house(), self._look_on()):
+        for work in (*(part.run() for part in parts), self._keep_house(), self._watch_targets()):
             self._spawn(work)
         if not self._granted.is_given:
             self._spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
-        """Do all that can be done before writing is ours, so that taking over takes a few round trips only."""
+        """Prepare all that is possible before writes are allowed, so that taking over takes a few round trips only."""
         runs = list(self._runs.values())
         await self._resolver.warm_up(runs)
         for run in runs:
@@ -124,7 +124,7 @@ class Engine:
                 self._appender(leader.node_id)
 
     def add(self, lanes: Iterable[Lane]) -> None:
-        """Run more lanes; those that run already are not disturbed. One that was removed waits for its former end."""
+        """Run more lanes; running lanes are not disturbed. A removed lane waits until its former run has ended."""
         for lane in lanes:
             if lane.key in self._runs and not self._runs[lane.key].is_over:
                 continue
@@ -134,7 +134,7 @@ class Engine:
                 self._let_go(former)
             doubtful = self._abandoned or lane.is_unsettled
             writer = Writer(abandoned=doubtful, expiration_ms=self._expiration_ms, is_mapped=lane.is_mapped)
-            # One count, which takes in what is still answered to the former run.
+            # One count for both: answers to the former run may still arrive.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
             self._source_routes.watch([lane.source_topic])
@@ -144,38 +144,38 @@ class Engine:
             self._resolver.add(run)
 
     def remove(self, keys: Iterable[LaneKey]) -> None:
-        """Stop lanes; what is in flight may still be answered."""
+        """Stop lanes; requests in flight may still be answered."""
         for key in keys:
             if (run := self._runs.get(key)) is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
 
     def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark | Milestone] = ()) -> None:
-        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
+        """Allow writes. `abandoned` and `marks` describe how the previous owner left the lanes, as far as reported."""
         for mark in marks:
             if (left := self._runs.get(mark.key)) is not None:
                 left.recall(mark)
         self._abandoned = abandoned
-        for run in self._all():
+        for run in self._all_runs():
             run.writer.abandoned = abandoned or run.lane.is_unsettled
         self._granted.is_given = True
         self._wake()
 
     def learn(self, schemas: SchemaIds) -> None:
-        """The target knows these schemas now: what waits for one goes on."""
+        """Note the schemas that the target knows now, and resume the lanes that wait for one of them."""
         self.schemas = schemas
         for run in self._runs.values():
             if run.schema_id in schemas and not run.pending:
                 self._resolver.add(run)
 
     def write_until(self, moment: float | None) -> None:
-        """Nothing leaves from that moment (of `lasting_s`) on, `None` for never.
+        """Send nothing from that moment (of `lasting_s`) on; `None` for no limit.
 
-        After a lapse, however short, places are looked up anew: others may have written.
+        After a lapse, however short, find the place of every lane again: others may have written.
         """
         had_lapsed, is_back = self._granted.has_lapsed, self._granted.renew(moment)
         if had_lapsed or self._granted.has_lapsed:
-            self._call_back()
+            self._revoke()
         if is_back:
             for run in self._runs.values():
                 self._resolver.add(run)
@@ -186,96 +186,96 @@ class Engine:
         for appender in self._appenders.values():
             appender.wake()
 
-    def _call_back(self) -> None:
-        """Nothing of ours shall reach the target from now on, not even what is on its way."""
+    def _revoke(self) -> None:
+        """Keep all our requests from reaching the target, also those that are on their way."""
         for appender in self._appenders.values():
             appender.revoke()
         self._target.revoke()
 
     def may_go_on(self, run: LaneRun) -> bool:
-        """Whether the slow path may make another request for the lane."""
+        """Whether the slow path may send another request for the lane."""
         return self.may_write() and run.phase.is_placed and not run.is_over
 
     def go_by_records(self, run: LaneRun) -> None:
-        """The target does not take transactions whole any more."""
+        """Copy transactions record by record: the target does not accept them whole any more."""
         log.warning("%s: transactions become visible record by record, as the target does not take them", run.lane.key)
         run.go_by_records()
         self._resolver.add(run)
 
     def is_alone(self, run: LaneRun) -> bool:
-        """Whether nothing that ran under the lane's key before writes any more."""
+        """Whether no former run of the lane's key is still writing."""
         return not any(each.is_writing for each in self._former.get(run.lane.key, ()))
 
     async def at_rest(self, keys: Iterable[LaneKey]) -> None:
-        """Return once nothing of these lanes, which were removed, is on its way any more."""
+        """Return once no request of these removed lanes is on its way any more."""
         wanted = frozenset(keys)
-        await come_to_rest([run for run in self._all() if run.lane.key in wanted and run.is_over], self._settle_s)
+        await come_to_rest([run for run in self._all_runs() if run.lane.key in wanted and run.is_over], self._settle_s)
 
     def inherit(self, run: LaneRun) -> None:
-        """Take over what those left that ran under the lane's key before: nothing of them is on its way by now."""
+        """Take over the settling state of the former runs of the lane's key: none of them has requests in flight."""
         for each in self._former.pop(run.lane.key, ()):
             self._let_go(each)
             run.writer.abandoned |= each.writer.abandoned
             run.writer.held_until = max(run.writer.held_until, each.writer.held_until)
 
     def _let_go(self, run: LaneRun) -> None:
-        """The lane is over: nothing of it is read, and what was read makes room once nothing of it is on its way."""
+        """Stop reading a lane that is over, and release its room once no request of it is in flight."""
         self.stop_reading(run)
         if not run.is_writing:
-            self._shrunk(run, run.read_from(run.read_offset))
+            self._release_room(run, run.read_from(run.read_offset))
 
-    def _all(self) -> list[LaneRun]:
+    def _all_runs(self) -> list[LaneRun]:
         return [*self._runs.values(), *chain.from_iterable(self._former.values())]
 
     def reports(self) -> list[LaneReport]:
-        """Where every lane stands."""
+        """Report the state of every lane."""
         return [run.report() for run in self._runs.values()]
 
     def withheld(self, problem: Problem) -> None:
-        """Writing is not allowed for now, and why: that stands in the way of lanes that have something to write."""
+        """Show why writing is not allowed now at the lanes that have something to write."""
         for run in self._runs.values():
             if not run.is_over and (run.pending or not run.phase.is_placed):
                 run.hinder(LaneState.SOURCE_UNAVAILABLE, problem.message, problem.hint)
 
     def marks(self) -> list[LaneMark]:
-        """How the lanes stand, for their next owner: those of which that is certain."""
+        """The marks of the lanes for their next owner, for those whose position is certain."""
         return [mark for run in self._runs.values() if (mark := run.mark) is not None]
 
     def transits(self) -> dict[LaneKey, Transit]:
-        """Where what was copied of mapped lanes went, of those that have begun."""
+        """The transits of the mapped lanes that have begun: where their records went."""
         return transits_of(self._runs)
 
     def final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
-        """Which of these mapped lanes are surely where their transits say."""
+        """The mapped lanes among these whose transits are certainly final."""
         return final(self._runs, keys)
 
     @property
     def is_clean(self) -> bool:
-        """Whether no request of ours may still be on its way: the next owner need not settle."""
-        return not any(run.is_writing or run.writer.abandoned for run in self._all())
+        """Whether no request of ours may still be on its way, so that the next owner need not settle."""
+        return not any(run.is_writing or run.writer.abandoned for run in self._all_runs())
 
     async def stop(self, drain_s: float = 0.5) -> list[LaneReport]:
-        """Send nothing new, wait at most `drain_s` for answers in flight, and close."""
+        """Send nothing new, wait at most `drain_s` for answers to requests in flight, and close."""
         self._granted.is_over = True
         deadline = Deadline(drain_s)
-        while any(run.is_writing for run in self._all()) and not deadline.has_passed:
+        while any(run.is_writing for run in self._all_runs()) and not deadline.has_passed:
             await asyncio.sleep(_DRAIN_PAUSE_S)
         self._granted.is_given = False
-        self._call_back()
-        for run in self._all():
+        self._revoke()
+        for run in self._all_runs():
             if run.is_writing:
                 run.writer.abandon()
             run.fail(LaneState.STOPPED, "the lease has ended")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await come_to_an_end(self._all())
+        await come_to_an_end(self._all_runs())
         return self.reports()
 
     # Reading
 
     def received(self, run: LaneRun, size_bytes: int) -> None:
-        """Something was read of the lane, or that there is nothing."""
+        """Take note of `size_bytes` that were read of the lane; 0 if the source had nothing."""
         if size_bytes:
             self.room.take(size_bytes)
             self._offer(run)
@@ -298,7 +298,7 @@ class Engine:
         return appender
 
     def place(self, run: LaneRun) -> None:
-        """The lane's place is known: read from there on, and write."""
+        """Read and write from the lane's place on, which is known now."""
         position = run.writer.position
         run.phase = run.phase.placed()
         self._detour.forget(run)
@@ -308,29 +308,29 @@ class Engine:
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
         if run.written and run.transit is None:
-            self._shrunk(run, run.take(run.written))
+            self._release_room(run, run.take(run.written))
         head = run.pending[0].batch if run.pending else None
         begin = max(position, run.source_start if run.prefix is None else run.prefix.end)
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
         if run.transit is not None:
-            run.transit.resume(cursor := run.transit.cursor)  # without what came since the place was found
-            self._read_anew(run, cursor.source_offset, cursor.source_epoch)
+            run.transit.resume(cursor := run.transit.cursor)  # drops records read since the place was found
+            self._restart_reading(run, cursor.source_offset, cursor.source_epoch)
         elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
-            self._read_anew(run, begin, run.tail_epoch if begin == position else -1)
+            self._restart_reading(run, begin, run.tail_epoch if begin == position else -1)
         if run.intake is not Intake.CUT and run not in self.readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
             self.divert(run)
         self._offer(run)
 
-    def _read_anew(self, run: LaneRun, offset: int, epoch: int) -> None:
+    def _restart_reading(self, run: LaneRun, offset: int, epoch: int) -> None:
         run.intake = Intake.WHOLE
-        self._shrunk(run, run.read_from(offset, epoch))
+        self._release_room(run, run.read_from(offset, epoch))
         self.stop_reading(run)
 
-    def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
+    def _release_room(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
         self.readers.drained(run)
 
@@ -343,9 +343,9 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, told: list[AnsweredParcel], now_ms: float) -> None:
-        """A leader has answered a request of the fast path. Its lanes may have their next one in flight already."""
-        for parcel, verdict, answer in told:
+    def appended(self, parcels: list[AnsweredParcel], now_ms: float) -> None:
+        """Take the results of a fast-path request. Its lanes may have their next request in flight already."""
+        for parcel, verdict, answer in parcels:
             run, batch = parcel.run, parcel.batch
             if verdict is AppendVerdict.ADVANCED:
                 self.timed(batch, now_ms)
@@ -357,17 +357,17 @@ class Engine:
                 self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
 
     def timed(self, batch: Batch, now_ms: float) -> None:
-        """These records are at the target by now (ms since 1970)."""
+        """Count the latency of these records, which are at the target at `now_ms` (since 1970)."""
         self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
-        """The first pieces of the lane are durable, `records` of them; without any they were left out."""
+        """Drop the lane's first pieces: `records` records of them are durable, 0 if they were left out."""
         size = run.take(pieces)
         run.is_stuck = False
         run.tally.records += records
         run.tally.size_bytes += size if records else 0
-        self._shrunk(run, size)
-        # An answer that was on its way says nothing of a source that cannot be read any more.
+        self._release_room(run, size)
+        # An answer to an earlier request proves nothing about a source that cannot be read any more.
         if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
             run.heal()
         if run.intake is Intake.CUT and not run.pending:
@@ -378,11 +378,11 @@ class Engine:
         """Hand the lane to the detour."""
         if run.phase is Phase.FLOWING and not run.is_over:
             run.phase = run.phase.diverted()
-            self._spawn(self._care(run))
+            self._spawn(self._run_detour(run))
 
-    async def _care(self, run: LaneRun) -> None:
+    async def _run_detour(self, run: LaneRun) -> None:
         while run.writer.in_flight:
-            # Sent behind one that failed: it is answered too.
+            # A request behind one that failed is answered too.
             await asyncio.sleep(_DRAIN_PAUSE_S)
         try:
             await (self._detour if run.transit is None else self._short_detour).take(run)
@@ -396,7 +396,7 @@ class Engine:
         self._offer(run)
 
     async def _keep_house(self) -> None:
-        """Refresh what is known of both clusters now and then: lanes of a topic that is another one now are told."""
+        """Refresh the metadata of both clusters regularly, and fail lanes whose topic was created again."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             for routes in (self._source_routes, self._target_routes):
@@ -413,7 +413,7 @@ class Engine:
             await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _make_room(self) -> None:
-        """Lanes that do not flow hold little, where others need it."""
+        """Shorten the intake of lanes that do not advance, where others need the room."""
         for run in self._runs.values():
             if not run.stood_still():
                 continue
@@ -422,8 +422,8 @@ class Engine:
             if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
                 self.readers.shorten(run)
 
-    async def _look_on(self) -> None:
-        """Have mapped lanes that rest know how far their targets are."""
+    async def _watch_targets(self) -> None:
+        """Regularly note the log ends of the targets of mapped lanes that rest."""
         while True:
             await asyncio.sleep(_LOOK_ON_S)
             await self._resolver.look_on(self._runs.values())
@@ -431,18 +431,18 @@ class Engine:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._end_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self.failure is None:
-            # A bug of ours: whoever runs the engine sees `failure` and ends it.
-            self.failure = _alone(task.exception())
+            # A bug of ours: the owner of the engine sees `failure` and stops the engine.
+            self.failure = _unwrap_failure(task.exception())
             self._granted.is_over = True
 
 
-def _alone(failure: BaseException | None) -> BaseException | None:
-    """What failed, without the groups around it."""
+def _unwrap_failure(failure: BaseException | None) -> BaseException | None:
+    """Return the exception without the groups of one around it."""
     while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
         (failure,) = failure.exceptions
     return failure

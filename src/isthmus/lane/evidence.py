@@ -1,9 +1,9 @@
-"""Whether a lane shows that it works. ACTIVE follows from what happened lately, never from what was so once. Pure.
+"""Whether a lane shows that it works. ACTIVE follows from recent events only. Pure.
 
-A lane works if its place at the target is known, and if something was written, read or found to be at its end within
-`QUIET_S`. What was read and waits to be written is no sign of life, whatever else is read. What was refused again and
-again at one place is a state of the lane after `PATIENCE_S`, until it gets past that place: answers that pass when a
-leader moves, or that a look at the log explains, pass in less.
+A lane works if its place at the target is known, and if within `QUIET_S` something was written or read, or the source
+was found to have nothing more. Reading more while pieces wait to be written is no sign of progress. If requests at one
+place are refused again and again, the lane's state shows it after `PATIENCE_S`, until the lane gets past that place:
+errors of a moving leader, or that a look at the log explains, pass in less.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 
 QUIET_S: Final = 12.0
-"""Longer than what passes by itself: an election, a settling look, a long poll that a busy broker answers late."""
+"""Longer than passing delays: an election, a settling look, a long poll that a busy broker answers late."""
 PATIENCE_S: Final = 2.0
 
 
 class Showing(NamedTuple):
-    """What is seen of a lane at a moment: where it writes (`position`) and reads, and whether something that was read
-    waits to be written. `at_end` is when (monotonic s) its source was last found to have nothing more, of what the lane
-    may read now; `-inf` for never.
+    """A lane at one moment: where it writes (`position`) and reads, and whether pieces that were read wait to be
+    written. `at_end` is when (monotonic s) its source was last found to have nothing more that the lane may read now;
+    `-inf` for never.
     """
 
     is_placed: bool
@@ -33,7 +33,7 @@ class Showing(NamedTuple):
 
 
 class Hindrance(NamedTuple):
-    """What was in the way since a moment (monotonic s), at `place`, and how often."""
+    """A problem that occurred `times` times at `place`, first at `since`, last at `last` (monotonic s)."""
 
     state: LaneState
     problem: Problem
@@ -44,7 +44,7 @@ class Hindrance(NamedTuple):
 
 
 class Evidence:
-    """What one lane has shown. All times are monotonic seconds; the lane began at `now`."""
+    """The recent progress and problems of one lane. All times are monotonic seconds; the lane began at `now`."""
 
     def __init__(self, now: float) -> None:
         self._moved_at = now
@@ -52,7 +52,7 @@ class Evidence:
         self._hindrance: Hindrance | None = None
 
     def hindered(self, state: LaneState, problem: Problem, place: tuple[int, int], now: float) -> int:
-        """Something was in the way at this place (position, read offset); how often it was by now."""
+        """Note a problem at this place (position, read offset). Return how often it occurred by now."""
         known = self._hindrance
         if known is None or _is_past(known, place):
             known = Hindrance(state, problem, now, now, place, 0)
@@ -60,7 +60,7 @@ class Evidence:
         return self._hindrance.times
 
     def looked(self, course: Showing, now: float) -> None:
-        """Take what is seen of the lane since the look before."""
+        """Take the lane's present course, and compare it with the one before."""
         is_free = course.is_placed and not course.has_pending
         if course.position != self._position or (is_free and course.read_offset > self._furthest_read):
             self._moved_at = now
@@ -73,25 +73,25 @@ class Evidence:
             self._hindrance = None
 
     def hindrance(self, now: float) -> Hindrance | None:
-        """What has been in the way again and again, and is; or but once, if nothing has happened since for too long."""
+        """The problem that recurs and lasts; or one that occurred once, if nothing has moved since for too long."""
         known = self._hindrance
         if known is None or self.is_quiet(now):
             return known
         return known if known.times > 1 and now - known.since >= PATIENCE_S else None
 
     def is_quiet(self, now: float) -> bool:
-        """Whether nothing has happened for too long."""
+        """Whether nothing has moved for too long."""
         return now - self._moved_at >= QUIET_S
 
 
 def _is_past(hindrance: Hindrance, place: tuple[int, int]) -> bool:
-    """Whether a lane is at another place than where it was hindered: to read, if the source was in the way."""
+    """Whether the lane has left the place of the problem: the read offset for the source's, else the position."""
     which = hindrance.state is LaneState.SOURCE_UNAVAILABLE
     return hindrance.place[which] != place[which]
 
 
 def quiet(*, is_placed: bool, has_pending: bool) -> tuple[LaneState, Problem]:
-    """The state of a lane that says it works while nothing moves, and nothing says why."""
+    """The state and problem of a lane that should be active while nothing moves for an unknown reason."""
     if not is_placed:
         what = "where the target's log ends was not to be found out"
     elif has_pending:

@@ -1,7 +1,7 @@
-"""What goes wrong with a lane, what state that is, and how it heals.
+"""Failures of a lane: the state that each leads to, and how the lane recovers.
 
 Three outcomes only: look at the logs again (`Resolver`), read elsewhere (`reroute`), or a terminal state that an
-operator has to see. Nothing here sends anything.
+operator has to see. This module sends no requests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PASSING: Final = (
         codes.TRANSACTION_ABORTABLE,
     }
 )
-"""Answers to a write after which the log tells how to go on."""
+"""Answers to a write after which a look at the log shows how to go on."""
 _REFUSED_PAUSE_MAX_S: Final = 1.0
 _SLOW_REPLICAS: Final = frozenset({codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _PASSES_HINT: Final = "It passes when the cluster has settled; if it stays, check that broker. Isthmus asks again."
@@ -51,7 +51,7 @@ _UNEXPECTED_HINT: Final = (
 
 
 class Faulty(Protocol):
-    """What the faults need of their engine."""
+    """The part of the engine that the faults use."""
 
     def stop_reading(self, run: LaneRun) -> None: ...
     def reroute(self, run: LaneRun) -> None: ...
@@ -67,7 +67,7 @@ _KEYLESS_HINT: Final = (
 
 
 class Faults:
-    """Decides for every failure of reading or writing what becomes of the lane."""
+    """Decides for every failure of reading or writing how the lane goes on."""
 
     def __init__(self, engine: Faulty, resolver: Resolver, source: Routes, target: Routes) -> None:
         self._engine = engine
@@ -78,7 +78,7 @@ class Faults:
     # Reading
 
     def misread(self, run: LaneRun, fetched: Fetched) -> None:
-        """The lane cannot be read where it is read now."""
+        """Handle an answer that shows that the lane cannot be read where it is read now."""
         code = fetched.error_code
         self._engine.stop_reading(run)
         if run.is_over:
@@ -88,52 +88,52 @@ class Faults:
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
                 f"[{fetched.diverged_at}, {run.copied_to}) that were copied are gone there",
-                self._keep_or_delete(run, fetched.diverged_at),
+                self._advise(run, fetched.diverged_at),
             )
             run.disprove(fetched.diverged_at)
         elif fetched.diverged_at >= 0:
             self._doubt_source(run, fetched.diverged_at)
         elif code == codes.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(run, fetched)
+            self._handle_out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
             self.unreadable(run, "its broker says CORRUPT_MESSAGE")
         elif code in codes.AUTHORIZATION:
-            _denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
+            _fail_denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
             self._resolver.add(run, DENIED_RETRY_S)
         elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
-            run.hinder(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
+            run.hinder(LaneState.SOURCE_UNAVAILABLE, _source_answer(run, code), _PASSES_HINT)
             self._source.forget(*run.source)
             self._resolver.add(run, RETRY_S)
         else:
             if code in SESSION_LOST:
-                run.hinder(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
+                run.hinder(LaneState.SOURCE_UNAVAILABLE, _source_answer(run, code), _PASSES_HINT)
             else:
-                run.fail(LaneState.SOURCE_UNAVAILABLE, _said_by_source(run, code), _PASSES_HINT)
+                run.fail(LaneState.SOURCE_UNAVAILABLE, _source_answer(run, code), _PASSES_HINT)
             self._source.forget(*run.source)
             self._engine.reroute(run)
 
-    def _keep_or_delete(self, run: LaneRun, begin: int) -> str:
-        """What to do about offsets from `begin` on that only the target has now."""
+    def _advise(self, run: LaneRun, begin: int) -> str:
+        """Advise the operator about offsets from `begin` on that only the target has now."""
         if run.lane.is_mapped:
             return kept_at_target(run.lane)
         held = HeldOffsets(run.target[1], begin, run.next_offset)
         return keep_or_delete(run.target[0], self._target.client.cluster, [held])
 
-    def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
+    def _handle_out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
         if run.pending:
-            # What was read before the records went can still be written; the gap begins behind it.
+            # The pieces read before the records were deleted can still be written; the gap begins behind them.
             run.intake = run.intake.cut()
         elif run.lane.is_mapped or run.lane.continues_after_gap:
             self._doubt_source(run)
         elif fetched.log_start > run.read_offset == run.position:
             pass_gap(run, Gap(run.position, fetched.log_start), self._target.client.cluster)
         else:
-            # Either end of the source's log may be the reason, or an epoch it never had; looking at both logs tells.
+            # The reason may be either end of the source's log, or an epoch it never had; a look at both logs shows it.
             self._doubt_source(run)
 
     def _doubt_source(self, run: LaneRun, lost_from: int = NO_END) -> None:
-        """The source does not have what was read last: nothing of it was copied yet, or the records of that epoch have
-        been compacted away, or the log is another one. What it has is compared with the target, and read again.
+        """The source does not have the records that were read last: they were not copied yet, or the records of that
+        epoch have been compacted away, or the log is another one. Compare the source with the target, and read again.
         """
         run.intake = Intake.SPOILT
         run.hinder(
@@ -150,20 +150,20 @@ class Faults:
         self._resolver.add(run, RETRY_S)
 
     def unreadable(self, run: LaneRun, what: str) -> None:
-        """What the source delivers at `read_offset` is damaged."""
+        """Handle damaged records of the source at `read_offset`."""
         self._engine.stop_reading(run)
         if run.pending:
-            # What was read before it can still be written.
+            # The pieces read before can still be written.
             run.intake = run.intake.cut()
         else:
             self.damaged(run, run.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
     def gated(self, run: LaneRun, schema_id: int) -> None:
-        """What comes next has a schema that the target's registry is not known to hold."""
+        """Wait: the next record has a schema that the target's registry is not known to hold."""
         self._engine.stop_reading(run)
         if run.pending:
-            # What was read before it can still be written.
+            # The pieces read before can still be written.
             run.intake = run.intake.cut()
             return
         alias = self._target.client.cluster.alias
@@ -178,7 +178,7 @@ class Faults:
         self._resolver.add(run, DENIED_RETRY_S)
 
     def sent_away(self, run: LaneRun, leader: int, replica: int) -> None:
-        """The leader of the source gives no records, as its brokers are told to have readers read elsewhere."""
+        """The source's leader returns no records: its brokers are configured to send readers to a replica."""
         self._engine.stop_reading(run)
         run.fail(
             LaneState.SOURCE_UNAVAILABLE,
@@ -190,7 +190,7 @@ class Faults:
         self._resolver.add(run, DENIED_RETRY_S)
 
     def damaged(self, run: LaneRun, offset: int, what: str) -> None:
-        """Bytes of the source are damaged."""
+        """Block the lane: bytes of the source are damaged."""
         run.fail(
             LaneState.BLOCKED,
             f"the source delivers corrupt bytes at offset {offset}: {what}",
@@ -199,7 +199,7 @@ class Faults:
         )
 
     def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
-        """A source broker does not answer."""
+        """Handle a source broker that does not answer."""
         for run in runs:
             self._engine.stop_reading(run)
             run.fail(state_of(error, LaneState.SOURCE_UNAVAILABLE), str(error), error.hint)
@@ -216,14 +216,14 @@ class Faults:
         message: str | None = None,
         sent: Batch | None = None,
     ) -> None:
-        """An append was not what was hoped for. `sent` is what was sent, maybe joined of several pieces."""
+        """Handle an append that did not succeed. `sent` is the batch that was sent, maybe joined of several pieces."""
         name = codes.name_of(error_code)
-        said = f"{name}: {message}" if message else name
+        reason = f"{name}: {message}" if message else name
         match verdict:
             case AppendVerdict.BROKEN:
                 run.fail(
                     LaneState.FOREIGN_WRITE,
-                    f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
+                    f"a batch for target offset {run.writer.position} was appended elsewhere ({reason}): somebody else "
                     "writes to the partition",
                     "Deny WRITE on the target topic to all but Isthmus. "
                     + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
@@ -231,10 +231,10 @@ class Faults:
             case AppendVerdict.DENIED:
                 rights = on_topic("WRITE", run.target[0]), on_cluster("IDEMPOTENT_WRITE")
                 missing = codes.missing_right(error_code, *rights, on_transactional_id("WRITE"))
-                _denied(run, f"the target does not allow writing ({said})", self._target, missing)
+                _fail_denied(run, f"the target does not allow writing ({reason})", self._target, missing)
                 self._resolver.add(run, DENIED_RETRY_S)
             case AppendVerdict.TOO_LARGE:
-                self._too_large(run, said, sent)
+                self._handle_too_large(run, reason, sent)
             case AppendVerdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
                 run.intake = Intake.SPOILT
                 self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
@@ -242,19 +242,19 @@ class Faults:
             case AppendVerdict.REFUSED:
                 run.fail(
                     LaneState.BLOCKED,
-                    f"the target refuses the batch at offset {run.position} ({said})",
+                    f"the target refuses the batch at offset {run.position} ({reason})",
                     _KEYLESS_HINT if error_code == codes.INVALID_RECORD and run.lane.is_compacted else _REFUSED_HINT,
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
             case _:
-                self._look_again(run, error_code, said)
+                self._look_again(run, error_code, reason)
 
-    def _look_again(self, run: LaneRun, error_code: int, said: str) -> None:
+    def _look_again(self, run: LaneRun, error_code: int, reason: str) -> None:
         delay_s = 0.0
         if error_code not in _PASSING | EXPLAINED:
             run.fail(
                 LaneState.BLOCKED,
-                f"the target's leader of {run.lane.key} answers {said} to what is written at offset {run.position}",
+                f"the target's leader of {run.lane.key} answers {reason} to what is written at offset {run.position}",
                 _UNEXPECTED_HINT,
             )
             delay_s = DENIED_RETRY_S
@@ -263,35 +263,35 @@ class Faults:
             run.fail(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
             delay_s = RETRY_S
         elif run not in self._resolver:
-            # What was sent behind it is refused too, and says nothing more.
-            delay_s = _pause_s(run.hinder(*_refused_again(run, error_code, said)))
+            # Requests behind the one that failed are refused too, and prove nothing more.
+            delay_s = _pause_s(run.hinder(*_describe_repeated_refusal(run, error_code, reason)))
         self._target.forget(*run.target)
         self._resolver.add(run, delay_s)
 
-    def _too_large(self, run: LaneRun, said: str, sent: Batch | None) -> None:
+    def _handle_too_large(self, run: LaneRun, reason: str, sent: Batch | None) -> None:
         if sent is None or sent.record_count == 1:
             size_bytes = 0 if sent is None else sent.size_bytes
             run.fail(
                 LaneState.BLOCKED,
                 f"the record at offset {run.position} ({counted(size_bytes, 'byte')}) is too large for "
-                f"the target ({said})",
+                f"the target ({reason})",
                 f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
             )
             self._resolver.add(run, DENIED_RETRY_S)
             return
-        # The limit was lowered, or compression differs: halve what this lane sends until it fits.
+        # The limit was lowered, or compression differs: halve this lane's batches until they fit.
         run.lane = run.lane.with_batch_bytes_max(max(sent.size_bytes // 2, 1))
         if run.pending and run.pending[0].batch.size_bytes > run.lane.batch_bytes_max:
             run.pending[0] = run.pending[0]._replace(is_plain=False)
         self._engine.divert(run)
 
     def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
-        """A target broker does not answer: whether the bytes are in the log is for the log to say."""
+        """Handle a target broker that does not answer: only a look at the log shows whether the bytes are in it."""
         for run in runs:
             self.write_failed(run, error)
 
     def write_failed(self, run: LaneRun, error: ClusterError) -> None:
-        """A request for one lane failed at the target."""
+        """Handle a request for one lane that failed at the target."""
         if isinstance(error, BrokerRefused) and error.code not in _PASSING:
             state, hint = LaneState.BLOCKED, _UNEXPECTED_HINT
         else:
@@ -301,9 +301,9 @@ class Faults:
         self._resolver.add(run, 0.0 if state is LaneState.TARGET_UNAVAILABLE else DENIED_RETRY_S)
 
 
-def _refused_again(run: LaneRun, error_code: int, said: str) -> tuple[LaneState, str, str]:
-    """What it amounts to if answers do not pass that usually do."""
-    what = f"the target's leader of {run.lane.key} answers {said} again and again to what is written at offset "
+def _describe_repeated_refusal(run: LaneRun, error_code: int, reason: str) -> tuple[LaneState, str, str]:
+    """Return state, message and hint for an error that usually passes, in case it does not."""
+    what = f"the target's leader of {run.lane.key} answers {reason} again and again to what is written at offset "
     what += str(run.position)
     if error_code in codes.LEADER_MOVED | codes.COORDINATOR_MOVED | _SLOW_REPLICAS:
         return LaneState.TARGET_UNAVAILABLE, what, "Check that broker and the replicas; the lane goes on by itself."
@@ -312,15 +312,15 @@ def _refused_again(run: LaneRun, error_code: int, said: str) -> tuple[LaneState,
     return LaneState.BLOCKED, what, _UNEXPECTED_HINT
 
 
-def _said_by_source(run: LaneRun, code: int) -> str:
+def _source_answer(run: LaneRun, code: int) -> str:
     return f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
 
 
 def _pause_s(times: int) -> float:
-    """How long to wait before the next look at a lane that was refused so often at one place."""
+    """The wait in seconds before the next look at a lane that was refused `times` times at one place."""
     return 0.0 if times <= 1 else min(RETRY_S * 2 ** min(times - 2, 8), _REFUSED_PAUSE_MAX_S)
 
 
-def _denied(run: LaneRun, what: str, routes: Routes, missing: Right) -> None:
+def _fail_denied(run: LaneRun, what: str, routes: Routes, missing: Right) -> None:
     advice = grant(missing, routes.client.cluster.alias, "the lane goes on by itself")
     run.fail(LaneState.NOT_AUTHORIZED, f"{what}: {missing} is missing", advice)

@@ -1,4 +1,4 @@
-"""Records wait at the gate until the schemas that they were written with are known at the target."""
+"""Holds records back until the schemas that they were written with are known at the target."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class SchemaMissing(Exception):
 
 
 def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator[Piece]:
-    """The pieces up to the first whose records have to wait. Nobody sees those of aborted transactions, and a
-    distributor leaves alone what others brought: they go on.
+    """Yield the pieces up to the first whose records have to wait. Records of aborted transactions never wait, as no
+    consumer reads them; neither do records that a distributor does not copy because others brought them.
 
-    :raises SchemaMissing: The very first has to wait.
-    :raises ValueError: Its records cannot be decoded.
+    :raises SchemaMissing: The very first piece has to wait.
+    :raises ValueError: The records of a piece cannot be decoded.
     """
     run.schema_id = -1
     is_first = True
@@ -33,18 +33,18 @@ def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator
         batch = piece.batch
         is_seen = not (batch.is_control or piece.is_aborted or is_done_with(batch.producer_id, run.lane.level))
         is_new = batch.offset_end > run.read_offset
-        missing = unknown_id(run.lane.gated, known, _to_copy(run, batch)) if is_seen and is_new else None
+        missing = unknown_id(run.lane.gated, known, _select_records(run, batch)) if is_seen and is_new else None
         if missing is not None:
             if is_first:
                 run.schema_id = missing
                 raise SchemaMissing(missing)
             return
-        # What was taken has to be written first, whatever it is.
+        # Pieces that were taken before have to be written first.
         is_first &= not is_new
         yield piece
 
 
-def _to_copy(run: LaneRun, batch: Batch) -> list[Record]:
-    """The records of a batch without those of which a header says that they were distributed."""
+def _select_records(run: LaneRun, batch: Batch) -> list[Record]:
+    """The records of a batch without those whose header marks them as distributed."""
     records, header = records_of(batch), run.lane.flags
     return [one for one in records if header is None or is_to_copy(header.read(one.headers)[0], run.lane.level)]

@@ -1,7 +1,7 @@
-"""Where source logs end while nothing is read of them: a limit holds the reader back, or the target has no room.
+"""Asks where source logs end while they are not read, because a limit holds the reader back or the target has no room.
 
-What is fetched says where the log ends. A link that falls behind fetches seldom, and how far it is behind is what
-somebody wants to know then: whoever looks at the lag, and whoever has to go on without the source.
+Otherwise each fetch answer shows where the log ends. A link that falls behind fetches seldom, and its lag matters
+most then: to operators who watch it, and for a failover that has to go on without the source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hearing:
         self._asked: set[int] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled. Each broker is asked by itself: one that is silent keeps no other from being heard."""
+        """Ask until cancelled. Each broker is asked by itself, so that a silent one does not delay the others."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(HEAR_S)
@@ -49,7 +49,7 @@ class Hearing:
             self._asked.discard(node_id)
         for run in runs:
             limit = found.get(run.source)
-            # What was fetched meanwhile is newer: a log that became shorter is noticed by whoever reads it.
+            # Fetches meanwhile are newer, hence `max`; the reader notices a log that became shorter.
             if isinstance(limit, Bounds):
                 run.source_end = max(run.source_end, limit.read_end(is_whole=run.is_whole))
                 run.source_log_end = max(run.source_log_end, limit.log_end)

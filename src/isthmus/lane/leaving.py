@@ -1,4 +1,4 @@
-"""What lanes leave to their next owner, and when nothing of theirs is on its way any more."""
+"""The state that lanes leave to their next owner, and the wait for their last requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from isthmus.model.lane import LaneKey
 
 _LOOK_S: Final = 0.005
 _HELD_MAX_S: Final = 10.0
-"""So long a lease that has ended waits for a broker that reads nothing: who is silent for longer is taken for stuck."""
+"""A lease that has ended waits so long for a broker that reads nothing. A broker silent for longer counts as stuck."""
 
 
 def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
-    """Where what was copied of mapped lanes went, of those that have begun."""
+    """The transits of the mapped lanes that have begun: where their records went."""
     transits: dict[LaneKey, Transit] = {}
     for key, run in runs.items():
         if run.transit is not None:
@@ -29,7 +29,7 @@ def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
 
 
 def final(runs: Mapping[LaneKey, LaneRun], keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
-    """Which of these mapped lanes are where their transits say, as they are over and nothing else of them was sent."""
+    """The mapped lanes among these whose transits are final: the lanes are over, and nothing else of them was sent."""
     found = ((key, run) for key in keys if (run := runs.get(key)) is not None and run.transit is not None)
     return frozenset(
         key
@@ -42,8 +42,8 @@ def final(runs: Mapping[LaneKey, LaneRun], keys: Iterable[LaneKey]) -> frozenset
 
 
 async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:
-    """Return once nothing of lanes that are over is on its way any more. What nobody heard the answer to has arrived
-    by the time that a next owner would settle, or never does.
+    """Return once no request of lanes that are over is on its way any more. A request without an answer has arrived
+    after the settling time, or never arrives.
     """
     while any(run.is_writing for run in runs):
         await asyncio.sleep(_LOOK_S)
@@ -53,8 +53,8 @@ async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:
 
 
 async def come_to_an_end(runs: Collection[LaneRun]) -> None:
-    """Return once brokers over their quota read on that were sent something of lanes which nobody heard the answer to
-    (KIP-219), or after `_HELD_MAX_S`: what they had not read comes in before a next owner looks.
+    """Return once brokers that mute connections over their quota (KIP-219) read on, if requests of these lanes have
+    no answer yet, or after `_HELD_MAX_S`: such requests are appended before the next owner looks at the log.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_HELD_MAX_S):

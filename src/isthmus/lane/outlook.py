@@ -1,4 +1,4 @@
-"""What becomes of a lane by what is seen of its logs: for runs and plans alike, whatever becomes of its offsets."""
+"""The state of a lane that follows from a look at its logs, for runs and plans, identity and mapped lanes alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.problem import Problem
 
 RETRY_S: Final = 0.1
 DENIED_RETRY_S: Final = 5.0
-"""What a right is missing for, or is refused, is tried again so long after."""
+"""The pause in seconds before a request that lacks a right, or is refused, is tried again."""
 _REPLICAS_HINT: Final = (
     "Bring the target's brokers back (`isthmus cluster` names those that are away); the lane goes on by itself."
 )
@@ -20,8 +20,8 @@ UNAVAILABLE: Final = frozenset({LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_U
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A source has to end before its target in so many looks, `pause_s` apart, until that is believed: a new leader's
-    high watermark lags a while.
+    """A source that ends before its target is believed after so many looks, `pause_s` apart: the high watermark of a
+    new leader lags for a while.
     """
 
     looks: int = 3
@@ -33,7 +33,7 @@ USUAL_DOUBT: Final = Doubt()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a run will find of one partition at its first look. `gap` is what it passes over, if it is told to go on."""
+    """The state that a run will find for one partition at its first look. `gap` is skipped if gaps may be passed."""
 
     state: LaneState = LaneState.ACTIVE
     problem: Problem | None = None
@@ -41,12 +41,12 @@ class Outlook:
 
 
 def state_of(error: ClusterError, otherwise: LaneState) -> LaneState:
-    """NOT_AUTHORIZED where a right is missing or a login was refused."""
+    """Return NOT_AUTHORIZED where a right is missing or a login was refused, else `otherwise`."""
     return LaneState.NOT_AUTHORIZED if isinstance(error, AuthenticationFailed | NotAuthorized) else otherwise
 
 
 def too_few_replicas(key: LaneKey) -> Problem:
-    """The target does not take what is written while so few of its replicas are in sync."""
+    """The problem that the target refuses writes while too few of its replicas are in sync."""
     return Problem(
         f"the target has too few in-sync replicas for {key}: fewer than min.insync.replicas of the topic",
         _REPLICAS_HINT,
@@ -54,7 +54,7 @@ def too_few_replicas(key: LaneKey) -> Problem:
 
 
 def unreplicated(key: LaneKey, log_end: int, high_watermark: int) -> Problem:
-    """Nothing may be written behind what could still be lost."""
+    """The problem that the target's log is not fully replicated: no record may follow one that could still be lost."""
     return Problem(
         f"{key} ends at {log_end} at the target, and only what lies before {high_watermark} is replicated: in-sync "
         "replicas are missing or slow",

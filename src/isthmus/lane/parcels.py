@@ -1,4 +1,4 @@
-"""What one lane sends in one request: a batch as it is, or several joined."""
+"""The batch that one lane sends in one request: one of the source as it is, or several joined."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ JOIN_UP_TO_RECORDS: Final = 10_000
 _GATHER_BELOW_BYTES: Final = 64 << 10
 _GZIP: Final = 1
 _GZIP_COST: Final = 8
-"""How much longer than with other codecs it takes to join batches."""
+"""Joining gzip batches takes so many times as long as with other codecs."""
 
 
 class Parcel(NamedTuple):
-    """`batch` carries `pieces` pieces of the lane, up to `pieces_end` since it began.
+    """`batch` carries `pieces` pieces of the lane; `pieces_end` counts the lane's pieces up to its end.
 
     `append` is the batch as it is sent, with `sequence` in its header.
     """
@@ -39,7 +39,7 @@ class Parcel(NamedTuple):
     append: Append
 
     def is_due(self, now_ms: float) -> bool:
-        """Whether this is what the lane has to send next, and may send now."""
+        """Whether this is the next parcel of the lane, and it may be sent now."""
         run = self.run
         return (
             run.phase is Phase.FLOWING
@@ -49,18 +49,18 @@ class Parcel(NamedTuple):
 
 
 def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel:
-    """What a lane sends next; `lanes` of them make up the request. The lane's first piece has to be plain.
+    """Build the next parcel of a lane, in a request with `lanes` lanes. The lane's first piece has to be plain.
 
-    Up to `worth_bytes` in the request joining ordinary batches pays: see `distance.worth_bytes`.
+    Joining ordinary batches pays up to `worth_bytes` in the request: see `distance.worth_bytes`.
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
     sequence = run.writer.sequence
-    return _parcel(run, 0, sequence, producer, worth_bytes // lanes, lanes)
+    return _build_parcel(run, 0, sequence, producer, worth_bytes // lanes, lanes)
 
 
 def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel | None:
-    """What the lane sends behind `sent`, its last one; None if that is not known yet."""
+    """Build the parcel behind `sent`, the lane's last one; None if its pieces are not ready or not plain."""
     run = sent.run
     skip = sent.pieces_end - run.taken
     if not 0 <= skip < len(run.pending):
@@ -70,28 +70,29 @@ def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int, worth_bytes:
         return None
     sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
     try:
-        return _parcel(run, skip, sequence, producer, worth_bytes // lanes, lanes)
+        return _build_parcel(run, skip, sequence, producer, worth_bytes // lanes, lanes)
     except ValueError:
-        # Told when it is the lane's first piece.
+        # `head` raises it once this is the lane's first piece.
         return None
 
 
-def _parcel(run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, worth_bytes: int, lanes: int) -> Parcel:
-    batch, pieces = _taken(run, skip, worth_bytes, lanes)
+def _build_parcel(
+    run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, worth_bytes: int, lanes: int
+) -> Parcel:
+    batch, pieces = _batch_from(run, skip, worth_bytes, lanes)
     header = stamp(batch, producer.producer_id, producer.epoch, sequence)
     topic, topic_id, partition = run.target_append
     append = Append(topic, topic_id, partition, header, batch.view[HEADER_BYTES:])
     return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, append)
 
 
-def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch, int]:
-    """The batch made of pending pieces from `skip` on, and of how many.
+def _batch_from(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch, int]:
+    """Build a batch from the pending pieces from `skip` on. Return it and the number of its pieces.
 
-    Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
-    and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
-    certainly where the heads of `lanes` lanes make a fat request together. Unless the target is far away: then we
-    would wait for answers most of the time, and joining up to `worth_bytes` of a lane costs less. What cannot be joined
-    goes as it is.
+    Joining costs about half a microsecond a record (one if compressed), sending a batch by itself about twenty, and a
+    request a quarter of a millisecond. So batches of few records are joined, and larger ones are sent as they are, also
+    where the heads of `lanes` lanes fill a large request. If the target is far away, waiting for answers takes most of
+    the time, and joining up to `worth_bytes` of a lane costs less. Batches that cannot be joined are sent as they are.
     """
     first = run.pending[skip]
     bytes_max, piece_bytes_max = JOIN_UP_TO_BYTES, JOIN_BELOW_BYTES
@@ -107,19 +108,20 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
             if batch.size_bytes * 2 > bytes_max:
                 return batch, 1
     bytes_max = min(bytes_max, run.lane.batch_bytes_max // 2)
-    pieces = _joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max) or [first]
-    return _joined(pieces)
+    pieces = _select_joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max) or [first]
+    return _join_pieces(pieces)
 
 
-def _joined(pieces: list[Piece]) -> tuple[Batch, int]:
-    """Pieces that follow one another as one batch, if they can be joined, or else the first; and how many those are.
+def _join_pieces(pieces: list[Piece]) -> tuple[Batch, int]:
+    """Join pieces that follow one another to one batch, or take the first alone if that fails. Return the batch and
+    the number of its pieces.
 
     :raises ValueError: The first is a run of tiny batches that cannot be decoded.
     """
     first = pieces[0]
     if len(pieces) > 1 or first.stored > 1:
         try:
-            # A single batch was not looked at when it came: by itself it would pass on as it is, checksum and all.
+            # Check single batches first: they were not decoded before, and joining writes a new checksum.
             return join([piece.batch if piece.stored > 1 else checked(piece.batch) for piece in pieces]), len(pieces)
         except ValueError:
             if first.stored > 1:
@@ -128,24 +130,25 @@ def _joined(pieces: list[Piece]) -> tuple[Batch, int]:
 
 
 def gathered(run: LaneRun) -> tuple[Batch, int]:
-    """The first pieces of a lane that are of one transaction, as one batch, and how many they are. The very first has
-    to follow what was written, and has to pass by itself or to be a run of tiny ones.
+    """Join the first pieces of a lane that are of one transaction. Return the batch and the number of its pieces. The
+    first piece has to begin at the writer's position, and to pass by itself or to be a run of tiny batches.
 
-    Each costs a round trip, so that joining pays as it does for a target that is far away.
+    Each batch of a transaction costs a round trip, so joining pays as it does for a target that is far away.
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
     first = run.pending[0]
     piece_bytes_max = _GATHER_BELOW_BYTES // (_GZIP_COST if first.batch.codec == _GZIP else 1)
     bytes_max = min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
-    own = takewhile(lambda each: _is_with(first, each), run.pending)
-    return _joined(
-        _joinable(first.batch, (each._replace(is_plain=True) for each in own), piece_bytes_max, bytes_max) or [first]
+    own = takewhile(lambda each: _is_joinable(first, each), run.pending)
+    return _join_pieces(
+        _select_joinable(first.batch, (each._replace(is_plain=True) for each in own), piece_bytes_max, bytes_max)
+        or [first]
     )
 
 
-def _is_with(first: Piece, piece: Piece) -> bool:
-    """Whether a piece can be written with the first one, which is of an undecided transaction."""
+def _is_joinable(first: Piece, piece: Piece) -> bool:
+    """Whether a piece can be joined to the first one, which is of an undecided transaction."""
     batch = piece.batch
     return (
         piece.is_undecided
@@ -155,7 +158,7 @@ def _is_with(first: Piece, piece: Piece) -> bool:
     )
 
 
-def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Piece]:
+def _select_joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Piece]:
     found: list[Piece] = []
     end, codec, size, records = first.base_offset, first.codec, 0, 0
     for piece in pieces:
@@ -166,7 +169,7 @@ def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes
             not piece.is_plain
             or batch.base_offset != end
             or batch.codec != codec
-            # Records without a timestamp would get that of another in the batch they are joined to.
+            # In a joined batch, records without a timestamp would get that of another record.
             or batch.base_timestamp < 0
             or len(batch.view) >= (piece_bytes_max if piece.stored == 1 else bytes_max)
             or size > bytes_max

@@ -1,4 +1,4 @@
-"""Whether an engine may write: asked when a request is made, and again when its bytes leave."""
+"""Whether an engine may write: checked when a request is made, and again when its bytes leave."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from isthmus.wire.clock import lasting_s
 
 
 class Granted:
-    """What a lease was granted, and until when. `is_given` says that it is its turn, `is_over` that it is ending.
+    """The permission of a lease to write: `is_given` when it is granted, `is_over` when the lease is ending.
 
-    `until` is a time of `lasting_s`, `None` for ever.
+    It lapses at `until`, a time of `lasting_s`; `None` for never.
     """
 
     def __init__(self, *, is_given: bool) -> None:
@@ -18,11 +18,11 @@ class Granted:
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether the time is over: it may be renewed."""
+        """Whether the permission has lapsed. It may be renewed."""
         return self.until is not None and lasting_s() >= self.until
 
     def may_send(self) -> bool:
-        """Whether bytes may leave now, those of earlier requests too: a paused process may wake up much later."""
+        """Whether bytes may leave now, also those of earlier requests: a paused process may wake up much later."""
         return self.is_given and not self.has_lapsed
 
     def may_write(self) -> bool:
@@ -30,8 +30,8 @@ class Granted:
         return not self.is_over and self.may_send()
 
     def renew(self, until: float | None) -> bool:
-        """Nothing leaves from `until` on. Whether the time was over before and is not any more: somebody else may have
-        written meanwhile, and whoever was refused in between waits.
+        """Set the time from which nothing may leave. Return whether this ends a lapse: others may have written
+        meanwhile, and lanes whose requests were refused during it wait to go on.
         """
         has_lapsed = self.has_lapsed
         self.until = until

@@ -1,10 +1,10 @@
-"""Who may write for a lane, and what its reader has brought: the states of a lane at work, and every way between them.
+"""The states of a lane at work: which path may write for it, and how usable its pending pieces are.
 
     SEEKING ──placed──▶ FLOWING ──diverted──▶ DETOURED ──doubted──▶ LEAVING
             ◀──doubted──        ◀──returned──
             ◀──────────────────────returned────────────────────────
 
-Pure. What does not lead anywhere leaves a lane as it is.
+Pure. An event without an arrow leaves the phase as it is.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import enum
 
 
 class Phase(enum.Enum):
-    """Who may write for a lane. That it is over its state tells, whatever its phase is."""
+    """Which path may write for a lane. A lane that is over keeps its phase: see its state."""
 
     SEEKING = enum.auto()
-    """Its place at the target is in doubt: nobody may."""
+    """Its place at the target is in doubt: neither path may write."""
     FLOWING = enum.auto()
-    """Its place is known: the fast path may."""
+    """Its place is known: only the fast path may write."""
     DETOURED = enum.auto()
-    """Its place is known: the slow path may, and nobody else."""
+    """Its place is known: only the slow path may write."""
     LEAVING = enum.auto()
-    """Its place came into doubt while the slow path had it, which makes no more requests and returns it."""
+    """Its place came into doubt while the slow path had it: that makes no more requests and returns the lane."""
 
     @property
     def is_placed(self) -> bool:
@@ -35,19 +35,19 @@ class Phase(enum.Enum):
         return self in (Phase.DETOURED, Phase.LEAVING)
 
     def doubted(self) -> Phase:
-        """The lane's place is to be looked for."""
+        """The phase once the lane's place is in doubt."""
         return _DOUBTED.get(self, self)
 
     def placed(self) -> Phase:
-        """The lane's place was found."""
+        """The phase once the lane's place was found."""
         return _PLACED.get(self, self)
 
     def diverted(self) -> Phase:
-        """What comes next is for the slow path."""
+        """The phase once the lane was handed to the slow path."""
         return _DIVERTED.get(self, self)
 
     def returned(self) -> Phase:
-        """The slow path is done with the lane."""
+        """The phase once the slow path is done with the lane."""
         return _RETURNED.get(self, self)
 
 
@@ -58,19 +58,19 @@ _RETURNED = {Phase.DETOURED: Phase.FLOWING, Phase.LEAVING: Phase.SEEKING}
 
 
 class Intake(enum.Enum):
-    """What of a lane was read and is not written yet."""
+    """How usable the pieces are that were read of a lane and are not written yet."""
 
     WHOLE = enum.auto()
-    """It is whole, and more can be read behind it."""
+    """They are whole, and more can be read behind them."""
     CUT = enum.auto()
-    """What comes behind it cannot be read (deleted, damaged)."""
+    """They are whole, but the records behind them cannot be read (deleted, damaged)."""
     SPOILT = enum.auto()
-    """It is damaged, or not what the source has any more: it is to be read again, whatever comes behind it."""
+    """They are damaged, or the source does not have them any more: read them again."""
 
     def cut(self) -> Intake:
-        """What comes next cannot be read."""
+        """The intake once the next records cannot be read."""
         return Intake.CUT if self is Intake.WHOLE else self
 
     def drained(self) -> Intake:
-        """All that was read is written."""
+        """The intake once all pieces are written."""
         return Intake.WHOLE if self is Intake.CUT else self

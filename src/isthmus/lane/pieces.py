@@ -1,4 +1,4 @@
-"""What was read of a source partition, in order, and how each part has to travel. Pure."""
+"""The batches read of a source partition, in order, and how each has to be written. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus.wire.batch import CONTROL, LOG_APPEND_TIME, Batch
 
 
 class Piece(NamedTuple):
-    """A batch of the source, or a run of `stored` tiny ones that has to be joined before it can go out.
+    """A batch of the source, or a run of `stored` tiny ones that has to be joined before it can be written.
 
-    `is_plain`: no more is to be done than that. `is_aborted`: of an aborted transaction. `is_undecided`: of a
-    transaction that is copied as one, whichever way it ends.
+    `is_plain`: needs no other work than that. `is_aborted`: of an aborted transaction. `is_undecided`: of a
+    transaction that is copied as one, before it is known how it ends.
     """
 
     batch: Batch
@@ -24,9 +24,10 @@ class Piece(NamedTuple):
 
 
 def passes(batch: Batch, bytes_max: int) -> bool:
-    """Whether a target takes the batch as the bytes it is. Whether it takes a single record is for the target to say.
+    """Whether the target accepts the bytes of the batch unchanged. Only the target can tell whether a single record is
+    too large.
 
-    Stamps of LogAppendTime lie in the header, which does not travel: they have to be written into the records.
+    A LogAppendTime timestamp is in the header, which is not copied: it has to be written into the records.
     """
     return (
         batch.magic == 2
@@ -43,9 +44,9 @@ def pieces(
     bytes_max: int,
     is_whole: bool = False,
 ) -> Iterator[Piece]:
-    """Classify batches of one fetch, each with the number of stored ones it stands for.
+    """Classify the batches of one fetch, each with the number of stored batches it stands for.
 
-    `aborted` are the answer's aborted transactions, see `AbortedView`. Where it `is_whole`, open ones were read too.
+    `aborted` are the answer's aborted transactions, see `AbortedView`. `is_whole` means that open ones were read too.
     """
     if is_whole:
         for batch, stored in batches:

@@ -30,7 +30,7 @@ from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
 PAUSE_BYTES: Final = 256 << 10
-"""After so much of an answer was taken apart others get their turn: the target shall not be left with nothing to do."""
+"""After decoding so much of an answer, let other coroutines run, so that the target is kept busy."""
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10
 _ANSWER_S: Final = 15.0
@@ -38,11 +38,11 @@ _RETRY_S: Final = 0.2
 _ROOM_S: Final = 0.1
 _SOON_S: Final = 0.1
 _BEYOND_S: Final = 0.5
-"""So often it is asked for more of a lane that is further than the source's committed records."""
+"""The pause in seconds before asking again for a lane that is further than the source's committed records."""
 
 
 class Reading(Protocol):
-    """What a reader needs of its engine."""
+    """The part of the engine that a reader uses."""
 
     faults: Faults
     room: Room
@@ -74,7 +74,7 @@ class SourceReader:
         self._is_asking = False
         self._connection: Connection | None = None
         self._response_bytes = RESPONSE_BYTES
-        self._told_since = self._told_at = -math.inf
+        self._confirmed_since = self._confirmed_at = -math.inf
         self._is_limited = False
         self._short_poll_ms = SHORT_POLL_MS
         self._has_drained = False
@@ -110,31 +110,31 @@ class SourceReader:
 
     @property
     def held(self) -> list[LaneRun]:
-        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting or
+        """The lanes that are in no fetch request now: all while reading pauses, else those that have enough pending or
         may not go further.
         """
         return list(self._full | self._at_end | self._beyond if self._is_asking else self._lanes.values())
 
     def found_end(self, run: LaneRun, now: float) -> float:
-        """When (monotonic s) the source was last found to have nothing more of the lane, of what it may read now.
+        """When (monotonic s) the source was last found to have nothing more for the lane to read now; `-inf` for never.
 
-        A broker says nothing of what has not changed within its session: so an answer to a request that was made since
-        the lane is read from here tells as much, unless a quota emptied it (`_heard`).
+        Within a session a broker leaves unchanged partitions out. So any answer to a request made since the lane is
+        read from this offset proves as much, unless a quota emptied it (`_note_answer`).
         """
         if run in self._at_end or run in self._beyond or (self._is_limited and run.source in self._session):
-            # As far as it is told to go, or as fast.
+            # The lane is as far as it may go, or reading is held back by a rate limit.
             return now
-        is_told = self._told_since > run.asked_at and run.source in self._session
-        return self._told_at if is_told and run.read_offset >= run.source_end >= 0 else -math.inf
+        is_confirmed = self._confirmed_since > run.asked_at and run.source in self._session
+        return self._confirmed_at if is_confirmed and run.read_offset >= run.source_end >= 0 else -math.inf
 
     def told_at(self, run: LaneRun) -> float:
-        """When (monotonic s) the source last told of all it has of the lane, or that nothing has changed there."""
-        return self._told_at if self._told_since > run.asked_at and run.source in self._session else -math.inf
+        """When (monotonic s) an answer of the source last covered the lane, changed or not; `-inf` for never."""
+        return self._confirmed_at if self._confirmed_since > run.asked_at and run.source in self._session else -math.inf
 
-    def _heard(self, answer: Any, asked_at: float) -> None:
-        """An answer tells of all that is read, or of nothing: over a quota it is empty, whatever the logs hold."""
+    def _note_answer(self, answer: Any, asked_at: float) -> None:
+        """Note an answer that covers all lanes. One throttled by a quota may be empty although the logs hold more."""
         if answer.responses or not answer.throttle_time_ms:
-            self._told_since, self._told_at = asked_at, time.monotonic()
+            self._confirmed_since, self._confirmed_at = asked_at, time.monotonic()
 
     @property
     def is_silent(self) -> bool:
@@ -142,14 +142,14 @@ class SourceReader:
         return self._connection is not None and self._connection.silent_s > SILENCE_S
 
     def leave(self, has_moved: Callable[[LaneRun], bool]) -> list[LaneRun]:
-        """Stop reading what a silent broker does not lead any more; those lanes have to be read elsewhere."""
+        """If the broker is silent, stop reading lanes it does not lead any more. Return them, to be read elsewhere."""
         moved = [run for run in self._lanes.values() if has_moved(run)] if self.is_silent else []
         for run in moved:
             self.remove(run)
         return moved
 
     def drained(self, run: LaneRun) -> None:
-        """The lane has more room than before."""
+        """Read more of a full lane: some of its pending bytes were released."""
         if run in self._full:
             self._has_drained = True
             self._admit(run)
@@ -163,7 +163,7 @@ class SourceReader:
             self._wake.set()
 
     def shortened(self, run: LaneRun) -> None:
-        """Most of what was read of the lane was forgotten, as it does not flow: it goes on from there when it does."""
+        """Stop fetching a lane whose pending pieces were dropped because it does not advance, until it does."""
         self._at_end.discard(run)
         self._fill(run)
 
@@ -174,20 +174,20 @@ class SourceReader:
         self._short_poll_ms = SHORT_POLL_MS
 
     def _share_bytes(self, run: LaneRun) -> int:
-        """What the lane may hold now: as long as it does not flow, what it has, or one answer."""
+        """How many pending bytes the lane may have now. A stuck lane gets no more than it has, or one answer."""
         return 1 if run.is_stuck else self._engine.room.share_bytes
 
-    def allow(self, told: Mapping[PartitionKey, Allowance]) -> None:
-        """Let lanes go as far as they are told."""
+    def allow(self, allowances: Mapping[PartitionKey, Allowance]) -> None:
+        """Let lanes read up to their allowances."""
         for run in self._lanes.values():
-            if run.allow(told) and run in self._at_end:
+            if run.allow(allowances) and run in self._at_end:
                 self._at_end.discard(run)
                 self._want(run)
                 self._wake.set()
 
-    def _put_off(self) -> None:
-        """Ask later for lanes that are further than what is committed: a broker may answer that at once, again and
-        again, until what is open there has ended, and says nothing of a partition of which nothing has changed.
+    def _postpone(self) -> None:
+        """Ask later for lanes that are further than the source's committed records: the broker may answer such a fetch
+        at once, again and again, until the open transactions have ended, and leaves unchanged partitions out.
         """
         further = [] if self._is_all else [run for run in self._lanes.values() if 0 <= run.source_end < run.read_offset]
         for run in further:
@@ -211,7 +211,7 @@ class SourceReader:
         self._session.want(run.source, want)
 
     async def run(self) -> None:
-        """Read until cancelled. A broken connection is dialled again; its lanes say so meanwhile."""
+        """Read until cancelled. A broken connection is dialled again; meanwhile its lanes report the error."""
         try:
             while True:
                 try:
@@ -222,7 +222,7 @@ class SourceReader:
                         self._session.reset()
                         self._connection = connection = await self._dial(self.node_id)
                     for run in list(self._full):
-                        # Others may have made room.
+                        # Other lanes may have released room.
                         self._admit(run)
                     if not len(self._session):
                         await self._rest()
@@ -232,7 +232,7 @@ class SourceReader:
                     self._engine.faults.source_lost(list(self._lanes.values()), error)
                     await asyncio.sleep(_RETRY_S)
                     if not self._lanes:
-                        # A broker that leads nothing we read may be gone for good.
+                        # A broker that leads none of our source partitions may be gone for good.
                         self._wake.clear()
                         await self._wake.wait()
                 else:
@@ -252,8 +252,8 @@ class SourceReader:
 
     @property
     def _poll_ms(self) -> int:
-        """How long the broker may wait for records. A lane that gets room shall not wait behind the long poll of
-        others: as long as full ones are written polls are short. Where that stands still they get longer and longer.
+        """How long (ms) the broker may wait for records. A lane that gets room again must not wait behind a long poll
+        of others: polls are short while pieces of full lanes are written, and grow while none are.
         """
         if not self._full:
             return LONG_POLL_MS
@@ -287,15 +287,15 @@ class SourceReader:
         size, pause_at = 0, PAUSE_BYTES
         for fetched in self._session.partitions(answer):
             lane = self._lanes.get(fetched.key)
-            # An answer to a place the lane has left meanwhile says nothing about where it is now.
+            # Ignore an answer for an offset that the lane has left meanwhile.
             if lane is not None and fetched.offset == lane.read_offset and not lane.is_over:
                 size += self._take(lane, fetched)
                 if size >= pause_at:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
-        self._heard(answer, asked_at)
+        self._note_answer(answer, asked_at)
         if not size and answered_at - asked_at < _SOON_S:
-            self._put_off()
+            self._postpone()
         if size >= self._response_bytes // 2:
             far_s = self._engine.source_distances.far_s(self.node_id)
             self._response_bytes = next_bytes(self._response_bytes, answered_at - asked_at, far_s)
@@ -336,9 +336,9 @@ class SourceReader:
         return size
 
     def _go_on(self, run: LaneRun, fetched: Fetched) -> None:
-        """Ask for what comes behind an answer, where there is room for it."""
+        """Ask for the records behind an answer, if there is room for them."""
         if run.is_at_end:
-            # Apart from those that are full: nobody waits for it by short polls.
+            # Not one of the full lanes: those make polls short.
             self._at_end.add(run)
             self._session.forget(run.source)
         elif run.read_offset != fetched.offset:
@@ -350,8 +350,8 @@ class SourceReader:
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
             return 0
-        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone; so it does where
-        # its producer says whether it is copied, or its schemas do.
+        # A run of tiny batches has no producer of its own. So batches are not merged to runs where the answer has
+        # aborted transactions, or where the producer or the schemas decide whether a batch is copied.
         tiny_bytes = 0 if fetched.aborted or run.lane.level or run.lane.gated.is_any else TINY_BYTES
         batches: list[tuple[Batch, int]] = []
         try:
@@ -359,14 +359,14 @@ class SourceReader:
                 if batch.magic == 2:
                     batches.append((batch, stored))
                 else:
-                    # Message sets from before Kafka 0.11 are brought to magic 2 here: nothing behind knows of them.
+                    # Convert message sets from before Kafka 0.11 to magic 2 here: later code handles no other format.
                     batches += [(part, 1) for part in dense(batch)]
         except ValueError:
-            # What is whole before the damage is copied; the next answer begins with what is not.
+            # Copy the whole batches before the damage; the next answer begins with the damaged one.
             if not batches:
                 raise
         if not batches:
-            # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
+            # Brokers send the first batch whole or not at all, so this one is damaged.
             raise ValueError("an incomplete batch")
         found = pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max, is_whole=self._is_all)
         return run.offer(admitted(run, found, self._engine.schemas) if run.lane.gated.is_any else found)

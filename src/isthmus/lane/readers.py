@@ -1,5 +1,5 @@
-"""Which lane is read where: each by the reader of the broker that leads its source partition, one for lanes that read
-what is committed, and one for those that read all.
+"""The readers of the source: per broker one for lanes that read committed records only, and one for lanes that read
+all. Each lane is read by a reader of the broker that leads its source partition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROUTE_RETRY_S: Final = 0.1
 
 
 class Readers:
-    """The readers of one engine. `run()` is a coroutine of its own; `spawn` starts those of the readers."""
+    """The readers of one engine. `run()` is a coroutine of its own; `spawn` starts those of the single readers."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Readers:
         self._routes = routes
         self._spawn = spawn
         self._readers: dict[tuple[int, int], SourceReader] = {}
-        self._told: dict[PartitionKey, Allowance] = {}
+        self._allowances: dict[PartitionKey, Allowance] = {}
         self.unrouted: set[LaneRun] = set()
         self._lost: set[LaneRun] = set()
         self._rerouting = asyncio.Event()
@@ -43,13 +43,13 @@ class Readers:
         return any(run in reader for reader in self._readers.values())
 
     def connect(self, run: LaneRun) -> None:
-        """Have the reader ready that the lane will need, if that is known."""
+        """Start the reader that the lane will need, if its leader is known."""
         leader = self._routes.leader(*run.source)
         if leader is not None:
             self._reader(leader.node_id, run)
 
     def stop(self, run: LaneRun) -> None:
-        """Read nothing more of the lane."""
+        """Stop reading the lane."""
         for reader in self._readers.values():
             if run in reader:
                 reader.remove(run)
@@ -57,19 +57,19 @@ class Readers:
         self._lost.discard(run)
 
     def route(self, run: LaneRun) -> None:
-        """Read the lane where its partition is led."""
+        """Have the lane read from the leader of its partition."""
         if run.read_offset >= 0 and not run.is_over:
             self.unrouted.add(run)
             self._rerouting.set()
 
     def drained(self, run: LaneRun) -> None:
-        """The lane has room again."""
+        """Read more of a full lane: it has room again."""
         if run.is_full:
             for reader in self._readers.values():
                 reader.drained(run)
 
     def shorten(self, run: LaneRun) -> None:
-        """Forget most of what was read of the lane: it does not flow."""
+        """Drop most pending pieces of a lane that does not advance."""
         size = run.shorten()
         if run.transit is not None:
             self.stop(run)
@@ -78,23 +78,23 @@ class Readers:
                 reader.shortened(run)
         self._engine.room.give(size)
 
-    def allow(self, told: Iterable[Allowance]) -> None:
-        """Let lanes that go by what they are told go as far as that, and those that are read later too."""
-        self._told |= {(each.topic, each.partition): each for each in told}
+    def allow(self, allowances: Iterable[Allowance]) -> None:
+        """Let lanes read up to their allowances, also lanes that are added later."""
+        self._allowances |= {(each.topic, each.partition): each for each in allowances}
         for reader in self._readers.values():
-            reader.allow(self._told)
+            reader.allow(self._allowances)
 
     def held(self) -> list[LaneRun]:
-        """The lanes that nothing is asked of now."""
+        """The lanes that are in no fetch request now."""
         return [run for reader in self._readers.values() for run in reader.held]
 
     async def leave(self) -> None:
-        """Read elsewhere what silent brokers do not lead any more."""
+        """Reroute the lanes that silent brokers do not lead any more."""
         for run in await leave_readers(self._readers.values(), self._routes):
             self.route(run)
 
     async def run(self) -> None:
-        """Give lanes to the readers of their leaders, as soon as those are known."""
+        """Give lanes to the readers of their leaders, as soon as these are known."""
         while True:
             await self._rerouting.wait()
             self._rerouting.clear()
@@ -104,7 +104,7 @@ class Readers:
                 self._spawn(self._find(lost))
 
     async def _find(self, runs: list[LaneRun]) -> None:
-        """Ask who leads these lanes. One without a leader is the resolver's: it tells deleted from leaderless."""
+        """Ask for the leaders of these lanes. The resolver handles lanes without one: their topic may be deleted."""
         self._lost.update(runs)
         await self._routes.refresh()
         for run in runs:
@@ -113,15 +113,15 @@ class Readers:
         self._lost.difference_update(runs)
 
     def _give(self, run: LaneRun) -> bool:
-        """Have a lane read where it is led, if that is known."""
+        """Give a lane to the reader of its leader. Return whether the leader is known."""
         leader = self._routes.leader(*run.source)
         if leader is None:
             return False
         if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
-            # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
+            # Without an epoch the new leader cannot report whether its log was truncated: compare the logs.
             self._resolver.add(run)
         else:
-            run.allow(self._told)
+            run.allow(self._allowances)
             self._reader(leader.node_id, run).add(run, leader.epoch)
         return True
 

@@ -1,8 +1,8 @@
 """Record batches taken apart and put together again: joined, split, trimmed, made dense, brought to magic 2.
 
-Only what cannot pass as bytes comes here. Records are decoded and encoded by aiokafka's compiled codec; offsets,
-timestamps, keys, values and headers stay, the batch around them changes. See `wire.records` for header keys that
-are no UTF-8.
+Only batches that cannot be written unchanged come here. Records are decoded and encoded by aiokafka's compiled codec;
+offsets, timestamps, keys, values and headers stay, the batch around them changes. See `wire.records` for header keys
+that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def records_of(batch: Batch) -> list[Record]:
     if batch.magic != _MAGIC:
         return _legacy_records(batch)
     try:
-        # The bytes of a batch built here begin at offset 0, wherever it belongs.
+        # The bytes of a batch built here begin at offset 0, whatever its base offset is.
         shift = batch.base_offset - next(scan(batch.view)).base_offset
         return [Record(r.offset + shift, r.timestamp, r.key, r.value, r.headers) for r in records_in(batch)]
     except Exception as error:
@@ -63,26 +63,26 @@ def _legacy_records(batch: Batch) -> list[Record]:
 
 
 def encode(records: Sequence[Record], codec: int) -> Batch:
-    """One dense batch of magic 2 from records whose offsets follow one another, with timestamps all or none."""
-    builder = _builder()
+    """Encode records with consecutive offsets as one dense batch of magic 2. All have timestamps, or none has."""
+    builder = _new_builder()
     append = builder.append
     try:
         for delta, (_, timestamp, key, value, headers) in enumerate(records):
             append(delta, timestamp, key, value, headers)
     except UnicodeEncodeError:
-        return _placed(encoded(record[1:] for record in records), records[0].offset, codec)
-    return _placed(builder.build(), records[0].offset, codec)
+        return _place_batch(encoded(record[1:] for record in records), records[0].offset, codec)
+    return _place_batch(builder.build(), records[0].offset, codec)
 
 
-def _builder() -> DefaultRecordBatchBuilder:
-    # Uncompressed: its own LZ4 takes the slowest level, so records are compressed here.
+def _new_builder() -> DefaultRecordBatchBuilder:
+    # Uncompressed, as the builder's own LZ4 uses the slowest level: batches are compressed in this module.
     return DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _BUILDER_BYTES)
 
 
-def _placed(built: bytes | bytearray, base_offset: int, codec: int) -> Batch:
+def _place_batch(built: bytes | bytearray, base_offset: int, codec: int) -> Batch:
     plain = memoryview(built)
     batch = next(scan(plain))
-    # The builder writes leader epoch 0, which would be a claim about the source's log.
+    # Remove the leader epoch 0 that the builder writes: it would be a false statement about the source's log.
     offset_end = base_offset + batch.record_count
     batch = batch._replace(base_offset=base_offset, offset_end=offset_end, leader_epoch=-1)
     if codec == 0:
@@ -113,13 +113,13 @@ _COMPRESS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gzip, 2: _snappy, 3
 
 
 def join(batches: Sequence[Batch]) -> Batch:
-    """Dense batches (or runs of them, see `wire.batch.spans`) that follow one another, of one codec, as one batch.
+    """Join consecutive dense batches (or runs of them, see `wire.batch.spans`) of one codec to one batch.
 
-    The inner loop does as little as possible: this is what makes sources of tiny batches fast.
+    The inner loop does as little as possible: it decides how fast sources of tiny batches are copied.
 
-    :raises ValueError: They cannot be decoded, or hold other records than their headers promise.
+    :raises ValueError: The batches cannot be decoded, or hold other records than their headers promise.
     """
-    builder = _builder()
+    builder = _new_builder()
     append = builder.append
     base_offset, delta = batches[0].base_offset, 0
     try:
@@ -130,16 +130,16 @@ def join(batches: Sequence[Batch]) -> Batch:
                     append(delta, record.timestamp, record.key, record.value, record.headers)
                     delta += 1
     except UnicodeDecodeError:
-        return _joined_plainly(batches)
+        return _join_records(batches)
     except Exception as error:
         raise ValueError(f"the batches from offset {base_offset} on cannot be decoded: {error}") from error
     if base_offset + delta != batches[-1].offset_end:
         raise ValueError(f"the batches from offset {base_offset} on hold other records than their headers promise")
-    return _placed(builder.build(), base_offset, batches[0].codec)
+    return _place_batch(builder.build(), base_offset, batches[0].codec)
 
 
-def _joined_plainly(batches: Sequence[Batch]) -> Batch:
-    """`join` of records some of which have header keys that are no UTF-8: the slow way, by their own texts."""
+def _join_records(batches: Sequence[Batch]) -> Batch:
+    """`join` of records some of which have header keys that are not UTF-8: slower, record by record."""
     base_offset, records = batches[0].base_offset, []
     for batch in batches:
         for stored in scan(batch.view):
@@ -151,18 +151,18 @@ def _joined_plainly(batches: Sequence[Batch]) -> Batch:
 
 
 def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Batch]:
-    """The records from offset `begin` on as dense batches, one for each run of offsets without a hole.
+    """Encode the records from offset `begin` on as dense batches, one for each run of offsets without a hole.
 
-    Used for batches of which the cleaner took records, for batches that begin below the place we are at, for old
-    magics, and for LogAppendTime, where the decoded timestamp is the broker's stamp.
+    Used for batches from which the log cleaner removed records, for batches that begin below the writer's position, for
+    old magics, and for LogAppendTime, where the decoded timestamp is the broker's.
     """
     codec = batch.codec if codec is None else codec
     return [encode(run, codec) for run in _runs(record for record in records_of(batch) if record.offset >= begin)]
 
 
 def _runs(records: Iterable[Record]) -> list[list[Record]]:
-    """Records whose offsets follow one another. Those without a timestamp stand apart, or the builder would give them
-    that of another.
+    """Group records with consecutive offsets. Records without a timestamp are grouped apart, as the builder would give
+    them that of another record.
     """
     runs: list[list[Record]] = []
     last: Record | None = None
@@ -175,9 +175,9 @@ def _runs(records: Iterable[Record]) -> list[list[Record]]:
 
 
 def split(batch: Batch, bytes_max: int) -> list[Batch]:
-    """A dense batch as several, each at most `bytes_max` long if it holds more than one record.
+    """Split a dense batch into several, each of at most `bytes_max` unless it holds a single record.
 
-    A single record that is larger is passed on: whether it is too large is for the target to say.
+    A single larger record is passed on: only the target can tell whether it is too large.
     """
     records = records_of(batch)
     parts = -(-batch.size_bytes // bytes_max) + 1

@@ -1,4 +1,4 @@
-"""Batches that have to be taken apart before they can go out: too large, with holes inside, partly written."""
+"""Rebuilds batches that cannot be written as they are: too large, with holes inside, or partly written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isthmus.wire.batch import Batch, scan
 
 
 class Judges(Protocol):
-    """Who says what becomes of a lane whose batch is damaged, or was not appended."""
+    """Handles a batch that is damaged or was not appended."""
 
     def damaged(self, run: LaneRun, offset: int, what: str, /) -> None: ...
     def judged(
@@ -30,7 +30,7 @@ class Judges(Protocol):
 
 
 class Regrouping(Protocol):
-    """What taking batches apart needs of an engine."""
+    """The part of the engine that regrouping uses."""
 
     room: Room
 
@@ -39,13 +39,15 @@ class Regrouping(Protocol):
 
 
 def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
-    """Put pieces that can go out in the place of the lane's first one.
+    """Replace the lane's first piece by pieces that can be written.
 
-    :raises Refused: It is damaged; the lane is in another state now.
+    :raises Refused: The batch is damaged; the lane's state says so.
     """
     batch, lane = piece.batch, run.lane
     if piece.stored > 1:
-        parts = [piece._replace(batch=part, is_plain=_is_plain(piece, part, run), stored=1) for part in _parts(batch)]
+        parts = [
+            piece._replace(batch=part, is_plain=_is_plain(piece, part, run), stored=1) for part in _split_run(batch)
+        ]
         engine.room.take(run.replace_head(parts))
         return
     try:
@@ -57,15 +59,15 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
         _check_complete(batch, batches, run.writer.position)
     except ValueError as error:
         raise damaged(run, error, engine.faults) from error
-    # Transactions are told apart by their producers, which a new batch does not have by itself.
+    # A new batch has no producer id, and transactions are distinguished by it.
     batches = [part._replace(producer_id=batch.producer_id) for part in batches]
     is_plain = not (piece.is_aborted or piece.is_undecided)
     pieces = [piece._replace(batch=part, is_plain=is_plain) for part in batches]
     if not pieces:
-        # Every record of the batch is gone or was copied before; its offsets remain to be filled.
-        pieces = [Piece(_empty(batch), False, False)]
+        # Every record of the batch is gone or was copied before; its offsets still have to be filled.
+        pieces = [Piece(_build_empty(batch), False, False)]
     elif pieces[-1].batch.offset_end < batch.offset_end:
-        pieces.append(Piece(_empty(batch), False, False))
+        pieces.append(Piece(_build_empty(batch), False, False))
     engine.room.take(run.replace_head(pieces))
 
 
@@ -74,30 +76,30 @@ def _is_plain(piece: Piece, part: Batch, run: LaneRun) -> bool:
 
 
 def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
-    """What was read cannot be used: it is read again."""
+    """Mark the pending pieces as damaged, so that they are read again. Return the exception to raise."""
     run.intake = Intake.SPOILT
     faults.damaged(run, run.position, str(error))
     return Refused()
 
 
 def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:
-    """Nothing may get lost on the way: a gap between the parts would become a hole at the target.
+    """Check that no record is missing: a gap between the parts would become a hole at the target.
 
-    :raises ValueError: The parts do not hold what the header of the batch promises.
+    :raises ValueError: The parts hold other records than the header of the batch promises.
     """
     count = sum(part.record_count for part in parts)
     if batch.is_dense and count != batch.offset_end - max(batch.base_offset, begin):
         raise ValueError(f"the batch at offset {batch.base_offset} does not hold the records its header promises")
 
 
-def _parts(batch: Batch) -> Iterator[Batch]:
-    """The stored batches of a run, where they belong: their bytes say where they lay."""
+def _split_run(batch: Batch) -> Iterator[Batch]:
+    """Yield the stored batches of a run with their present offsets: the bytes may hold earlier ones."""
     shift: int | None = None
     for part in scan(batch.view):
         shift = batch.base_offset - part.base_offset if shift is None else shift
         yield part._replace(base_offset=part.base_offset + shift, offset_end=part.offset_end + shift)
 
 
-def _empty(batch: Batch) -> Batch:
+def _build_empty(batch: Batch) -> Batch:
     """A stand-in for offsets without records up to the end of `batch`."""
     return batch._replace(record_count=0, view=batch.view[:0])

@@ -1,6 +1,6 @@
-"""Finding a lane's place: what the target's log says, held against the source, before anything is written.
+"""Finds a lane's place: compares the target's log with the source before anything is written.
 
-Many lanes are looked at together: a handful of requests per broker, whatever their number.
+Lanes are looked at together: a few requests per broker, however many lanes there are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
 
 class Absence(NamedTuple):
-    """What is not there of a lane; looked for again after `retry_s`, never if that is `None`."""
+    """Why a lane's topic or leader is missing. The lane is checked again after `retry_s`, never if that is `None`."""
 
     state: LaneState
     message: str
@@ -40,7 +40,7 @@ class Absence(NamedTuple):
 
 
 class Placing(Protocol):
-    """What a resolver needs of its engine."""
+    """The part of the engine that a resolver uses."""
 
     producer: ProducerIdentity
 
@@ -73,7 +73,7 @@ class Resolver:
         self._wake = asyncio.Event()
 
     def __contains__(self, run: LaneRun) -> bool:
-        """Whether the lane's place is to be looked for."""
+        """Whether the lane's place is being looked for, or is due to be."""
         return run in self._due or run in self._looked_at
 
     def add(self, run: LaneRun, delay_s: float = 0.0) -> None:
@@ -87,15 +87,15 @@ class Resolver:
         self._wake.set()
 
     async def run(self) -> None:
-        """Resolve until cancelled. What brokers lead together is looked at together: one that does not answer keeps
-        nobody else waiting.
+        """Resolve until cancelled. Lanes led by the same brokers are looked at together, so that a broker that does not
+        answer delays no other lanes.
         """
         async with asyncio.TaskGroup() as tasks:
             while True:
                 now = time.monotonic()
-                # A lane may have ended since it was added: it is waited for no more.
+                # Drop lanes that have ended since they were added.
                 self._due = {run: at for run, at in self._due.items() if not run.is_over}
-                # Nor is one looked at beside a former run of its own.
+                # A lane waits while a former run of its key is looked at.
                 busy = {run.lane.key for run in self._looked_at}
                 free = {run: at for run, at in self._due.items() if run.lane.key not in busy}
                 due = [run for run, at in free.items() if at <= now]
@@ -104,29 +104,29 @@ class Resolver:
                     continue
                 for run in due:
                     del self._due[run]
-                # While an answer is awaited the log moves under us, and the lane with it.
+                # While a request is in flight the log may grow, and the lane's position with it.
                 waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
                 for run in waiting:
                     self.add(run, RETRY_S / 10)
                 ready = [run for run in due if run not in waiting]
                 for run in ready:
                     self._engine.inherit(run)
-                for nodes, runs in self._together(ready).items():
+                for nodes, runs in self._group_by_leaders(ready).items():
                     self._looked_at.update(runs)
                     tasks.create_task(self._find_leaders(runs) if nodes is None else self._resolve(runs))
 
     async def _rest(self, next_at: float | None, *, has_due: bool) -> None:
-        """Wait until a lane is due, or somebody wakes us."""
+        """Wait until a lane is due, or until `wake`."""
         self._wake.clear()
-        # A look before writes are allowed would be out of date by then, so this waits for both.
+        # Wait for permission to write as well: a look before would be out of date by then.
         timeout = None if next_at is None else max(next_at - time.monotonic(), RETRY_S if has_due else 0.0)
         # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if it is woken at that moment.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
 
-    def _together(self, runs: Iterable[LaneRun]) -> dict[tuple[int, int] | None, list[LaneRun]]:
-        """The lanes by the brokers that lead them at both sides, `None` for those of which one is not known."""
+    def _group_by_leaders(self, runs: Iterable[LaneRun]) -> dict[tuple[int, int] | None, list[LaneRun]]:
+        """Group lanes by the brokers that lead them on both sides, `None` where one of these is not known."""
         found: dict[tuple[int, int] | None, list[LaneRun]] = {}
         for run in runs:
             source, target = self._source.leader(*run.source), self._target.leader(*run.target)
@@ -135,11 +135,11 @@ class Resolver:
         return found
 
     async def look_on(self, runs: Iterable[LaneRun]) -> None:
-        """Note how far the target's logs are where mapped lanes rest."""
+        """Note the log ends of the targets of mapped lanes that rest."""
         await self._places.look_on(runs, self._engine.may_write)
 
     async def warm_up(self, runs: list[LaneRun]) -> None:
-        """Learn who leads what and connect, so that the first look takes one round trip."""
+        """Find the leaders and connect to them, so that the first look takes one round trip."""
         await self._freshen_both(runs)
         for routes in (self._source, self._target):
             nodes = {leader.node_id for run in runs for leader in (self._leader(routes, run),) if leader is not None}
@@ -152,23 +152,23 @@ class Resolver:
         await asyncio.gather(self._freshen(self._source, runs, "source"), self._freshen(self._target, runs, "target"))
 
     async def _find_leaders(self, runs: list[LaneRun]) -> None:
-        """Ask both clusters who leads these lanes; they are due again then."""
+        """Ask both clusters for the leaders of these lanes, and make the lanes due again."""
         try:
             await self._freshen_both(runs)
             for run in self.check(runs):
                 if run not in self._due:
                     self.add(run)
         finally:
-            self._set_free(runs)
+            self._release(runs)
 
     async def _resolve(self, runs: list[LaneRun]) -> None:
-        """Look at lanes that the same brokers lead, and place those whose end is believed."""
+        """Look at lanes that the same brokers lead, and place those whose log end is believed."""
         try:
             await self._look_at(self.check(runs))
         finally:
-            self._set_free(runs)
+            self._release(runs)
 
-    def _set_free(self, runs: list[LaneRun]) -> None:
+    def _release(self, runs: list[LaneRun]) -> None:
         self._looked_at.difference_update(runs)
         self._wake.set()
 
@@ -192,8 +192,8 @@ class Resolver:
                 else:
                     self.add(run, delay_s)
             else:
-                self._unanswered(run, seen, limit)
-        # A mapped lane that is new here has to be read of in the ledger, and others may have much to search.
+                self._handle_missing_answers(run, seen, limit)
+        # New mapped lanes are apart: their place is read from the ledger, and the search may take long.
         new = [each for each in mapped if each.run.transit is None]
         begun = [each for each in mapped if each.run.transit is not None]
         await asyncio.gather(self._place_same(ready), self._place_mapped(begun), self._place_mapped(new))
@@ -202,7 +202,7 @@ class Resolver:
         believed = set(await self._ends.check(runs))
         for run in runs:
             if run in self._due:
-                # Its place came into doubt while it was looked at: what was seen may be out of date.
+                # Its place came into doubt during the look, which may be out of date.
                 continue
             if run in believed:
                 self._place(run, self._ends.decided(run))
@@ -214,7 +214,7 @@ class Resolver:
             self._place(run, delay_s)
 
     def _place(self, run: LaneRun, delay_s: float | None) -> None:
-        """Look again after `delay_s`; with `None` the place is known, unless it came into doubt or the lane ended."""
+        """Place the lane if `delay_s` is `None`, unless it came into doubt or ended; else look again after it."""
         if delay_s is not None:
             self.add(run, delay_s)
         elif run not in self._due and not run.is_over:
@@ -227,10 +227,10 @@ class Resolver:
             await routes.refresh()
 
     def check(self, runs: Iterable[LaneRun]) -> list[LaneRun]:
-        """The lanes whose topics are those they were planned for and have leaders. The others report what is wrong."""
+        """Return the lanes whose topics are as planned and have leaders. The others report the problem."""
         there: list[LaneRun] = []
         for run in [each for each in runs if not each.is_over]:
-            absence = self._absence(run)
+            absence = self._find_absence(run)
             if absence is None:
                 there.append(run)
                 continue
@@ -239,8 +239,8 @@ class Resolver:
                 self.add(run, absence.retry_s)
         return there
 
-    def _absence(self, run: LaneRun) -> Absence | None:
-        """What of a lane is not there."""
+    def _find_absence(self, run: LaneRun) -> Absence | None:
+        """Find the missing topic, right or leader of a lane; None if all is there."""
         for routes, (topic, partition), topic_id, side, state in (
             (self._source, run.source, run.lane.source_topic_id, "source", LaneState.SOURCE_UNAVAILABLE),
             (self._target, run.target, run.lane.target_topic_id, "target", LaneState.TARGET_UNAVAILABLE),
@@ -253,7 +253,7 @@ class Resolver:
                     f"the {side} topic {topic} was deleted and created again: its records are others now",
                     BEGIN_ANEW
                     if side == "target"
-                    else recreated(run.target[0], self._target.client.cluster, [_held(run)]),
+                    else recreated(run.target[0], self._target.client.cluster, [_held_offsets(run)]),
                 )
             except TopicGone:
                 return Absence(
@@ -284,7 +284,7 @@ class Resolver:
     ) -> dict[tuple[str, int], LogLook | int]:
         return await look(connection, epochs, self._engine.producer.producer_id)
 
-    def _unanswered(self, run: LaneRun, seen: Any, limit: Any) -> None:
+    def _handle_missing_answers(self, run: LaneRun, seen: Any, limit: Any) -> None:
         for routes, (topic, partition), answer, state, side in (
             (self._target, run.target, seen, LaneState.TARGET_UNAVAILABLE, "target"),
             (self._source, run.source, limit, LaneState.SOURCE_UNAVAILABLE, "source"),
@@ -310,6 +310,6 @@ class Resolver:
         self.add(run, RETRY_S)
 
 
-def _held(run: LaneRun) -> HeldOffsets:
-    """What the target holds of a lane, as far as is known."""
+def _held_offsets(run: LaneRun) -> HeldOffsets:
+    """The offsets of a lane that the target holds, as far as known."""
     return HeldOffsets(run.lane.partition, run.target_start, run.writer.position)

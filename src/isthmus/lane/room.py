@@ -1,4 +1,4 @@
-"""How much may be read: bytes on their way through an engine, and bytes per second, over all its lanes."""
+"""Limits reading over all lanes of an engine: bytes that are read and not yet durable, and bytes per second."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FLOOR_SHARE: Final = 8
 
 
 class Room:
-    """Room for what was read and is not yet durable at the target.
+    """Room for records that were read and are not yet durable at the target.
 
-    A lane may hold as much as is free, so that none can take all of it, however many come to a standstill; and a floor
-    that is its own. What lanes hold exceeds the limit by their floors, and by what is on its way to them.
+    A lane may hold as much as is free, so that stuck lanes cannot take all of it; and always its own floor. All lanes
+    together may exceed the limit by their floors, and by the answers that are on their way.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -28,7 +28,7 @@ class Room:
         self._changed = asyncio.Event()
 
     def limit(self, limits: Limits) -> None:
-        """Go on with other limits. Whoever waits for the former ones does so no more."""
+        """Replace the limits. Waits for the former ones end at once."""
         if limits == self._limits:
             return
         self._limits = limits
@@ -38,21 +38,21 @@ class Room:
 
     @property
     def floor_bytes(self) -> int:
-        """What a lane that flows may hold whatever others do."""
+        """How much a lane that advances may always hold."""
         return max(min(FLOOR_BYTES, self._limits.bytes_in_flight // _FLOOR_SHARE), 1)
 
     @property
     def share_bytes(self) -> int:
-        """What a lane that flows may hold now."""
+        """How much a lane that advances may hold now."""
         return max(min(LANE_BYTES_MAX, self._limits.bytes_in_flight - self._bytes), self.floor_bytes)
 
     @property
     def is_tight(self) -> bool:
-        """Whether lanes that do not flow have to make room for those that do."""
+        """Whether lanes that do not advance have to release room for those that do."""
         return self._bytes >= self._limits.bytes_in_flight // 2
 
     async def throttle(self, size_bytes: int) -> None:
-        """Keep to `bytes_per_s` after so much was read, over all readers together."""
+        """Wait as long as `bytes_per_s` requires after reading `size_bytes`, over all readers together."""
         if self._limits.bytes_per_s is None or not size_bytes:
             return
         now = time.monotonic()
@@ -62,9 +62,9 @@ class Room:
                 await self._changed.wait()
 
     def take(self, size_bytes: int) -> None:
-        """So much more is on its way."""
+        """Take room for bytes that were read."""
         self._bytes += size_bytes
 
     def give(self, size_bytes: int) -> None:
-        """So much is on its way no more."""
+        """Release room of bytes that are durable or dropped."""
         self._bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""Who leads which partition, for the topics the lanes of one engine need at one cluster."""
+"""The leaders of the partitions of one cluster that the lanes of one engine need."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class TopicGone(Exception):
 
 
 class Routes:
-    """Leaders of partitions, refreshed when somebody finds them wrong.
+    """Leaders of partitions, refreshed when one proves wrong.
 
-    Leader epochs never go backwards here, as long as the topic is the same: a broker that was cut off names itself or
-    another former leader, and their logs end too early.
+    Leader epochs never go backwards here, as long as the topic is the same: a broker that was cut off reports itself or
+    another former leader, whose logs end too early.
     """
 
     def __init__(self, client: Client) -> None:
@@ -60,15 +60,15 @@ class Routes:
         self.error: ClusterError | None = None
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics too from the next refresh on."""
+        """Include these topics from the next refresh on."""
         before = len(self._topics)
         self._topics.update(topics)
         if len(self._topics) != before:
             self._refreshed_at = 0.0
 
     def expect(self, topic: str, topic_id: uuid.UUID) -> None:
-        """A lane was planned for the topic with this id: what was heard of another one of its name counts no more, nor
-        does what a broker says that has not heard of the new one yet.
+        """Expect this id of a topic, for which a lane was planned. Forget the metadata of another topic of that name,
+        and ignore brokers that still report the other one.
         """
         known = self._ids.get(topic, NO_TOPIC_ID)
         if self._superseded.get(topic) == topic_id:
@@ -84,7 +84,7 @@ class Routes:
             self._refreshed_at = 0.0
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """The leader as last heard, or None while the partition has none."""
+        """The last known leader, or None while the partition has none."""
         return self._leaders.get((topic, partition))
 
     @property
@@ -93,18 +93,18 @@ class Routes:
         return set(self._acknowledging)
 
     def in_sync(self, node_id: int) -> frozenset[int]:
-        """A broker, and those that have to acknowledge any of what it leads."""
+        """A broker and the in-sync replicas of the partitions that it leads."""
         return self._acknowledging.get(node_id, frozenset((node_id,)))
 
     async def heard(self) -> None:
-        """Wait for the next news of the cluster. For one listener."""
+        """Wait for the next metadata of the cluster. For a single listener."""
         self._heard.clear()
         await self._heard.wait()
 
     async def reach(self, topic: str, partition: int) -> tuple[Leader, Connection]:
-        """The leader, and the shared connection to it.
+        """Return the leader and the shared connection to it.
 
-        :raises Unreachable: The partition has none as far as is known, or it does not answer.
+        :raises Unreachable: The partition has no known leader, or the leader does not answer.
         """
         leader = self.leader(topic, partition)
         if leader is None:
@@ -113,7 +113,7 @@ class Routes:
         return leader, await self.client.connection(leader.node_id)
 
     def forget(self, topic: str, partition: int) -> None:
-        """This leader was wrong: do not use it again before a refresh. Its epoch stays known."""
+        """Drop a leader that proved wrong, until the next refresh. Its epoch stays known."""
         self._leaders.pop((topic, partition), None)
 
     async def ask(
@@ -121,9 +121,9 @@ class Routes:
         keys: Iterable[PartitionKey],
         ask: Callable[[Connection, dict[PartitionKey, int]], Awaitable[Mapping[PartitionKey, T]]],
     ) -> dict[PartitionKey, T | ClusterError]:
-        """Ask every leader about its partitions (with their leader epochs) at once.
+        """Call `ask` for every leader and its partitions (with their leader epochs) at once.
 
-        A leader that does not answer leaves its error instead; partitions without one are left out.
+        Partitions of a leader that does not answer get its error; partitions without a leader are left out.
         """
         by_node: dict[int, dict[PartitionKey, int]] = {}
         for key in keys:
@@ -143,21 +143,21 @@ class Routes:
         return answers
 
     def check(self, topic: str, topic_id: uuid.UUID) -> None:
-        """Hold a topic against what a lane was planned for.
+        """Check that a topic is the one a lane was planned for.
 
-        :raises TopicRecreated: It has another id now.
-        :raises TopicGone: It was missing in every answer of `GONE_AFTER_S`.
+        :raises TopicRecreated: The topic has another id now.
+        :raises TopicGone: The topic was missing in every answer of `GONE_AFTER_S`.
         """
         known = self._ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (known, topic_id) and known != topic_id:
             raise TopicRecreated
-        # One answer is that of a broker which has not heard of the topic yet, however long ago it was given.
+        # A single answer proves nothing, however old: that broker may not have known the topic yet.
         first, last = self._missing.get(topic, (0.0, 0.0))
         if last - first > GONE_AFTER_S:
             raise TopicGone
 
     def denied(self, topic: str) -> bool:
-        """Whether the cluster does not let us see the topic."""
+        """Whether the cluster denies us the topic's metadata."""
         return self._codes.get(topic) == codes.TOPIC_AUTHORIZATION_FAILED
 
     @property
@@ -165,9 +165,9 @@ class Routes:
         return time.monotonic() - self._refreshed_at > REFRESH_S
 
     async def refresh(self) -> None:
-        """Ask the cluster again, at most every `REFRESH_PAUSE_S`; callers at the same time share one request.
+        """Ask the cluster for metadata, at most every `REFRESH_PAUSE_S`. Callers at the same time share one request.
 
-        A cluster that does not answer leaves the routes as they are, with the reason in `error`.
+        If the cluster does not answer, the routes stay as they are, and `error` holds the reason.
         """
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
@@ -197,7 +197,7 @@ class Routes:
                 first, _ = self._missing.get(name, (now, now))
                 self._missing[name] = first, now
                 if known_id == NO_TOPIC_ID:
-                    # Without ids nothing else tells the next topic of this name from the one before.
+                    # Without topic ids nothing else distinguishes the next topic of this name from this one.
                     self._epochs.pop(name, None)
             elif topic.error_code == codes.NONE:
                 self._missing.pop(name, None)
@@ -213,14 +213,14 @@ class Routes:
         self._acknowledging = {node_id: frozenset(nodes) for node_id, nodes in acknowledging.items()}
         self._heard.set()
 
-    def _lead(self, name: str, told: PartitionMetadata, is_reachable: bool) -> None:
+    def _lead(self, name: str, reported: PartitionMetadata, is_reachable: bool) -> None:
         epochs = self._epochs.setdefault(name, {})
-        known = epochs.get(told.partition, _NO_EPOCH)
-        if _NO_EPOCH < told.leader_epoch < known:
+        known = epochs.get(reported.partition, _NO_EPOCH)
+        if _NO_EPOCH < reported.leader_epoch < known:
             return
-        epochs[told.partition] = max(told.leader_epoch, known)
-        self._in_sync[name, told.partition] = told.isr
+        epochs[reported.partition] = max(reported.leader_epoch, known)
+        self._in_sync[name, reported.partition] = reported.isr
         if is_reachable:
-            self._leaders[name, told.partition] = Leader(told.leader, told.leader_epoch)
+            self._leaders[name, reported.partition] = Leader(reported.leader, reported.leader_epoch)
         else:
-            self._leaders.pop((name, told.partition), None)
+            self._leaders.pop((name, reported.partition), None)

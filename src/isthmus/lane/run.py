@@ -1,4 +1,4 @@
-"""A lane while it runs: what was read, where the writer stands, and what to report of it."""
+"""The state of a running lane: its pending pieces, the writer's position, and its report."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ HEALING_STATES = (
 
 
 class Refused(Exception):
-    """The lane cannot go on; `state` and the reason were set on its run, unless it may just not write any more."""
+    """The lane cannot go on. Its run has the state and reason, unless only the permission to write has ended."""
 
 
 class Prefix(NamedTuple):
-    """Fillers that stand for what the source has deleted, up to `end`; `is_stored` says that some are in the log."""
+    """Fillers for offsets up to `end` that the source has deleted; `is_stored` means that some are in the log."""
 
     end: int
     is_stored: bool
 
 
 class TailCheck(enum.Enum):
-    """What it takes to believe that the end of the target's log is our work."""
+    """The check that is needed before the end of the target's log is believed to be our work."""
 
     DONE = enum.auto()
     PRODUCER = enum.auto()
-    """A producer id of ours in the last batch: the owner before handed the lane over in good order."""
+    """The last batch has to carry a producer id of ours: the previous owner handed the lane over in good order."""
     CONTENT = enum.auto()
     """The last record has to be the source's."""
 
 
 HEARD_S: Final = 3.0
-"""A source that told nothing for so long is reported as silent, since when: a long poll is answered sooner."""
+"""A source without an answer for so long is reported as silent, with the time: a long poll is answered sooner."""
 
 
 class EndWitness(Protocol):
-    """Whoever reads a lane."""
+    """The reader of a lane, as the source of evidence."""
 
     def found_end(self, run: LaneRun, now: float) -> float: ...
     def told_at(self, run: LaneRun) -> float: ...
@@ -72,7 +72,7 @@ class EndWitness(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """What was copied of one lane, by whichever of its runs in an engine."""
+    """The records and bytes copied of one lane, by all of its runs in an engine."""
 
     records: int = 0
     size_bytes: int = 0
@@ -82,44 +82,44 @@ class Tally:
 class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
 
-    `pending` holds what was read and is not yet durable at the target, in offset order; `taken` counts the pieces that
-    have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at, and `read_epoch` a
-    leader epoch of the source not below that of any record before it, -1 while unknown: the source holds it against its
-    log and tells when that was truncated (KIP-320). `prefix` are fillers that have to
-    be written or deleted before anything else, `None` without any.
+    `pending` holds the pieces that were read and are not yet durable at the target, in offset order; `taken` counts the
+    pieces that have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at.
+    `read_epoch` is a leader epoch of the source not below that of any record before it, -1 while unknown: the source
+    compares it with its log and reports a truncation (KIP-320). `prefix` are fillers that have to be written or deleted
+    before anything else, `None` without any.
 
-    `phase` says who may write, `intake` what is known of `pending`. While it `is_queued` it waits for an appender's
-    turn; while it `is_full` nothing is read until some of `pending` is written. It `is_stuck` since nothing of it was
-    written for a while, until something is; `was_at` is where it was when that was last looked at. `ending` holds the
-    producers of the source whose transactions here a coordinator may still be ending: until it is done it may write one
-    more control record. `marker_epoch` is the coordinator epoch of the control records we write ourselves: a larger one
-    whenever the lane was looked at anew. `alone` is what the target's leader remembered of producers that no
-    coordinator knows when the lane's place was found, and `others_open` says that another one had a transaction open.
+    `phase` defines which path may write, `intake` how usable `pending` is. While it `is_queued` it waits for an
+    appender's turn; while it `is_full` nothing is read until some of `pending` is written. It `is_stuck` while nothing
+    of it was written for some time; `was_at` is its place at the last check of that. `ending` holds the producers of
+    the source whose transactions here a coordinator may still be ending, with one more control record each.
+    `marker_epoch` is the coordinator epoch of our own control records, a larger one after each look at the lane.
+    `alone` is the state that the target's leader kept of producers that no coordinator knows when the lane's place was
+    found; `others_open` means that another producer had a transaction open.
 
-    `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
-    `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
-    source has there, -1 unless it was compared. `beyond` tells of others that may have written what lies beyond the
-    source, if anything does. `is_known` says that the log ends where this owner has left it, or the
-    one before, by its mark `left`: if the source has something else there, it is the source that has changed.
-    `milestone` is how far the lane had been when that was last written down.
-    `target_start` is where that log began when its end was looked at, 0 while that is not known.
+    `tail_check` is the check still needed before the end of the target's log is believed to be ours, and
+    `source_epoch` the source's leader epoch at the last check. `tail_epoch` is the leader epoch of the source's record
+    there, -1 unless it was compared. `beyond` names others that may have written records beyond the source's end.
+    `is_known` means that the log ends where this owner has left it, or the previous one by its mark `left`: if the
+    source has another record there, the source has changed. `milestone` is the lane's last stored progress.
+    `target_start` is where the target's log began at the last look at its end, 0 while that is not known.
 
-    Up to `believed_end` the target was known to hold what the source has when that was last known, -1 before. Where it
-    was found to hold what the source does not, it is right up to `proven_end`, -1 if nobody knows.
+    Up to `believed_end` the target was last known to hold the source's records, -1 before. Where the target holds other
+    records, it is right up to `proven_end`, -1 if that is not known.
 
-    `reading` reads it, since it was `asked_at` for its `read_offset` (monotonic s). `evidence` is what it has shown.
+    `reading` is its reader, and `asked_at` the time of its request for `read_offset` (monotonic s). `evidence` is its
+    recent progress.
 
-    `heard_at` is when the source was last heard (monotonic s), not before the run began; `silent_ms` is that by the
+    `heard_at` is when the source last answered (monotonic s), not before the run began; `silent_ms` is that time by the
     wall clock once it is long ago, else -1.
 
-    `committed` are the committed transactions in what was read.
+    `committed` are the committed transactions among the records read.
 
-    `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
-    read.
+    `schema_id` is the id of the schema it waits for, -1 for none. Nothing is read from the source's offset `read_end`
+    on.
 
-    It `is_whole` as long as transactions are copied before it is known how they end: open ones are read then as well.
+    It `is_whole` while transactions are copied before it is known how they end: open ones are read then as well.
 
-    A mapped lane has a `transit`, as soon as it is known how far it is: `pending` and the writer go by ordinals then.
+    A mapped lane has a `transit` once its progress is known: `pending` and the writer use ordinals then.
     """
 
     lane: Lane
@@ -191,41 +191,41 @@ class LaneRun:
 
     @property
     def is_writing(self) -> bool:
-        """Whether something of the lane is on its way, or the slow path has it."""
+        """Whether a request of the lane is in flight, or the slow path has the lane."""
         return self.phase.is_detoured or self.writer.in_flight
 
     @property
     def position(self) -> int:
-        """The next offset of the source to be copied, -1 while that is not known."""
+        """The next source offset to be copied, -1 while that is not known."""
         position = self.writer.position
         return position if self.transit is None or position < 0 else self.transit.source_offset(position)
 
     @property
     def next_offset(self) -> int:
-        """The next offset of the source to be copied if all in flight arrives."""
+        """The next source offset to be copied if all in flight arrives."""
         offset = self.writer.next_offset
         return offset if self.transit is None or offset < 0 else self.transit.source_offset(offset)
 
     @property
     def copied_to(self) -> int:
-        """The source offset behind the last record that was copied, with same offsets if all in flight arrives. Offsets
-        between it and `next_offset` hold nothing that is copied.
+        """The source offset behind the last record that was copied; for an identity lane, if all in flight arrives.
+        Offsets between it and `next_offset` hold nothing that is copied.
         """
         return self.next_offset if self.transit is None else self.transit.cursor.copied_to
 
     @property
     def first(self) -> int:
-        """The first offset of the source that is copied, where the target holds nothing yet."""
+        """The first source offset to copy while the target is empty."""
         return max(self.source_start, self.lane.begin_offset)
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing more may be read of it now."""
+        """Whether the lane may not read further now."""
         return self.read_offset >= self.read_end
 
-    def allow(self, told: Mapping[PartitionKey, Allowance]) -> bool:
-        """Let the lane go as far as is told, if it goes by that; whether it may go further than before."""
-        found = told.get(self.source) if self.lane.has_allowance else None
+    def allow(self, allowances: Mapping[PartitionKey, Allowance]) -> bool:
+        """Let a lane with an allowance read up to it. Return whether it may read further than before."""
+        found = allowances.get(self.source) if self.lane.has_allowance else None
         if found is None or found.topic_id != self.lane.source_topic_id or found.end <= self.read_end:
             return False
         self.read_end = found.end
@@ -233,13 +233,13 @@ class LaneRun:
 
     @property
     def gap_end(self) -> int:
-        """Where the last gap ends that the lane may pass, -1 without one."""
+        """The end of the last gap that the lane may pass, -1 without one."""
         return self.gaps[-1].offset_end if self.gaps else -1
 
     def offer(self, pieces: Iterator[Piece]) -> int:
-        """Take pieces that were read from `read_offset` on, up to one that cannot be taken; returns their size (bytes).
+        """Take pieces read from `read_offset` on, up to one that cannot be taken. Return their size in bytes.
 
-        :raises ValueError: The very first cannot be taken: its records cannot be decoded, where they have to be.
+        :raises ValueError: The first piece cannot be taken: its records have to be decoded, and cannot.
         """
         size, begin, end, transit = 0, self.read_offset, self.read_end, self.transit
         self.committed.passed(self.position)
@@ -248,7 +248,7 @@ class LaneRun:
                 batch = piece.batch
                 if batch.offset_end <= self.read_offset or self.read_offset >= end:
                     continue
-                taken = piece if transit is None else self._counted(transit, piece)
+                taken = piece if transit is None else self._convert(transit, piece)
                 self.read_offset = batch.offset_end if batch.offset_end < end else end
                 self.read_epoch = batch.leader_epoch
                 if batch.attributes & (TRANSACTIONAL | CONTROL) and not piece.is_aborted:
@@ -257,13 +257,13 @@ class LaneRun:
                     self.pending.append(taken)
                     size += len(taken.batch.view)
         except ValueError:
-            # What comes before it has to be written first; the next answer begins with it.
+            # The pieces before have to be written first; the next answer begins with this one.
             if self.read_offset == begin:
                 raise
         self.pending_bytes += size
         return size
 
-    def _counted(self, transit: Transit, piece: Piece) -> Piece | None:
+    def _convert(self, transit: Transit, piece: Piece) -> Piece | None:
         lane = self.lane
         return transit.take(
             piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
@@ -285,15 +285,15 @@ class LaneRun:
         return size
 
     def stood_still(self) -> bool:
-        """Whether nothing of what waits was written since this was asked before."""
+        """Whether pieces wait and none was written since the previous call."""
         before, self.was_at = self.was_at, (self.taken, self.writer.position) if self.pending else _NOWHERE
         return before == self.was_at != _NOWHERE
 
     def shorten(self) -> int:
-        """Forget what was read, but for the first piece; it can be read again. Returns the bytes that were forgotten.
+        """Drop all pending pieces but the first, to be read again later. Return the dropped bytes.
 
-        Nothing may be on its way, and what was read has to be whole. Of a mapped lane all goes: whoever places it reads
-        from there on.
+        No request may be in flight, and the intake has to be whole. A mapped lane drops all pieces: it is read again
+        from its place.
         """
         if self.transit is not None:
             return self.read_from(self.read_offset)
@@ -307,7 +307,7 @@ class LaneRun:
         return size
 
     def replace_head(self, pieces: list[Piece]) -> int:
-        """Put other pieces in the place of the first one; returns by how many bytes the lane grew."""
+        """Replace the first piece by others. Return by how many bytes the lane grew."""
         old = len(self.pending.popleft().batch.view)
         self.pending.extendleft(reversed(pieces))
         grown = sum(len(piece.batch.view) for piece in pieces) - old
@@ -315,10 +315,9 @@ class LaneRun:
         return grown
 
     def read_from(self, offset: int, epoch: int = -1) -> int:
-        """Read again from `offset`, forgetting what was read; returns the bytes that were forgotten.
+        """Read again from `offset`, and drop all pending pieces. Return the dropped bytes.
 
-        `epoch` is that of the record before, if known. What is known already of what was read up to there, or further,
-        stays so.
+        `epoch` is that of the record before, -1 if unknown. A known `read_epoch` stays if it covers `offset`.
         """
         dropped = self.pending_bytes
         self.committed.read_from(offset, self.read_offset)
@@ -331,7 +330,7 @@ class LaneRun:
 
     @property
     def mark(self) -> LaneMark | None:
-        """How the lane stands, for whoever owns it next; None while that is not certain."""
+        """The mark of the lane for its next owner; None while its position is not certain."""
         position = self.writer.position
         if self.lane.is_mapped or self.tail_check is not TailCheck.DONE:
             return None
@@ -340,23 +339,23 @@ class LaneRun:
         return LaneMark(*self.lane.key, position, self.read_epoch)
 
     def recall(self, mark: LaneMark | Milestone) -> None:
-        """So the owner before has left the lane, or so far it had been, if that is about the same topics."""
+        """Keep the mark of the previous owner, or the milestone if it is of the same topics."""
         if isinstance(mark, LaneMark):
             self.left = mark
         elif mark.is_of(self.lane):
             self.milestone = mark
 
     def go_by_records(self) -> None:
-        """From now on transactions are copied once it is known how they end. What was read is to be read again."""
+        """Copy transactions only once it is known how they end, and read the pending pieces again."""
         self.is_whole, self.intake = False, Intake.SPOILT
         self.committed = CommittedTransactions()
 
     def doubt_tail(self) -> None:
-        """The last record of the target's log has to be held against the source's once more."""
+        """Require that the last record of the target's log is compared with the source's again."""
         self.tail_check = TailCheck.CONTENT
 
     def believe_tail(self, source_epoch: int) -> None:
-        """The end of the target's log is our work, as the source has it in this leader epoch."""
+        """Note that the end of the target's log is our work, compared with the source in this leader epoch."""
         self.tail_check, self.is_known, self.source_epoch = TailCheck.DONE, True, source_epoch
 
     def fail(self, state: LaneState, message: str, hint: str = "") -> None:
@@ -369,33 +368,33 @@ class LaneRun:
                 self.hinder(state, message, hint)
 
     def hinder(self, state: LaneState, message: str, hint: str = "") -> int:
-        """Something was in the way that may pass by itself: it is a state once it was so again and again. How often it
-        was, here.
+        """Note a problem that may pass by itself: it becomes the state only if it recurs. Return how often it occurred
+        at this place.
         """
         place = self.writer.position, self.read_offset
         return self.evidence.hindered(state, Problem(message, hint), place, time.monotonic())
 
     def disprove(self, proven_end: int) -> None:
-        """The target holds what the source does not: it is right up to there (-1 while unknown), or as far as it was
-        ever known to be.
+        """Note that the target holds other records than the source. It is right up to `proven_end`, or if that is -1,
+        as far as it was ever known to be.
         """
         been = [each.position for each in (self.left, self.milestone) if each is not None]
         right = [end for end in (proven_end, self.believed_end, *been) if end < self.writer.position]
         self.proven_end = proven_end if proven_end >= 0 else max(right, default=-1)
 
     def hold(self) -> None:
-        """Where the lane stands is known, and it goes on nowhere."""
+        """Enter the state HELD: the lane's place is known, and it does not copy."""
         if not self.is_over:
             self.state, self.problem = LaneState.HELD, None
 
     def heal(self) -> None:
-        """The reason for a passing state has gone. A lane with fillers to write or to delete is not active yet."""
+        """Leave a passing state: its reason has gone. A lane with fillers to write or to delete is not active yet."""
         if self.state in HEALING_STATES and self.prefix is None:
             self.state = LaneState.ACTIVE
             self.problem = None
 
-    def _standing(self) -> tuple[LaneState, Problem | None]:
-        """The state that follows from what the lane has shown."""
+    def _find_state(self) -> tuple[LaneState, Problem | None]:
+        """The state and problem that follow from the lane's recent evidence."""
         now = time.monotonic()
         at_end = -math.inf if self.reading is None else self.reading.found_end(self, now)
         is_placed, has_pending = self.phase.is_placed, bool(self.pending)
@@ -409,7 +408,7 @@ class LaneRun:
         return self.state, self.problem
 
     def _note_silence(self) -> None:
-        """Keep since when, by the wall clock, nothing was heard of the source, if that is long ago."""
+        """Set `silent_ms` to the time of the source's last answer if that is long ago, else to -1."""
         now = time.monotonic()
         heard_at = self.heard_at if self.reading is None else max(self.heard_at, self.reading.told_at(self))
         if now - heard_at <= HEARD_S:
@@ -418,7 +417,7 @@ class LaneRun:
             self.silent_ms = int((time.time() - (now - heard_at)) * 1000)
 
     def report(self) -> LaneReport:
-        state, problem = self._standing()
+        state, problem = self._find_state()
         self._note_silence()
         position = min(self.position, self.proven_end)
         return LaneReport(
@@ -441,7 +440,7 @@ class LaneRun:
 
 
 class Look(NamedTuple):
-    """A lane whose place is in doubt, and what was seen of both its logs."""
+    """A lane whose place is in doubt, and a look at both its logs."""
 
     run: LaneRun
     target: LogLook

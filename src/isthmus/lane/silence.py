@@ -1,4 +1,4 @@
-"""A frozen or cut-off leader does not say that it leads no more: others do."""
+"""Leaves silent brokers: one that is frozen or cut off cannot report that another leads now, but the cluster can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.lane.run import LaneRun
 
 
 async def leave_readers(readers: Collection[SourceReader], routes: Routes) -> list[LaneRun]:
-    """Stop reading from silent source brokers what others lead now; those lanes have to be read there."""
+    """Stop reading lanes from silent source brokers if others lead them now. Return those lanes, to be rerouted."""
     if not any(reader.is_silent for reader in readers):
         return []
     await routes.refresh()
@@ -24,7 +24,7 @@ async def leave_readers(readers: Collection[SourceReader], routes: Routes) -> li
 
 
 async def leave_appenders(appenders: Collection[TargetAppender], routes: Routes) -> None:
-    """Give up requests to silent target brokers where others lead now."""
+    """Give up requests to silent target brokers if others lead the partitions now."""
     if not any(appender.is_silent for appender in appenders):
         return
     await routes.refresh()

@@ -1,4 +1,4 @@
-"""Looking at the source: where its logs begin and end, and single batches to compare with."""
+"""Looks at the source: where its logs begin and end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from isthmus.wire.offsets import (
 
 
 class Bounds(NamedTuple):
-    """The log start and the last stable offset of a source partition, and the end of its log, -1 where nobody asked:
-    what lies between waits for open transactions.
+    """The log start and the last stable offset of a source partition, and the end of its log, -1 if not asked for.
+    Records between the last two wait for open transactions.
     """
 
     start: int
@@ -26,13 +26,13 @@ class Bounds(NamedTuple):
     log_end: int = -1
 
     def read_end(self, *, is_whole: bool) -> int:
-        """Where what is copied ends: all of the log, or what is stable."""
+        """Where copying ends now: at the log end, or at the last stable offset."""
         return max(self.log_end, self.stable_end) if is_whole else self.stable_end
 
 
 async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dict[PartitionKey, Bounds | int]:
-    """The bounds of each partition, or the error code its leader answered instead."""
-    # In this order: in a log that grows the stable end would lie before the other one without any transaction.
+    """Ask for the bounds of each partition. The value is the error code if its leader answered one."""
+    # In this order: asked for first, the stable end of a growing log would lie before its end without a transaction.
     starts, ends, stable_ends = await asyncio.gather(
         list_offsets(connection, epochs, EARLIEST),
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),

@@ -1,4 +1,4 @@
-"""Looking at the target: where its logs end, and what it remembers of our producer."""
+"""Looks at the target: where its logs end, and the state it keeps of our producer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _TIMEOUT_S: Final = 3.0
 async def look(
     connection: Connection, epochs: dict[PartitionKey, int], producer_id: int
 ) -> dict[PartitionKey, LogLook | int]:
-    """A look at each partition, or the error code its leader answered instead. Four requests for all of them, in order.
+    """Look at each partition, with four requests in order for all of them. The value is the error code if its leader
+    answered one.
 
-    Brokers before 2.8 keep to themselves what they know of producers; from then on no answer about them is no look.
+    Brokers before 2.8 do not describe producers; for later ones a look needs that answer too.
 
-    The producer's state has to belong to the log end, or the sequence that follows from the two is one the broker takes
-    at the wrong offset. So the end is asked for before and after it. What was appended in between counts as not
-    replicated yet: such a look has to be taken again. The high watermark comes last, so that
-    `high_watermark >= log_end` proves that everything up to that end is replicated.
+    The producer's state has to belong to the log end: else the broker would accept the sequence that follows from the
+    two at the wrong offset. So the log end is asked for before and after it. Records appended in between count as not
+    replicated yet, and such a look has to be taken again. The high watermark comes last, so that
+    `high_watermark >= log_end` proves that all records up to that end are replicated.
     """
     befores, producers, ends, marks = await asyncio.gather(
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
@@ -62,9 +63,10 @@ async def look(
 async def producer_states(
     connection: Connection, keys: Iterable[PartitionKey], producer_id: int
 ) -> dict[PartitionKey, ProducerState]:
-    """What the leader keeps of `producer_id` in each partition; nothing where it keeps none, or is older than 2.8.
+    """The state that the leader keeps of `producer_id` in each partition; left out where it keeps none, or is older
+    than 2.8.
 
-    :raises ClusterError: It does not tell.
+    :raises ClusterError: The leader does not answer, or refuses.
     """
     wanted = list(keys)
     described = await _describe(connection, wanted)
@@ -83,12 +85,12 @@ def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
     return next((_state(each) for each in known if each.producer_id == producer_id), None)
 
 
-def _state(told: Any) -> ProducerState:
-    return ProducerState(told.producer_epoch, told.last_sequence, told.current_txn_start_offset)
+def _state(producer: Any) -> ProducerState:
+    return ProducerState(producer.producer_epoch, producer.last_sequence, producer.current_txn_start_offset)
 
 
 class Described(NamedTuple):
-    """What a leader says of the producers of a partition: all that it knows, or why it does not tell."""
+    """The producers of a partition that its leader knows, or the error code of its answer."""
 
     error_code: int = codes.NONE
     producers: Sequence[Any] = ()

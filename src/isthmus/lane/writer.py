@@ -1,17 +1,17 @@
-"""Compare-and-append: what may be sent to one target partition, and what each answer means. No I/O.
+"""Compare-and-append: decides which request may be sent to one target partition, and judges each answer. No I/O.
 
 Kafka's idempotence check becomes a compare-and-append when the sequence of a record follows from its offset: one
 producer id for the link, one constant epoch, `sequence = offset - unsequenced` modulo 2^31, where `unsequenced` counts
 the offsets that took no sequence of ours (control records, aborted data under a transaction of its own). While the
 leader keeps our producer's state, it refuses gaps, stale replays and zombies (45) and makes an exact retry a no-op.
 
-That state is not kept for ever: it goes when the timestamp of its last batch is older than `producer.id.expiration.ms`,
-so it is absent while old data is copied, and a single old record ends it. Then only one writer that settles after every
-abandoned request is exact. So this one always settles, and nothing is sent again before the log itself was asked where
-it ends; the broker's own check is the second line of defence.
+That state is not kept for ever: it expires when the timestamp of its last batch is older than
+`producer.id.expiration.ms`, so it is absent while old data is copied, and a single old record ends it. Without it only
+a single writer that settles after every abandoned request is exact. So this one always settles, and sends nothing again
+before it has asked for the end of the log; the broker's own check is the second line of defence.
 
-A request is sent behind unanswered ones only while the leader certainly keeps that state, whichever of them it wrote
-last: should one fail, those behind it are refused then, where a leader without state would append them in its place.
+A request is sent behind unanswered ones only while the leader certainly keeps that state, whichever of them it appended
+last. Then, if one fails, the leader refuses those behind it; without the state it would append them in its place.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 
 DEPTH: Final = 5
-"""Requests in flight at most: as many batches of a producer as a leader remembers. A broker works on one of a
-connection at a time; the others are what it does while we take an answer of the source apart."""
+"""Requests in flight at most: as many batches of a producer as a leader remembers. A broker works on one request of a
+connection at a time; the others keep it busy while we decode an answer of the source."""
 _LIVE_SHARE: Final = 0.75
 _LIVE_MARGIN_MS: Final = 600_000
-"""Clocks differ, and a request may be on its way for long."""
+"""A margin for clocks that differ, and for requests that are on their way for long."""
 
 
 class AppendVerdict(enum.Enum):
-    """What an answer of the broker asks for."""
+    """The meaning of a broker's answer, and the next step that it requires."""
 
     ADVANCED = enum.auto()
-    """The bytes are in the log where they belong."""
+    """The bytes are in the log at the right offset."""
     RESOLVE = enum.auto()
     """Ask the log where it ends before anything else is sent."""
     TOO_LARGE = enum.auto()
@@ -45,15 +45,15 @@ class AppendVerdict(enum.Enum):
     DENIED = enum.auto()
     """Nothing was appended; a right is missing."""
     REFUSED = enum.auto()
-    """Nothing was appended; the broker does not take this batch."""
+    """Nothing was appended; the broker does not accept this batch."""
     RECREATED = enum.auto()
     """Nothing was appended; the topic is another one now."""
     BROKEN = enum.auto()
-    """The bytes were appended, but elsewhere: somebody else writes to the partition."""
+    """The bytes were appended at another offset: another producer writes to the partition."""
 
 
 class Placement(enum.Enum):
-    """What a look at the target's log says about where the writer stands."""
+    """Whether a look at the target's log gives the writer its position."""
 
     READY = enum.auto()
     SETTLE = enum.auto()
@@ -76,14 +76,14 @@ _VERDICTS: Final = {
     codes.INCONSISTENT_TOPIC_ID: AppendVerdict.RECREATED,
 }
 EXPLAINED: Final = frozenset(_VERDICTS)
-"""Error codes with a verdict of their own. Behind a batch that failed they say nothing: the log has to be looked at."""
+"""Error codes with a verdict of their own. For a batch behind one that failed they prove nothing: look at the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What the leader remembers of a producer of ours (DescribeProducers).
+    """The state that the leader keeps of a producer of ours (DescribeProducers).
 
-    `transaction_start` is where the transaction begins that it has open, -1 without one.
+    `transaction_start` is where its open transaction begins, -1 without one.
     """
 
     epoch: int
@@ -95,9 +95,9 @@ class ProducerState:
 class LogLook:
     """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state.
 
-    `coordinator_epoch` is the largest of all control records that it knows of. `leader_epoch` is that of the leader, -1
-    where it has none. `alone` is what it remembers of producers that no coordinator knows, and `others_open` says that
-    one that a coordinator may know has a transaction open.
+    `coordinator_epoch` is the largest of all control records that the leader knows of. `leader_epoch` is -1 where the
+    leader has none. `alone` holds the state of producers that no coordinator knows; with `others_open` a producer that
+    a coordinator may know has a transaction open.
     """
 
     log_end: int
@@ -110,7 +110,7 @@ class LogLook:
 
 
 class Sent(NamedTuple):
-    """A request in flight: where its records belong, `[offset, offset_end)`, and their largest timestamp in ms."""
+    """A request in flight: the offsets of its records, `[offset, offset_end)`, and their largest timestamp in ms."""
 
     offset: int
     offset_end: int
@@ -121,11 +121,10 @@ class Writer:
     """The writing side of one lane.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way, `is_untold` that something
-    was sent of which no answer said that it arrived, and `held_until` that a
-    broker over its quota may read it no sooner (by the monotonic clock). `expiration_ms` is the target's
-    `producer.id.expiration.ms`, 0 where it is not known. With `is_mapped` the offsets are ordinals, and
-    records lie wherever the log ends when they come.
+    `abandoned` means that a request of ours, or of an earlier owner, may still be on its way, and `is_untold` that no
+    answer has confirmed the last requests. A broker that muted the connection over a quota may read such a request as
+    late as `held_until` (by the monotonic clock). `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
+    it is not known. With `is_mapped` the offsets are ordinals, and records are appended wherever the log ends.
     """
 
     __slots__ = (
@@ -157,12 +156,12 @@ class Writer:
 
     @property
     def in_flight(self) -> bool:
-        """Whether an answer is awaited."""
+        """Whether a request has no answer yet."""
         return bool(self._flying)
 
     @property
     def next_offset(self) -> int:
-        """Where the next request's records belong if all in flight arrive."""
+        """The offset of the next request if all in flight arrive."""
         return self._flying[-1].offset_end if self._flying else self.position
 
     @property
@@ -171,14 +170,14 @@ class Writer:
         return (self.next_offset - self.unsequenced) & SEQUENCE_MASK
 
     def may_send(self, now_ms: float) -> bool:
-        """Whether a request for `next_offset` may leave: none is in flight, or none failed and the leader knows us."""
+        """Whether a request for `next_offset` may be sent: none in flight, or none failed and the leader knows us."""
         flying = self._flying
         return not flying or (
             len(flying) < DEPTH and flying[0].offset == self.position and now_ms < self._live_until_ms
         )
 
     def takes(self, offset: int, sequence: int, now_ms: float) -> bool:
-        """Whether records that begin at `offset`, with `sequence`, are the next ones, and may leave."""
+        """Whether records that begin at `offset`, with `sequence`, are the next ones, and may be sent."""
         return (
             self.next_offset == offset
             and (offset - self.unsequenced) & SEQUENCE_MASK == sequence
@@ -186,7 +185,7 @@ class Writer:
         )
 
     def sent(self, records: int = 0, max_timestamp: int = -1) -> None:
-        """A request for `next_offset` left."""
+        """Note that a request for `next_offset` was sent."""
         offset = self.next_offset
         self._flying.append(Sent(offset, offset + records, max_timestamp))
         self.is_untold = True
@@ -200,30 +199,30 @@ class Writer:
         if error_code == codes.NONE and base_offset != sent.offset and not self._is_mapped:
             return AppendVerdict.BROKEN
         if sent.offset != self.position:
-            # The one before it failed: the log tells.
+            # The request before it failed: look at the log.
             return AppendVerdict.RESOLVE
         if error_code == codes.NONE:
             self.position = sent.offset_end
             if not self._flying:
-                # Else the oldest counts that was sent since none was in flight: that is on the safe side, and quick.
+                # Else the oldest timestamp sent since none was in flight counts: that is on the safe side, and cheap.
                 self._live_until_ms = sent.max_timestamp + self._live_ms
                 self.is_untold = False
             return AppendVerdict.ADVANCED
         return _VERDICTS.get(error_code, AppendVerdict.RESOLVE)
 
     def advanced_unsequenced(self, offsets: int) -> None:
-        """`offsets` were appended at `position` under another producer: control records or aborted data."""
+        """Advance by `offsets` appended at `position` under another producer: control records or aborted data."""
         self._flying.clear()
         self.position += offsets
         self.unsequenced += offsets
 
     def refused(self) -> None:
-        """The answer to what is in flight says that nothing was appended."""
+        """Note the answer that no request in flight was appended."""
         self._flying.clear()
 
     def abandon(self, held_until: float = 0.0) -> None:
-        """The answers to what is in flight will not be heard: it may be in the log, or arrive there later; where the
-        broker had said that it reads nothing until then (KIP-219), as late as that.
+        """Give up the answers to the requests in flight: these may be in the log, or be appended later, as late as
+        `held_until` where the broker has muted the connection (KIP-219).
         """
         self._flying.clear()
         self.abandoned = True
@@ -232,13 +231,13 @@ class Writer:
     def looked(self, look: LogLook, *, settled: bool) -> Placement:
         """Take a look at the log; `READY` sets `position` to its end.
 
-        `settled` says that the settling time has passed since the look that last asked for it, on a broker that
-        answered that one.
+        `settled` means that the settling time has passed since the look that last asked for it, on a broker that
+        answered that look.
         """
         self._live_until_ms = 0.0
         moved = look.log_end != self._last_end
         self._last_end = look.log_end
-        # First, so that the time begins anew whenever the end moved, replicated or not.
+        # First, so that the settling time starts again whenever the end moved, replicated or not.
         if self.abandoned and (moved or not settled):
             return Placement.SETTLE
         # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.
@@ -251,7 +250,7 @@ class Writer:
         return Placement.READY
 
     def placed(self, position: int) -> None:
-        """Everything before `position` is in the log and nothing of ours is on its way: go on there."""
+        """Continue at `position`: everything before it is in the log, and no request of ours is on its way."""
         self._live_until_ms = 0.0
         self.position = position
         self.abandoned = self.is_untold = False
@@ -259,7 +258,7 @@ class Writer:
     def _adopt(self, look: LogLook) -> None:
         state = look.producer
         if state is None or state.last_sequence < 0:
-            # The broker takes any sequence now.
+            # The broker accepts any sequence now.
             self.unsequenced = 0
         else:
             self.unsequenced = (look.log_end - 1 - state.last_sequence) & SEQUENCE_MASK

@@ -1,1 +1,1 @@
-"""What Isthmus remembers: documents in a compacted topic of the target cluster."""
+"""The ledger, the memory of Isthmus: documents in a compacted topic of the target cluster."""

@@ -1,4 +1,4 @@
-"""Which access rules Isthmus made, as the ledger remembers them."""
+"""Documents of the access rules that Isthmus created."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from isthmus.model.access import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessDocument(DocumentOfLink):
-    """A rule at the target that the link created, for what was called `origin` at the source.
+    """A rule at the target that the link created, for the resource named `origin` at the source.
 
-    Without `is_certain` it was about to be created or deleted, and what came of it is not known. Without a document
-    no rule is ever deleted. It `is_unwanted` if the link's source has it no more, and it stays for another link.
+    Without `is_certain` it was about to be created or deleted, with unknown result. A rule without a document is never
+    deleted. It `is_unwanted` if the link's source does not have it any more, and it stays for another link.
     """
 
     KIND: ClassVar[str] = "access"

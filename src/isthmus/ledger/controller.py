@@ -1,4 +1,4 @@
-"""Who controls a link, as the ledger has it."""
+"""The document of the controller of a link."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 class ControllerDocument(DocumentOfLink):
     """The controller of a link, written every few seconds with another `beat`.
 
-    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
-    `version` that of its Isthmus. `held_s` is for how long (s) brokers may hold back what it writes, as a client quota
-    is used up: its next beat may come so much later. What is detached as of `attached_said` (`Declaration`) it has
-    ended, and does not begin again. The others are as in `Whereabouts`. Older releases did not write all of these.
+    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for display,
+    `version` is its Isthmus release. `held_s` is how long (s) brokers may delay its writes because of a client quota:
+    its next beat may come so much later. It has ended the parts that are detached as of `attached_said`
+    (`Declaration`), and does not begin them again. The other fields are as in `Whereabouts`. Older releases did not
+    write all of these.
     """
 
     KIND: ClassVar[str] = "controller"
@@ -35,11 +36,11 @@ class ControllerDocument(DocumentOfLink):
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Which process it is."""
+        """The process of the controller."""
         return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
 
     @property
     def described(self) -> str:
-        """It in words: where it runs, and since when."""
+        """A phrase for messages: where it runs, and since when."""
         where = f"on {self.host}, pid {self.pid}" if self.host else "of an older Isthmus"
         return f"the controller {where}, started {written_instant(self.started_ms)}"

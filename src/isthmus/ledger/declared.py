@@ -1,7 +1,8 @@
-"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters, pauses, settings.
+"""Documents of operators' declarations beside the configuration file: links and namespaces (KIP-986), filters, pauses,
+settings.
 
-A link is declared on both its clusters, a namespace on its own one. Whoever writes to a cluster's ledger merges what is
-there with what is known from the other side, so that a key ends in the id of the cluster whose knowledge it is.
+A link is declared on both its clusters, a namespace on its own one. A writer merges the documents in a cluster's ledger
+with those of the other side, so a key ends in the id of the cluster that holds the knowledge.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from isthmus.model.treedeclaration import TreeDeclaration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclarationDocument(DocumentOfLink):
-    """All that the cluster with the id `cluster` knows of what was declared of a link."""
+    """The declarations of a link as the cluster with the id `cluster` knows them."""
 
     KIND: ClassVar[str] = "declaration"
 
@@ -35,7 +36,7 @@ class DeclarationDocument(DocumentOfLink):
 
 
 def declaration_of(link: str, documents: Iterable[Document]) -> Declaration:
-    """All that these documents hold of what was declared of a link."""
+    """Join the declarations of a link in these documents."""
     found = Declaration(name=link, registers=())
     for document in documents:
         if isinstance(document, DeclarationDocument) and document.link == link:
@@ -45,7 +46,7 @@ def declaration_of(link: str, documents: Iterable[Document]) -> Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceDocument(Document):
-    """What was declared of a namespace of the cluster with the id `cluster`."""
+    """The declarations of a namespace of the cluster with the id `cluster`."""
 
     KIND: ClassVar[str] = "namespace"
 
@@ -57,7 +58,7 @@ class NamespaceDocument(Document):
 
     @property
     def namespace(self) -> Namespace:
-        """The names it is about."""
+        """The namespace that was declared."""
         return Namespace(kind=self.kind, prefix=self.prefix, is_exact=self.is_exact)
 
     def _path(self) -> tuple[str, ...]:
@@ -66,8 +67,8 @@ class NamespaceDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiltersDocument(DocumentOfLink):
-    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay.
-    `by` is who said so last, "" where an older release wrote it.
+    """The patterns that an operator set for the link's selection in place of the configuration's, `None` for those
+    that stay. `by` names the last operator, "" where an older release wrote it.
     """
 
     KIND: ClassVar[str] = "filters"
@@ -83,8 +84,8 @@ class FiltersDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsDocument(DocumentOfLink):
-    """What an operator has set of a link that the configuration file has: keys of links[] in order, each with its value
-    as JSON. `by` is who said so last.
+    """The settings that an operator set for a link of the configuration file: keys of links[] in order, each with its
+    value as JSON. `by` names the last operator.
     """
 
     KIND: ClassVar[str] = "settings"
@@ -96,9 +97,9 @@ class SettingsDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDocument(DocumentOfLink):
-    """Copying is paused by an operator: the whole link, one target topic, or with `prefix` all of them that begin so.
-    Deleting the document resumes. `by` is who paused it, "" where an older release wrote it. `for_recovery`: it is a
-    recovery's, which takes it back.
+    """A pause of copying by an operator: of the whole link, one target topic, or with `prefix` all topics that begin
+    with it. Deleting the document resumes. `by` names the operator, "" where an older release wrote it. With
+    `for_recovery` a recovery wrote it, and deletes it again.
     """
 
     KIND: ClassVar[str] = "pause"
@@ -111,7 +112,7 @@ class PauseDocument(DocumentOfLink):
 
     @property
     def part(self) -> PausedPart:
-        """What is paused."""
+        """The part of the link that is paused."""
         return self.topic if self.prefix is None else Namespace(prefix=self.prefix)
 
     def _path(self) -> tuple[str, ...]:
@@ -121,9 +122,9 @@ class PauseDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPauseDocument(DocumentOfLink):
-    """A task of the link is paused by an operator, `by` whom as in `PauseDocument`. Deleting the document resumes.
+    """A pause of one task of the link by an operator, `by` as in `PauseDocument`. Deleting the document resumes.
 
-    A kind of its own: releases that do not know it go on with the task, and would otherwise pause the whole link.
+    It has a kind of its own, so that releases that do not know it go on with the task instead of pausing the link.
     """
 
     KIND: ClassVar[str] = "task-pause"
@@ -134,7 +135,7 @@ class TaskPauseDocument(DocumentOfLink):
 
     @property
     def part(self) -> PausedPart:
-        """What is paused."""
+        """The task that is paused."""
         return PausedTask(self.task)
 
     def _path(self) -> tuple[str, ...]:
@@ -143,8 +144,8 @@ class TaskPauseDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchDocument(DocumentOfLink):
-    """To which leaf of its subtree a distributor copies, where an operator chose one; in the ledger of its source, as
-    the targets may be gone.
+    """The leaf of its subtree that a distributor copies to, chosen by an operator; in the ledger of its source, as the
+    targets may be gone.
     """
 
     KIND: ClassVar[str] = "switch"
@@ -155,9 +156,9 @@ class SwitchDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowanceDocument(DocumentOfLink):
-    """How far a distributor may go that copies to `target`: in the ledger of its source, before it goes there, so that
-    it is known where another leaf may begin once that one is gone. Whoever chooses another leaf fences who writes it.
-    `epochs` are those of what was copied, as far as they are known.
+    """How far a distributor to `target` may copy. It is written in the ledger of its source before the distributor
+    copies that far, to know where another leaf may begin once this one is gone. The command that chooses another leaf
+    fences the writer of this document. `epochs` are those of the copied records, as far as known.
     """
 
     KIND: ClassVar[str] = "allowance"
@@ -169,7 +170,7 @@ class AllowanceDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeDocument(Document):
-    """A tree of the file that became another one while it ran; on all its clusters. The newest counts."""
+    """The new shape of a tree of the file that changed while it ran; on all its clusters. The newest counts."""
 
     KIND: ClassVar[str] = "tree"
 
@@ -183,7 +184,7 @@ class TreeDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeDeclarationDocument(Document):
-    """All that the cluster with the id `cluster` knows of what was declared of a tree."""
+    """The declarations of a tree as the cluster with the id `cluster` knows them."""
 
     KIND: ClassVar[str] = "tree-declaration"
 
@@ -196,7 +197,7 @@ class TreeDeclarationDocument(Document):
 
 
 def tree_declaration_of(tree: str, documents: Iterable[Document]) -> TreeDeclaration:
-    """All that these documents hold of what was declared of a tree."""
+    """Join the declarations of a tree in these documents."""
     found = TreeDeclaration(name=tree, registers=())
     for document in documents:
         if isinstance(document, TreeDeclarationDocument) and document.tree == tree:

@@ -1,4 +1,4 @@
-"""Which versions of schemas a cluster's registry got from the primary one: read from its ledger, and added to."""
+"""Reads and extends the record of schema versions that a cluster's registry got from the primary one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.wire.client import Client
 
 
 class DistributedSchemas:
-    """What the ledger of one cluster says of its registry, followed from look to look."""
+    """The schema versions in the ledger of one cluster, followed from look to look."""
 
     def __init__(self, client: Client, replication_factor: int | None = None) -> None:
         self._client, self._replication_factor = client, replication_factor
@@ -21,7 +21,7 @@ class DistributedSchemas:
         self._documents: dict[str, DistributedSchemaDocument] = {}
 
     async def known(self) -> dict[VersionKey, DistributedVersion]:
-        """The versions that it got, by subject and version.
+        """The versions that the registry got, by subject and version.
 
         :raises ClusterError: The ledger cannot be read.
         :raises PlanRefused: A newer Isthmus wrote it.
@@ -40,7 +40,7 @@ class DistributedSchemas:
         return {(one.subject, each.version): each for one in self._documents.values() for each in one.versions}
 
     async def note(self, shared: Mapping[VersionKey, DistributedVersion], there: Collection[VersionKey]) -> None:
-        """Write down what both registries have by now; of what is not `there` any more nothing is to be known.
+        """Store the versions that both registries have now, and drop those that are not `there` any more.
 
         :raises ClusterError: The ledger cannot be read or written.
         """

@@ -1,4 +1,4 @@
-"""What all documents of the ledger have in common."""
+"""The base classes of all documents of the ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What all documents share: a kind, and a `key` that names them within the ledger."""
+    """The base of all documents: a kind, and a `key` that names it within the ledger."""
 
     KIND: ClassVar[str] = ""
 
@@ -22,7 +22,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentOfLink(Document):
-    """What documents of a link share: its name follows the kind in their keys."""
+    """The base of documents of a link: its name follows the kind in the key."""
 
     link: str
 

@@ -1,4 +1,4 @@
-"""What the ledger remembers: one JSON document per key, of which the newest counts.
+"""The documents of the ledger: one JSON document per key, of which the newest counts.
 
     link/east-west                the two clusters and the producer ids of the link
     topic/east-west/orders        which topics, by id, a target topic is made of, and how it stands
@@ -31,7 +31,7 @@
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
-    milestones/east-west/0        how far its lanes have been, for whoever comes after a crash
+    milestones/east-west/0        how far its lanes have been, for the next owner after a crash
     receipt/east-west/0           what became of the newest task of a slot that shared its worker with others
     gateway/ID                    a gateway before this cluster, and that it is alive
     gateway-pair/east-west/ID     what it says of a synchronous link; the target has a copy
@@ -130,7 +130,7 @@ class LinkDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionNamesDocument(DocumentOfLink):
-    """The transactional ids of the source's producers whose transactions lanes were seen within, the newest last."""
+    """The transactional ids of the source's producers whose transactions lanes had copied in part, the newest last."""
 
     KIND: ClassVar[str] = "transactions"
 
@@ -150,12 +150,12 @@ class EndedPartition:
 class TopicDocument(DocumentOfLink):
     """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
 
-    `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
-    `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
-    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin. Of mapped
-    ones `first_partitions` is as in `TopicIds`, and so is `settles`.
+    `state` and `problem` are those of the topic as a whole, `ended` holds single partitions that have ended.
+    `is_mapped` means that records got other offsets at the target, see `MapDocument`. `left` are the offsets that stay
+    in the source's remote tier: identity partitions begin behind them, mapped ones where their maps begin. For mapped
+    topics `first_partitions` and `settles` are as in `TopicIds`.
 
-    A topic that is only wanted yet is not copied: its link looks once more whether another one writes it.
+    A topic that `is_wanted` is not copied yet: its link checks once more whether another link writes it.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -197,12 +197,12 @@ class GapDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDocument(DocumentOfLink):
-    """The controller's word on a slot, whose tasks follow one another as `generation` 1, 2, 3 ...
+    """The controller's orders for a slot, whose tasks follow one another as `generation` 1, 2, 3 ...
 
-    `generation` is the newest that was started and `revision` grows with every change. `lanes` are what the tasks of
-    the slot shall run from now on, `parting` those that were taken from it and that a task may be writing still. Tasks
-    up to `revoked_through` shall end. Tasks up to `ended_through` are known to have ended; `is_clean` says that they
-    left no request on its way to the target.
+    `generation` is that of the newest task that was started, and `revision` grows with every change. `lanes` are those
+    to run from now on; `parting` are those that were taken away and that a task may still be writing. Tasks up to
+    `revoked_through` have to end. Tasks up to `ended_through` have ended; `is_clean` means that they left no request on
+    its way to the target.
     """
 
     KIND: ClassVar[str] = "lease"
@@ -217,7 +217,7 @@ class LeaseDocument(DocumentOfLink):
     ended_through: int = 0
     is_clean: bool = True
     limits: Limits | None = None
-    """What the task may take, its share of `bytes_per_s` among them; `None` where an older release did not say it."""
+    """The limits of the task, with its share of `bytes_per_s`; `None` where an older release did not write them."""
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)
@@ -225,10 +225,10 @@ class LeaseDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDocument(DocumentOfLink):
-    """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
-    says that it, and so every task of the slot before it, will never write again, and by `marks` how it left the lanes.
-    By `revision` it says that it writes no more what the slot had lost by that one of the controller's words. `process`
-    is the one that runs it: on the same host, a controller can see that it has ended.
+    """A task's report on itself. First it reports that it waits. With its own generation as `ended_through` it reports
+    that it, and so every task of the slot before it, will never write again; `marks` show how it left the lanes.
+    `revision` means that it does not write the lanes any more that the slot had lost by that revision of the lease.
+    `process` runs the task: on the same host, a controller can see that it has ended.
     """
 
     KIND: ClassVar[str] = "task"
@@ -252,7 +252,7 @@ class TaskDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptDocument(DocumentOfLink):
-    """What became of a task whose worker goes on with those of other links: Spark tells it only when all have ended."""
+    """The result of a task whose worker still runs tasks of other links: Spark reports it only when all have ended."""
 
     KIND: ClassVar[str] = "receipt"
 
@@ -265,13 +265,12 @@ class ReceiptDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapDocument(DocumentOfLink):
-    """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
-    The lane began at the source offset `begin`, -1 where that is not known. Of records before `trimmed_ordinal`, which
-    the target has deleted, segments need not tell. Each lease writes into some of its own, marked with the offset up to
-    which it had read the ledger when it took the lane over (-1 before there were such marks). What they say stays true,
-    so what comes late or twice does no harm: the map is what all of them say together, of those with the same topic
-    ids, and where they say it of the same records what whoever took it over last does. One that `is_final` says that
-    nothing of the lane came behind its cursor until somebody else took it over.
+    """A segment of the map of one mapped lane: its records from `ordinal_begin` on, up to `cursor`. The lane began at
+    the source offset `begin`, -1 where that is not known. Records before `trimmed_ordinal` were deleted at the target
+    and need no segments. Each lease writes segments of its own; `taken_at` is the offset up to which it had read the
+    ledger when it took the lane over (-1 from older releases). Segments stay true, so late or repeated ones do no harm:
+    the map is the union of all segments with the same topic ids, and for the same records the last lease counts. One
+    that `is_final` means that no record of the lane came behind its cursor until another lease took it over.
     """
 
     KIND: ClassVar[str] = "map"
@@ -293,17 +292,17 @@ class MapDocument(DocumentOfLink):
         return (str(LaneKey(self.topic, self.partition)), self.segment)
 
     def is_of(self, source_topic_id: uuid.UUID, target_topic_id: uuid.UUID) -> bool:
-        """Whether it is about these topics, and not about others that had their names before."""
+        """Whether it is about the topics with these ids, not about earlier ones of the same names."""
         pairs = ((self.source_topic_id, source_topic_id), (self.target_topic_id, target_topic_id))
         return all(_NO_ID in pair or pair[0] == pair[1] for pair in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDocument(DocumentOfLink):
-    """Where the lanes of a lease stand: those that moved since its last document, now and then all (`is_full`).
+    """The progress of the lanes of a lease: of those that moved since its last document, sometimes all (`is_full`).
 
     `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets. `beat` is the
-    newest of the controller's that the task had heard when it made the document.
+    newest beat of the controller that the task had read when it made the document.
     """
 
     KIND: ClassVar[str] = "progress"
@@ -375,7 +374,7 @@ WANTED: Final = frozenset(
         TreeDeclarationDocument,
     )
 )
-"""The kinds that only say what operators want, and how far a command of theirs has come: no task acts on them."""
+"""The kinds that only hold what operators want, and the progress of their commands: no task acts on them."""
 
 _KINDS: Final[dict[str, type[Document]]] = {
     kind.KIND: kind
@@ -399,14 +398,14 @@ _KINDS: Final[dict[str, type[Document]]] = {
 
 
 def encoded(document: Document) -> bytes:
-    """A document as it is stored."""
+    """Encode a document as it is stored."""
     return json.dumps({_VERSION_FIELD: SCHEMA_VERSION, **plain(document)}, separators=(",", ":")).encode()
 
 
 def decoded(key: str, value: bytes) -> Document | None:
-    """The document stored under `key`; `None` for a kind that is unknown here and for what is no document at all.
+    """Decode the document stored under `key`; `None` for an unknown kind and for a value that is no document.
 
-    :raises PlanRefused: A newer Isthmus wrote it in a way this one cannot understand.
+    :raises PlanRefused: A newer Isthmus wrote it with a schema version that is unknown here.
     """
     kind = _KINDS.get(kind_of(key))
     if kind is None:
@@ -416,7 +415,7 @@ def decoded(key: str, value: bytes) -> Document | None:
         if document.key != key:
             raise ValueError(f"it is {document.key}")
     except (ValueError, KeyError, RecursionError) as error:
-        # Somebody else wrote to the ledger. What is not a document cannot say anything, so it is passed over.
+        # Another program wrote to the ledger: ignore what is no document.
         pass_over(f"the record {key}", error)
         return None
     return document
@@ -438,7 +437,7 @@ def _fields(key: str, value: bytes) -> Any:
 
 
 def kind_of(key: str) -> str:
-    """The kind of document a key names."""
+    """The kind of the document with this key."""
     return key.split("/", 1)[0]
 
 
@@ -457,6 +456,6 @@ _UNLINKED: Final = (
 
 
 def link_of(key: str) -> str:
-    """The link a key belongs to, "" where it names none."""
+    """The link of the document with this key, "" for a kind without a link."""
     kind, _, rest = key.partition("/")
     return "" if kind in _UNLINKED else rest.partition("/")[0]

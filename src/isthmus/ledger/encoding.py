@@ -1,6 +1,6 @@
-"""Values to JSON and back, led by their type hints: what pydantic would do, without its weight in every executor.
+"""Converts values to JSON and back by their type hints, like pydantic, but without its weight in every executor.
 
-Known are what documents are made of: text, numbers, UUIDs, enums, literals, tuples, named tuples, dataclasses and
+Supports the types that documents use: text, numbers, UUIDs, enums, literals, tuples, named tuples, dataclasses and
 `X | None`.
 """
 
@@ -16,11 +16,11 @@ from functools import cache, partial
 from typing import Any
 
 _Reviver = Callable[[Any], Any]
-"""Makes a value of what `json` read."""
+"""Builds a value from what `json` read."""
 
 
 def plain(value: Any) -> Any:
-    """A value as what `json` writes. Dataclasses become objects, tuples (named ones too) arrays."""
+    """Convert a value for `json`. Dataclasses become objects, tuples (named ones too) arrays."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):
@@ -35,17 +35,17 @@ def plain(value: Any) -> Any:
 
 
 def revived(hint: Any, value: Any) -> Any:
-    """The value of type `hint` that `plain` made `value` of. Fields nobody knows any more are left out.
+    """Build the value of type `hint` that `plain` converted to `value`. Unknown fields are ignored.
 
-    :raises ValueError: It is none: of another type, or null where that says nothing.
+    :raises ValueError: It is of another type, or null where the hint does not allow it.
     """
     return _reviver(hint)(value)
 
 
 @cache
 def _reviver(hint: Any) -> _Reviver:
-    """What makes values of type `hint`. Hints are taken apart once: a ledger has thousands of reports."""
-    # A NewType is told apart by type checkers alone.
+    """Return the function that builds values of type `hint`. Cached, as a ledger has thousands of reports."""
+    # Only type checkers distinguish a NewType.
     hint = getattr(hint, "__supertype__", hint)
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
@@ -56,35 +56,35 @@ def _reviver(hint: Any) -> _Reviver:
     if typing.get_origin(hint) is tuple:
         if arguments[-1] is Ellipsis:
             revive = _reviver(arguments[0])
-            return lambda value: tuple([revive(item) for item in _array(value)])
-        return _several(tuple, arguments)
+            return lambda value: tuple([revive(item) for item in _require_array(value)])
+        return _sequence_reviver(tuple, arguments)
     if dataclasses.is_dataclass(hint):
         return partial(_revived_dataclass, hint)
     if issubclass(hint, tuple):
-        return _several(partial(_named, hint), tuple(typing.get_type_hints(hint).values()))
-    return _leaf(hint)
+        return _sequence_reviver(partial(_build_named_tuple, hint), tuple(typing.get_type_hints(hint).values()))
+    return _leaf_reviver(hint)
 
 
-def _several(kind: Callable[[Iterable[Any]], Any], members: tuple[Any, ...]) -> _Reviver:
+def _sequence_reviver(kind: Callable[[Iterable[Any]], Any], members: tuple[Any, ...]) -> _Reviver:
     revivers = [_reviver(member) for member in members]
-    return lambda value: kind([revive(item) for revive, item in zip(revivers, _array(value), strict=True)])
+    return lambda value: kind([revive(item) for revive, item in zip(revivers, _require_array(value), strict=True)])
 
 
-def _named(kind: Any, items: Iterable[Any]) -> Any:
+def _build_named_tuple(kind: Any, items: Iterable[Any]) -> Any:
     return kind(*items)
 
 
 def _revived_literal(allowed: tuple[Any, ...], value: Any) -> Any:
-    # In a list, not a set: what is no text may not be hashable.
+    # `allowed` is a tuple, not a set: a value that is no text may not be hashable.
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
     return value
 
 
-def _leaf(hint: Any) -> _Reviver:
+def _leaf_reviver(hint: Any) -> _Reviver:
     if issubclass(hint, enum.Enum):
         return lambda value: hint(value)
-    # A truth value is a number to Python alone.
+    # In Python a bool is a number, in JSON it is not.
     kinds: tuple[type, ...] = {uuid.UUID: (str,), float: (int, float)}.get(hint, (hint,))
     is_as_written = hint in kinds
 
@@ -99,7 +99,7 @@ def _leaf(hint: Any) -> _Reviver:
     return revive
 
 
-def _array(value: Any) -> list[Any]:
+def _require_array(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"an array is written as {type(value).__name__}")
     return value
@@ -121,6 +121,6 @@ def _fields_of(kind: type) -> tuple[tuple[str, _Reviver], ...]:
 
 @cache
 def hints(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass with their types."""
+    """The init fields of a dataclass with their types."""
     resolved = typing.get_type_hints(kind)
     return {field.name: resolved[field.name] for field in dataclasses.fields(kind) if field.init}

@@ -1,7 +1,7 @@
 """Writing to the ledger as the only controller of a link.
 
-Every write is a transaction of one transactional id. Whoever takes the link over calls InitProducerId for it, and the
-brokers refuse the controller before at its next write (KIP-98).
+Every write is a transaction of one transactional id. A controller that takes the link over calls InitProducerId for it,
+and the brokers refuse the previous controller at its next write (KIP-98).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from isthmus.wire.client import Client
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 CONTENTION_S: Final = 30.0
-"""So long several that write the same one after another come to their turn."""
+"""Writers of the same documents at the same time get their turn within so many seconds."""
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _TIMEOUT_MS: Final = 20_000
@@ -44,9 +44,9 @@ _DOUBTFUL: Final = (
 
 
 class FencedWriter:
-    """The transactional writer of one controller, or of another `role` of which there is one at a time.
+    """The transactional writer of one controller, or of another `role` with a single writer at a time.
 
-    `generation` is larger than that of every one before.
+    `generation` is larger than that of every writer before.
     """
 
     def __init__(self, client: Client, link: str, *, role: str = "controller") -> None:
@@ -60,7 +60,7 @@ class FencedWriter:
             f"isthmus.{link}.{role}",
             timeout_ms=_TIMEOUT_MS,
             patience_s=_PATIENCE_S,
-            # That there is no ledger any more is for its owner to hear.
+            # Not retried: the owner has to know that the ledger is gone.
             passing=codes.TRANSACTION_PASSES - {codes.UNKNOWN_TOPIC_OR_PARTITION},
         )
         self._is_sound = False
@@ -69,28 +69,28 @@ class FencedWriter:
         self._leader.close()
 
     def held_since(self, begun: float) -> bool:
-        """Whether brokers have held something back since then (monotonic), as a quota is used up."""
+        """Whether brokers have delayed requests since `begun` (monotonic) because of a quota."""
         return max(self._leader.muted_until, self._client.muted_until) > begun
 
     @property
     def muted_until(self) -> float:
-        """Until when (monotonic) nothing can be written over the connection that there is."""
+        """The time (monotonic) until which nothing can be written over the present connection."""
         return self._leader.muted_until
 
     def renew(self) -> None:
-        """Write over another connection from now on."""
+        """Use another connection from now on."""
         self._leader.close()
 
     @property
     def is_later(self) -> bool:
-        """Whether there was a controller before, as far as the brokers remember (a week)."""
+        """Whether there was a controller before, as far as the brokers still know (a week)."""
         return self._transaction.epoch > 0
 
     async def take_over(self) -> int:
-        """Fence whoever wrote before; the generation of this controller. Nothing of theirs can be written any more.
+        """Fence the previous writer, which cannot write any more. Return the generation of this controller.
 
-        It is made of the producer id and epoch the brokers gave, so it grows even when the ledger was lost; mostly, see
-        `outrank`.
+        It is built from the producer id and epoch that the brokers gave, so it grows even when the ledger was lost; for
+        exceptions see `outrank`.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
@@ -101,10 +101,9 @@ class FencedWriter:
 
     @asynccontextmanager
     async def looking(self, *, replication_factor: int | None = None, term_s: float = 60.0) -> AsyncIterator[None]:
-        """For as long as the block lasts, whoever begins to look at the ledger with this client sees all that was
-        written before this writer took over, or fails. A leader of the ledger that is cut off from its peers would show
-        an older state for as long as it is asked, but not the mark that is written here. Writing the mark is
-        tried for `term_s`; the topic is created if need be.
+        """Within the block, each look at the ledger with this client shows all that was written before this writer took
+        over, or fails. A leader of the ledger that is cut off from its peers would show an older state, but it cannot
+        show the mark that is written here. Writing the mark is tried for `term_s`; the topic is created if missing.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: The ledger cannot be written.
@@ -115,16 +114,17 @@ class FencedWriter:
             yield
 
     def outrank(self, generation: int) -> None:
-        """Be later than a controller of which the ledger tells. Every broker has producer ids of its own to give, so
-        that of another coordinator may be a lower one (after a week without a controller, or 32,000 of them).
+        """Make the generation larger than that of a controller in the ledger. Every broker gives producer ids from a
+        range of its own, so another coordinator may give a lower one (after a week without a controller, or 32,000 of
+        them).
         """
         self.generation = max(self.generation, generation + 1)
 
     async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 60.0) -> int:
-        """Write all changes in one transaction, trying again for `term_s`; the offset of the last one.
+        """Write all changes in one transaction, with retries for `term_s`. Return the offset of the last one.
 
         :raises Fenced: Another controller has taken the link over.
-        :raises ClusterError: It was refused, or did not succeed in time; it may or may not have been written.
+        :raises ClusterError: The write was refused, or did not succeed in time; it may or may not be in the log.
         """
         batch = packed(changes)
         deadline = Deadline(term_s)
@@ -134,7 +134,7 @@ class FencedWriter:
                 if not self._is_sound:
                     await self._recover()
                 self._is_sound = False
-                # A transaction that is open while nothing can be written is aborted by its coordinator.
+                # First, as a coordinator would abort a transaction that is open while nothing can be written.
                 await self._leader.unmuted()
                 await transaction.begin((LEDGER_TOPIC, PARTITION))
                 header = stamp(
@@ -154,10 +154,10 @@ class FencedWriter:
                 return base + batch.record_count - 1
 
     async def _recover(self) -> None:
-        """After a failure nobody knows what was written: have it aborted and begin with another epoch (KIP-360).
+        """After a failure with unknown result, have the transaction aborted and use a new epoch (KIP-360).
 
-        The brokers grant this to the newest controller alone. Nobody ends such a transaction as an abort of its own:
-        see `Transaction.reclaim`.
+        The brokers allow this to the newest controller only. No writer aborts its own transaction by `end`: see
+        `Transaction.reclaim`.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: The coordinator does not answer or does not allow it.
@@ -178,7 +178,7 @@ class FencedWriter:
             raise
 
     async def _was_aborted(self) -> bool:
-        """Whether the coordinator raised the epoch, as it aborted what was open, and not another controller."""
+        """Whether the coordinator raised the epoch by aborting the open transaction, and not another controller."""
         try:
             return await self._transaction.reclaim()
         except UnsupportedByBroker:
@@ -194,11 +194,11 @@ async def write_by_one(
     replication_factor: int | None,
     contention_s: float = CONTENTION_S,
 ) -> _ChangeT:
-    """Append what is `made` of the newest state of the ledger. Whoever writes `what` in the same `role` at the same
-    time is fenced, looks again and so sees what this one wrote; after `contention_s` it gives way instead.
+    """Append the change that `made` builds from the newest state of the ledger. Another writer of `what` in the same
+    `role` at the same time is fenced, and looks again, so that it sees this change; after `contention_s` it gives up.
 
-    :raises Fenced: Others write, and this one gives way.
-    :raises ClusterError: The ledger cannot be read or written, or what `made` raises.
+    :raises Fenced: Others keep writing, and this writer gives up.
+    :raises ClusterError: The ledger cannot be read or written, or `made` raised it.
     """
     deadline, pause_s = Deadline(contention_s), _PAUSE_S
     while True:
@@ -219,13 +219,13 @@ async def write_by_one(
             return change
         finally:
             writer.close()
-        # Whoever fences one another at every look comes to an end when each waits as long as chance has it.
+        # Random pauses end the state in which writers fence one another at every look.
         await asyncio.sleep(random.uniform(0, pause_s))
         pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
 
 def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:
-    """That another controller has taken the link over, and which one, if that is known."""
+    """The error that another controller has taken the link over; `by` names it if known."""
     return Fenced(
         f"{by.described if by else 'another controller'} has taken link {link} over",
         hint="Only one controller runs a link, and this one has ended. To run the link here again, end the other one "

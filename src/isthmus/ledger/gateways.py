@@ -1,7 +1,7 @@
-"""What gateways say of themselves, in the ledger of the cluster that they stand before.
+"""Documents of gateways, in the ledger of the cluster that they serve.
 
-Nothing fences them: each has keys of its own, and says before it acts what it is about to do. What it says of a
-synchronous link is copied to the link's target, for whoever cannot ask the source any more.
+Gateways are not fenced: each has keys of its own, and writes what it is about to do before it acts. Its state of a
+synchronous link is copied to the link's target, for commands that cannot reach the source any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PART_DIGITS: Final = 16
 
 
 class HeldForLink(NamedTuple):
-    """How many answers a gateway holds for a link, and for how long (ms) the first of them."""
+    """The number of answers that a gateway holds for a link, and the age (ms) of the oldest."""
 
     link: str
     answers: int
@@ -33,7 +33,7 @@ class HeldForLink(NamedTuple):
 
 
 class RefusedCount(NamedTuple):
-    """How many connections a gateway has ended for a reason (`Refusal`) since it began."""
+    """The number of connections that a gateway has closed for a reason (`Refusal`) since it started."""
 
     reason: str
     times: int
@@ -41,15 +41,15 @@ class RefusedCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayDocument(Document):
-    """A process of a gateway, by the id of this start of it, and that it is alive: `beat` grows. `ports` are the first
-    and the last one that it listens at, and `advertised` is where clients reach the first of them. What tells its
-    process from all others is as in `Whereabouts`. With `has_ended` it does nothing any more: it has said so itself
-    where something that it answered was not proven yet, or an operator did.
+    """A process of a gateway, by the id of this start; it is alive while `beat` grows. `ports` are its first and last
+    port, and `advertised` is the address of the first for clients. `host`, `host_id`, `pid` and `process_start` are as
+    in `Whereabouts`. With `has_ended` it has stopped: it wrote that itself because some of its answers were not proven
+    yet, or an operator did.
 
     The first port is that of the broker `first_node`, -1 where brokers have names or an older release wrote it.
 
-    The command with the pid `command` (0 where an older release wrote it) has `processes` of them. The rest is what the
-    process counted until this beat: connections that there are, what it holds, and what it refused.
+    The command with the pid `command` (0 where an older release wrote it) has `processes` processes. The other fields
+    are counts of the process at this beat: its connections, held answers and refused connections.
     """
 
     KIND: ClassVar[str] = "gateway"
@@ -74,18 +74,18 @@ class GatewayDocument(Document):
 
     @property
     def described(self) -> str:
-        """Which one it is, for people."""
+        """A phrase that names the gateway in messages."""
         return f"{self.advertised} (process {self.pid} on {self.host})"
 
     @property
     def places(self) -> GatewayPlaces:
-        """Where clients reach brokers through it."""
+        """The addresses at which clients reach brokers through it."""
         first, last = self.ports
         return GatewayPlaces(self.advertised, last - first + 1, self.first_node)
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Which process it is."""
+        """The process of the gateway."""
         return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
 
     def _path(self) -> tuple[str, ...]:
@@ -94,11 +94,11 @@ class GatewayDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayPairDocument(DocumentOfLink):
-    """What a gateway says of a synchronous link since `since_ms`: it counts for as long as the link is synchronous by
-    the statement `said`. `by` describes the gateway, `out_of_sync` is the policy it goes by, and `lets_go` has the
-    first offset of each of the source's partitions whose answer may have left while the follower lacked it. It reads at
-    the target as `principal`, "" where its file does not tell. What of the link is attached it knows by `attached_said`
-    (`Declaration.attached_said`), "" where an older release wrote it.
+    """The state of a synchronous link at a gateway since `since_ms`. It counts as long as the link is synchronous by
+    the declaration with the id `said`. `by` describes the gateway, `out_of_sync` is its policy, and `lets_go` holds for
+    each source partition the first offset that may have been acknowledged while the follower lacked it. The gateway
+    reads at the target as `principal`, "" where its file does not name it. It knows the attached parts of the link by
+    `attached_said` (`Declaration.attached_said`), "" where an older release wrote it.
     """
 
     KIND: ClassVar[str] = "gateway-pair"
@@ -116,7 +116,7 @@ class GatewayPairDocument(DocumentOfLink):
 
     @property
     def word(self) -> SyncWord:
-        """What it says."""
+        """The state without the gateway's details."""
         return SyncWord(state=self.state, reason=self.reason, lets_go=self.lets_go)
 
     def _path(self) -> tuple[str, ...]:
@@ -125,9 +125,10 @@ class GatewayPairDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynchronizedDocument(DocumentOfLink):
-    """Some gateway was in sync since the link is synchronous by the statement `said`: from then on whoever begins holds
-    all its answers, or writes down which it does not. Who `reveals` it says by a `ReadableDocument` since when topics
-    are read at the target; gateways of older releases say no such thing, and topics of their links were always read.
+    """A gateway was in sync since the link is synchronous by the declaration with the id `said`. From then on each
+    gateway that starts holds all its answers, or writes which it does not. With `reveals` a `ReadableDocument` shows
+    since when topics are read at the target; gateways of older releases do not write that, and topics of their links
+    were always read.
     """
 
     KIND: ClassVar[str] = "synchronized"
@@ -139,8 +140,8 @@ class SynchronizedDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableDocument(DocumentOfLink):
-    """In the ledger of a link's target: the link, which is synchronous by the statement `said`, was SYNCING until
-    `since_ms`. Before that nobody reads its topics there (KIP-986), and from then on all do, whatever becomes of it.
+    """In the ledger of a link's target: the link, synchronous by the declaration with the id `said`, was SYNCING until
+    `since_ms`. Before that clients do not read its topics there (KIP-986); afterwards they always may.
     """
 
     KIND: ClassVar[str] = "readable"
@@ -151,9 +152,8 @@ class ReadableDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDocument(DocumentOfLink):
-    """The transactions whose commits a gateway lets through, in the ledger of the link's target before any of them is
-    forwarded: whoever goes on there without the source ends them alike in all partitions. One that has ended
-    everywhere may be among them still.
+    """The transactions whose commits a gateway forwards, written to the ledger of the link's target before: a failover
+    ends them alike in all partitions. Some of them may have ended everywhere already.
     """
 
     KIND: ClassVar[str] = "prepared"
@@ -167,11 +167,11 @@ class PreparedDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedDocument(DocumentOfLink):
-    """What may be missing of what gateways acknowledged of a link that was synchronous by the statement `said`, as the
-    `verb` found it that lets go of `maps` (by their registers), in the ledger of the target until their failover is
-    over: gateways forget it before. Each of them has a document, with its name for a `part`; an older release wrote one
-    for all, without. If it `is_whole` nobody is to be asked any more. A failover has `committed` these transactions
-    that were open in what it let go of.
+    """The acknowledged records that may be missing at the target of a link that was synchronous by the declaration with
+    the id `said`. The `verb` that lets go of `maps` (by their registers) writes it to the target's ledger and keeps it
+    until that failover is over, as gateways forget it before. Each map has a document, with its hash as `part`; an
+    older release wrote one for all, without a part. If it `is_whole` no gateway has to be asked any more. The failover
+    has `committed` these open transactions of the maps.
     """
 
     KIND: ClassVar[str] = "promised"
@@ -186,7 +186,7 @@ class PromisedDocument(DocumentOfLink):
 
     @property
     def parts(self) -> list[PromisedDocument]:
-        """The same as the ledger holds it."""
+        """One document for each map, as the ledger holds them."""
         named = {each: hashlib.sha256(each.encode()).hexdigest()[:_PART_DIGITS] for each in self.maps}
         return [replace(self, maps=(each,), part=part) for each, part in named.items()]
 
@@ -197,13 +197,13 @@ class PromisedDocument(DocumentOfLink):
 
 
 def was_in_sync(link: str, said: str, documents: Iterable[Document]) -> bool:
-    """Whether a gateway was in sync since a link is synchronous by this statement."""
+    """Whether a gateway was in sync since a link is synchronous by the declaration `said`."""
     return any(isinstance(each, SynchronizedDocument) and (each.link, each.said) == (link, said) for each in documents)
 
 
 def is_readable(link: str, said: str, documents: Iterable[Document]) -> bool:
-    """Whether the topics of a link that is synchronous by this statement are read at its target, as the ledger there
-    has it: it was SYNCING until some time, or a gateway of an older release was in sync.
+    """Whether the topics of a link that is synchronous by the declaration `said` are read at its target, by the ledger
+    there: it is not SYNCING any more, or a gateway of an older release was in sync.
     """
     return any(
         (each.link, each.said) == (link, said)
@@ -213,8 +213,8 @@ def is_readable(link: str, said: str, documents: Iterable[Document]) -> bool:
 
 
 def hidden_by(known: Declaration, documents: Iterable[Document]) -> tuple[Namespace, ...]:
-    """The namespaces of a link's target whose topics nobody is to read yet, by what the ledger there says of it: the
-    link is synchronous, and SYNCING still. Of an asynchronous one, and of one that was in sync once, all are read.
+    """The namespaces of a link's target whose topics clients may not read yet, by the ledger there: the link is
+    synchronous, and still SYNCING. Topics of an asynchronous link, and of one that was in sync once, may be read.
     """
     if known.mode != SYNC or known.is_deleted or is_readable(known.name, known.mode_said, documents):
         return ()
@@ -222,14 +222,14 @@ def hidden_by(known: Declaration, documents: Iterable[Document]) -> tuple[Namesp
 
 
 def settled_word(word: GatewayPairDocument, at_ms: int) -> GatewayPairDocument:
-    """What counts for a silent gateway once the follower has all that it answered: it knows of the link, and takes
-    nothing for it before it was heard again.
+    """The state that counts for a silent gateway once the follower has all records that it acknowledged: the gateway
+    knows the link, and acknowledges nothing before it is heard again.
     """
     return replace(word, state=SyncState.IN_SYNC, since_ms=at_ms, reason="", lets_go=())
 
 
 def pair_words(link: str, said: str, documents: Iterable[Document]) -> dict[str, GatewayPairDocument]:
-    """What gateways say of a link that is synchronous by this statement, by gateway."""
+    """The state of a link that is synchronous by the declaration `said`, by gateway."""
     return {
         each.gateway: each
         for each in documents
@@ -238,7 +238,7 @@ def pair_words(link: str, said: str, documents: Iterable[Document]) -> dict[str,
 
 
 def prepared_commits(link: str, documents: Iterable[Document]) -> list[PreparedCommit]:
-    """The transactions of a link whose commits gateways have let through, as far as they may not have ended yet."""
+    """The transactions of a link whose commits gateways have forwarded, and that may not have ended yet."""
     return [
         commit
         for each in documents

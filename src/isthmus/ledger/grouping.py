@@ -1,4 +1,4 @@
-"""Writes that keep their order, one batch at a time: all that is asked for while one is on its way goes as the next."""
+"""Groups writes in order, one batch at a time: changes added while one is on its way form the next batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isthmus.wire.batch import Batch
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """What somebody waits for, until its `outcome` is there or nobody wants it any more; `deadline` is the loop's."""
+    """Changes whose caller waits until the `outcome` is there, or gives up; `deadline` is by the loop's clock."""
 
     changes: tuple[LedgerChange, ...]
     deadline: float
@@ -32,9 +32,9 @@ class _Asked:
 
 
 class GroupedWrites:
-    """`produce` writes one batch and tells where it begins. Whether it has, nobody knows where it raises `Unreachable`:
-    it is written again, `retry_s` later, once its connection was closed by `close`. An answer takes `answer_s` at most.
-    Whoever is told nothing in time, or is cancelled, leaves what others have asked for alone.
+    """`produce` writes one batch and returns its first offset. If it raises `Unreachable` the result is unknown: the
+    batch is written again, `retry_s` later, after `close` has closed its connection. An answer takes `answer_s` at
+    most. A caller that times out or is cancelled does not disturb the changes of others.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class GroupedWrites:
         self._writing: asyncio.Task[None] | None = None
 
     async def append(self, changes: Iterable[LedgerChange], term_s: float) -> int:
-        """Append behind all that was asked for before, trying again for `term_s`; the offset of the last change.
+        """Append behind all earlier calls, with retries for `term_s`. Return the offset of the last change.
 
-        :raises TimeoutError: Nobody has said in time that it was written, or that it was not.
+        :raises TimeoutError: No definite answer came in time.
         """
         loop = asyncio.get_running_loop()
         asked = _Asked(tuple(changes), loop.time() + term_s, loop.create_future())
@@ -76,13 +76,13 @@ class GroupedWrites:
         return outcome
 
     async def _write(self) -> None:
-        while batch := self._next():
+        while batch := self._next_batch():
             try:
                 end = await self._attempt(batch)
             except Unreachable as error:
                 await self._pause(batch, error)
             except TimeoutError:
-                # What a quota holds back for so long is taken back with its connection.
+                # Closing the connection takes back a request that a quota has delayed for so long.
                 self._close()
                 for each in batch:
                     each.outcome.cancel()
@@ -94,7 +94,7 @@ class GroupedWrites:
                     end -= len(each.changes)
 
     async def _pause(self, batch: list[_Asked], error: Unreachable) -> None:
-        """Go on by another connection, without those who have no time left."""
+        """Continue over another connection, without callers that have no time left."""
         self._close()
         again_at = asyncio.get_running_loop().time() + self._retry_s
         for each in batch:
@@ -102,9 +102,9 @@ class GroupedWrites:
                 each.tell(error)
         await asyncio.sleep(self._retry_s)
 
-    def _next(self) -> list[_Asked]:
-        """What goes as one batch. What nobody waits for any more goes again where it was sent behind something that
-        somebody does: else that could stand behind what is newer. What was refused together goes one by one.
+    def _next_batch(self) -> list[_Asked]:
+        """Return the changes for the next batch. Sent changes whose caller has given up are repeated behind others that
+        still wait: else a late copy of them could overtake newer ones. Changes refused together are sent one by one.
         """
         found = dropwhile(lambda each: each.is_over, self._asked)
         self._asked = [each for each in found if each.is_sent or not each.is_over]
@@ -115,7 +115,7 @@ class GroupedWrites:
         return batch
 
     async def _attempt(self, batch: list[_Asked]) -> int:
-        """Write it once; the offset of its last change."""
+        """Write the batch once. Return the offset of its last change."""
         made = packed(chain.from_iterable(each.changes for each in batch))
         late = max(each.deadline for each in batch if not each.is_over) + self._answer_s
         async with asyncio.timeout_at(late):

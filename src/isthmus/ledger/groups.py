@@ -1,4 +1,4 @@
-"""What the ledger remembers of consumer groups."""
+"""Documents of consumer groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.problem import Problem
 
 
 class GroupPosition(NamedTuple):
-    """Where both sides of one partition stood when a link, in whichever direction, last made them alike."""
+    """The positions on both sides of one partition when a link, of either direction, last made them alike."""
 
     topic: TargetTopic
     partition: int
@@ -21,9 +21,9 @@ class GroupPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDocument(DocumentOfLink):
-    """One consumer group that the link carries. Without it no position is ever moved back.
+    """A consumer group whose positions the link carries. Without a document no position is ever moved back.
 
-    `attempted` are those of a commit of which it was not known whether it was made: a look at the target tells.
+    `attempted` are the positions of a commit with unknown result: a look at the target shows it.
     """
 
     KIND: ClassVar[str] = "group"

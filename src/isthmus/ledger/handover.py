@@ -1,4 +1,4 @@
-"""How leases ended, as the ledger tells: what of theirs may still be on its way, how they left the lanes. No I/O."""
+"""How leases ended, by the ledger: whether requests may still be on their way, how they left the lanes. No I/O."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def has_ended(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
 
 
 def was_clean(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
-    """Whether it left no request on its way."""
+    """Whether the lease left no request on its way."""
     task = _task_of(lease, documents)
     return lease.is_clean if task is None or task.ended_through <= lease.ended_through else task.is_clean
 
 
 def is_in_order(link: str, documents: Mapping[str, Document]) -> bool:
-    """Whether all leases of a link have ended in good order, so that their successors need not doubt their work."""
+    """Whether all leases of a link have ended in good order, so that successors need not check their work."""
     leases = _leases_of(link, documents)
     return all(has_ended(lease, documents) and was_clean(lease, documents) for lease in leases)
 
 
 def marks_left(link: str, documents: Mapping[str, Document]) -> tuple[LaneMark, ...]:
-    """How the last leases of a link left their lanes, as far as they said so."""
+    """The marks that the last leases of a link left of their lanes, if any."""
     tasks = (_task_of(lease, documents) for lease in _leases_of(link, documents))
     return tuple(mark for task in tasks if task is not None for mark in task.marks)
 
 
 def milestones_left(link: str, documents: Mapping[str, Document], lanes: Iterable[Lane]) -> tuple[Milestone, ...]:
-    """How far these lanes of a link have been, whoever wrote it down and however that one ended."""
-    told = [d for d in documents.values() if isinstance(d, MilestonesDocument) and d.link == link]
+    """The furthest milestones of these lanes of a link, of any task, however it ended."""
+    stored = [d for d in documents.values() if isinstance(d, MilestonesDocument) and d.link == link]
     wanted = {lane.key: lane for lane in lanes}
-    milestones = (each for document in told for each in document.milestones)
+    milestones = (each for document in stored for each in document.milestones)
     return furthest(each for each in milestones if each.key in wanted and each.is_of(wanted[each.key]))
 
 

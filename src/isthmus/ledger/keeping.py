@@ -1,5 +1,5 @@
-"""Whether the ledger's topic keeps what is written into it. What is written once and deleted for its age is forgotten:
-which links there are, what was paused, and where mapped records went.
+"""Checks whether the ledger's topic keeps its records. Documents that are written once and deleted for their age would
+be lost: links, pauses, and the maps of mapped lanes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _BYTES: Final = "max.message.bytes"
 _BYTES_LEAST: Final = 1_000_000
-"""What one batch of documents may take."""
+"""The size that one batch of documents may have."""
 
 
 def unkept(configs: Configs, alias: str) -> Problem | None:
-    """Why a ledger with these configurations does not keep what is written, None if it does or that is not told."""
+    """The problem of a ledger whose configuration does not keep records, None if it does or that is not known."""
     wanted: dict[str, str] = {}
     found: list[str] = []
     policy, bytes_max = (configs[name].value if name in configs else None for name in (_POLICY, _BYTES))
@@ -42,7 +42,7 @@ def unkept(configs: Configs, alias: str) -> Problem | None:
 
 
 async def look_at_keeping(client: Client) -> Problem | None:
-    """Why a cluster's ledger does not keep what is written, None if it does, or there is none.
+    """The problem of a cluster's ledger that does not keep its records, None if it does, or there is no ledger.
 
     :raises ClusterError: Its configuration cannot be read.
     """
@@ -55,9 +55,9 @@ async def look_at_keeping(client: Client) -> Problem | None:
 
 
 async def require_kept(client: Client) -> None:
-    """Refuse a ledger that is known not to keep what is written; what cannot be looked at is for `doctor` to tell.
+    """Refuse a ledger that does not keep its records. `doctor` reports one that cannot be checked.
 
-    :raises PlanRefused: It does not.
+    :raises PlanRefused: The ledger does not keep its records.
     """
     try:
         problem = await look_at_keeping(client)

@@ -1,4 +1,4 @@
-"""What the ledger of one cluster remembers of another one."""
+"""Documents about another cluster, as it was last seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.lastknown import KnownCluster, KnownNames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownClusterDocument(Document):
-    """Another cluster as it was last seen. It belongs to no link: whichever saw it later overwrites it."""
+    """Another cluster as it was last seen. It belongs to no link: the link that saw it last overwrites it."""
 
     KIND: ClassVar[str] = "known"
 
@@ -23,7 +23,7 @@ class KnownClusterDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNamesDocument(DocumentOfLink):
-    """What another cluster had of the namespaces of a link when it was last seen."""
+    """The names that another cluster had in the namespaces of a link when it was last seen."""
 
     KIND: ClassVar[str] = "known-names"
 

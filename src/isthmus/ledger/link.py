@@ -36,18 +36,18 @@ from isthmus.wire.client import Client
 
 BEAT_S: Final = 2.0
 SILENCE_S: Final = 5 * BEAT_S
-"""A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
+"""A controller that was not heard for so long counts as ended, for display and for successors."""
 KEEPING_S: Final = 30.0
-"""So often a controller looks whether its ledger keeps what is written."""
+"""The interval in seconds of the check whether the ledger keeps its records."""
 _HELD_S_MAX: Final = 120.0
-"""Whoever is held back for longer is not waited for."""
+"""A controller that a quota delays for longer is not waited for."""
 _INTRODUCTION_S: Final = 10.0
 OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
 
 async def read_documents(client: Client, link: str | None = None, *, kind: str = "") -> dict[str, Document]:
-    """What a cluster's ledger says now, of one link or all, of one kind or all, by key; nothing where there is none.
+    """Read a cluster's ledger: documents of one link or all, of one kind or all, by key; empty without a ledger.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
@@ -65,14 +65,14 @@ def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Docum
 
     :raises PlanRefused: A newer Isthmus wrote one of them.
     """
-    # Most of a log are documents that were replaced since: only what counts is decoded.
+    # Most of a log are replaced documents: decode only the newest of each key.
     values = {entry.key: entry.value for entry in entries if link is None or link_of(entry.key) == link}
     documents = {key: decoded(key, value) for key, value in values.items() if value is not None}
     return {key: document for key, document in documents.items() if document is not None}
 
 
 def latest_generation(documents: Iterable[Document]) -> int:
-    """That of the latest controller that wrote, or whose tasks wrote, any of these documents of a link; -1 for none."""
+    """The generation of the latest controller that wrote any of these documents, itself or by a task; -1 for none."""
     found = -1
     for document in documents:
         match document:
@@ -86,18 +86,17 @@ def latest_generation(documents: Iterable[Document]) -> int:
 
 
 def _is_forgettable(document: Document | None) -> bool:
-    """Whether others may delete what a controller wrote: a topic that its source has no more."""
+    """Whether others may delete a controller's document: one of a topic that its source has deleted."""
     return isinstance(document, TopicDocument) and document.state == LaneState.SOURCE_DELETED
 
 
 class LinkLedger:
-    """What a link's controller knows and says. `open` it, keep `run()` running beside, `close` it.
+    """The ledger of a link for its controller. `open` it, keep `run()` running beside, `close` it.
 
-    `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
-    `problem` is why the ledger could not be read or written when that was last tried, or does not keep what is written.
-    `was_lost` says after `open` that
-    there were controllers before of which the ledger knows nothing. From `opened_at` (monotonic) on everybody who reads
-    the ledger knows of this one: which process it is (`whereabouts`), and since when (`started_ms`, of the wall clock).
+    `documents` are the newest of the link by key, of all writers. `generation` is that of this controller. `problem` is
+    why the ledger could not be read or written at the last try, or does not keep its records. `was_lost` means after
+    `open` that there were controllers before that the ledger does not know. From `opened_at` (monotonic) on the ledger
+    shows this controller: its process (`whereabouts`), and its start (`started_ms`, by the wall clock).
     """
 
     def __init__(
@@ -144,31 +143,31 @@ class LinkLedger:
 
     @property
     def beat(self) -> int:
-        """The last beat that was made; what is made from now on is later."""
+        """The last beat that was made; later ones are larger."""
         return self._beat
 
     @property
     def tail(self) -> LedgerTail:
-        """How far the ledger was read, and which topic it is: where a task begins to read."""
+        """The position in the ledger's topic up to which it was read: a task begins to read there."""
         return self._tail
 
     async def open(self) -> None:
-        """Fence the controller before, read what there is, and say that we are there; create the topic if need be.
+        """Fence the previous controller, read the ledger, and announce this one; create the topic if missing.
 
-        :raises PlanRefused: A newer Isthmus wrote the ledger, or its topic does not keep what is written.
+        :raises PlanRefused: A newer Isthmus wrote the ledger, or its topic does not keep its records.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        # Whoever refuses it leaves the controller that there is alone.
+        # First, so that a refusal does not disturb the present controller.
         await require_kept(self._client)
         await self._writer.take_over()
         try:
             async with self._writer.looking(replication_factor=self._replication_factor):
                 self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
         except Fenced:
-            raise await self._overtaken() from None
+            raise await self._find_fencing_error() from None
         self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
-        # What a controller said whose transaction was aborted holds, and is to be there when brokers have dropped that.
+        # Documents of former controllers' aborted transactions count: write them again, as brokers drop those records.
         loose = [
             self.documents[key] for key in self._tail.aborted & self.documents.keys() if kind_of(key) not in OTHERS
         ]
@@ -181,21 +180,21 @@ class LinkLedger:
         self._writer.close()
 
     def listen(self, listener: OnDocument) -> None:
-        """Call `listener(key, document)` with all that tasks and operators say of the link from now on.
+        """Call `listener(key, document)` for all documents of the link that tasks and operators write from now on.
 
-        The document is None where it was deleted.
+        The document is None if it was deleted.
         """
         self._listeners.append(listener)
 
     def go_by(self, attached_said: str) -> None:
-        """Say at once what is attached by now (`ControllerDocument`), behind all that waits to be written, and once
-        no former one may disturb that (`be_alone`).
+        """Announce at once what is attached (`ControllerDocument`), behind all waiting writes, but not before leases of
+        former controllers have ended (`be_alone`).
         """
         self._goes_by = attached_said
         self._is_due.set()
 
     def be_alone(self) -> None:
-        """Leases of former controllers have ended, and left nothing on its way."""
+        """Note that leases of former controllers have ended, and left no request on its way."""
         self._is_alone = True
         self._is_due.set()
 
@@ -203,17 +202,17 @@ class LinkLedger:
         """Write documents, all or none. Durable when it returns.
 
         :raises Fenced: Another controller has taken the link over.
-        :raises ClusterError: It was refused or did not succeed in a minute.
+        :raises ClusterError: The write was refused or did not succeed in a minute.
         """
         await self._write(lambda: changes)
 
     async def _write(self, made: Callable[[], Sequence[LedgerChange]]) -> None:
-        """Write what is `made` once no other write is under way, behind what there is to be said of a mute."""
+        """Write the changes that `made` builds once no other write is under way, behind the notice of a mute if due."""
         if self._fenced is not None:
             raise self._fenced
         try:
             async with self._writing:
-                changes = (*self._word(), *made())
+                changes = (*self._make_mute_notice(), *made())
                 keys = {change.key for change in changes}
                 try:
                     await self._on_topic(partial(self._writer.append, changes))
@@ -227,14 +226,14 @@ class LinkLedger:
                     else:
                         self.documents.pop(change.key, None)
         except Fenced:
-            raise await self._overtaken() from None
+            raise await self._find_fencing_error() from None
 
-    async def _overtaken(self) -> Fenced:
-        self._fenced = fenced(self.link, await self._successor())
+    async def _find_fencing_error(self) -> Fenced:
+        self._fenced = fenced(self.link, await self._find_successor())
         return self._fenced
 
     async def _write_again(self, keys: Iterable[str]) -> None:
-        """Have the ledger hold what these documents are by then."""
+        """Write the present state of these documents again."""
 
         def newest_of(batch: Iterable[LedgerChange]) -> list[LedgerChange]:
             return [self.documents.get(change.key) or Deletion(change.key) for change in batch]
@@ -242,8 +241,8 @@ class LinkLedger:
         for batch in in_batches([self.documents.get(key) or Deletion(key) for key in sorted(keys)]):
             await self._write(partial(newest_of, batch))
 
-    async def _successor(self) -> ControllerDocument | None:
-        """Who has taken the link over. It fences first and says a moment later who it is."""
+    async def _find_successor(self) -> ControllerDocument | None:
+        """Find the controller that has taken the link over. It fences first and announces itself a moment later."""
         deadline = Deadline(_INTRODUCTION_S)
         view = LedgerView(self._client)
         try:
@@ -261,7 +260,7 @@ class LinkLedger:
         return await on_topic(self._client, work, replication_factor=self._replication_factor)
 
     async def run(self) -> None:
-        """Follow the ledger and say every two seconds that the controller is alive, until cancelled.
+        """Follow the ledger and write a beat every two seconds, until cancelled.
 
         :raises Fenced: Another controller has taken the link over.
         :raises PlanRefused: A newer Isthmus writes the ledger.
@@ -276,7 +275,7 @@ class LinkLedger:
 
     @property
     def is_held(self) -> bool:
-        """Whether brokers hold back what the controller writes or reads, as a client quota is used up."""
+        """Whether brokers delay the controller's writes or reads because of a client quota."""
         return self._held_s > 0 or self._tail.was_held(SILENCE_S)
 
     async def _live(self) -> None:
@@ -288,32 +287,32 @@ class LinkLedger:
             begun = time.monotonic()
             try:
                 if self._is_muted_longer(begun):
-                    # Whoever is just waiting to write goes on, as the beat comes behind.
+                    # Renew first: other writes that wait go on, as the beat comes behind them.
                     self._writer.renew()
-                # What is gone by once this is under way comes with the next one: other writes may wait behind this.
+                # A later `go_by` is for the next beat: other writes may wait behind this one.
                 await self._write(partial(self._saying, self._goes_by))
-                self._held_s = self._held_after(begun)
-                # A write that failed may have been done all the same.
+                self._held_s = self._delay_after(begun)
+                # A write that failed may be in the log all the same.
                 await self._write_again(self._doubtful)
             except ClusterError as error:
-                # An outage of the ledger is no reason to end: tasks go on as long as they may.
+                # Do not end during an outage of the ledger: tasks go on as long as they may.
                 self._error = error
 
-    def _held_after(self, begun: float) -> float:
-        """For how long (s) the next beat may be held back, after one that was begun then and is written."""
+    def _delay_after(self, begun: float) -> float:
+        """How long (s) the next beat may be delayed, after one that began at `begun` and is written."""
         now = time.monotonic()
-        # As late as this one the next one may come as well, and later.
+        # The next beat may be as late as this one, and later.
         is_slow = now - begun > BEAT_S and self._writer.held_since(begun)
         return min(max(self._announced_until - now, 2 * (now - begun) if is_slow else 0.0, 0.0), _HELD_S_MAX)
 
     def _is_muted_longer(self, now: float) -> bool:
-        """Whether the leader reads nothing more for so long that it is to be said."""
+        """Whether the leader has muted the connection for so long that it has to be announced."""
         return self._writer.muted_until > max(now, self._announced_until) + SILENCE_S / 2
 
-    def _word(self) -> Sequence[ControllerDocument]:
-        """The beat that says for how long the leader reads nothing more, if that is yet to be said. It goes over
-        another connection, with what is just to be written: over this one it would be read when all is over, and who
-        hears nothing takes the link over.
+    def _make_mute_notice(self) -> Sequence[ControllerDocument]:
+        """Build the beat that announces for how long the leader reads nothing more, if that is due. It is sent over
+        another connection, with the next write: over this one the leader would read it too late, and a successor would
+        take the link over.
         """
         now = time.monotonic()
         if not self._is_muted_longer(now):
@@ -324,7 +323,7 @@ class LinkLedger:
         return (self._beaten(),)
 
     async def _watch_topic(self) -> None:
-        """Look now and then whether the ledger's topic still keeps what is written."""
+        """Check regularly whether the ledger's topic still keeps its records."""
         while True:
             await asyncio.sleep(self._keeping_s)
             try:
@@ -373,29 +372,29 @@ class LinkLedger:
             await ensure_topic(self._client, replication_factor=self._replication_factor)
 
     async def _look(self) -> bool:
-        """Hear what is new; whether all of it was about other links."""
+        """Read new documents. Return whether all of them were about other links."""
         poll = await self._tail.poll()
         self._is_lost = self._is_lost or poll.is_other_log
         for entry in poll.entries:
-            self._hear(entry)
+            self._take_entry(entry)
         if self._is_lost:
-            # What tasks say of themselves they say again on their own.
+            # Tasks write their own documents again by themselves.
             await self._write_again(
                 key for key, found in self.documents.items() if not isinstance(found, TaskDocument | ProgressDocument)
             )
             self._is_lost = False
         return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
 
-    def _hear(self, entry: Entry) -> None:
-        """Take what others say. The controller's own documents are known before they are read, and newer here."""
+    def _take_entry(self, entry: Entry) -> None:
+        """Take a document of another writer. The controller's own are known before they are read, and newer here."""
         if link_of(entry.key) != self.link:
             return
         document = None if entry.value is None else decoded(entry.key, entry.value)
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
             self._fenced = fenced(self.link, document)
             raise self._fenced
-        is_told = kind_of(entry.key) in OTHERS and (document is not None or entry.value is None)
-        if is_told or (entry.value is None and _is_forgettable(self.documents.get(entry.key))):
+        is_by_others = kind_of(entry.key) in OTHERS and (document is not None or entry.value is None)
+        if is_by_others or (entry.value is None and _is_forgettable(self.documents.get(entry.key))):
             self._take(entry.key, document)
 
     def _take(self, key: str, document: Document | None) -> None:

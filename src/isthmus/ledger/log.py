@@ -1,4 +1,4 @@
-"""The ledger's log: following its end, and appending to it, whoever leads it and whatever happens to it."""
+"""Follows the end of the ledger's log and appends to it, through changes of its leader and its loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RETRY_S: Final = 0.1
 _FETCH_BYTES: Final = 8 << 20
 _ANSWER_S: Final = 6.0
 _COMMIT_S: Final = 2.0
-"""So long a commit takes to be on the log, at most; a transaction that takes longer was most likely left open."""
+"""The longest time a commit takes to be in the log; a transaction that takes longer was most likely left open."""
 _PRODUCE_TIMEOUT_MS: Final = 5_000
 _FETCH_TOPIC_IDS_FROM: Final = 13
 _FETCH_VERSION_MIN: Final = 4
@@ -43,19 +43,19 @@ _EPOCH_MAX: Final = 0x7FFE
 
 
 class ToShow:
-    """What each look at the ledger has to show that is begun with a client now: offsets that were written before."""
+    """Offsets that every look at the ledger with a client has to show at present, as they were written before."""
 
     def __init__(self, _: Client | None = None) -> None:
         self._offsets: list[int] = []
 
     @property
     def offset(self) -> int:
-        """The last one of them, -1 for none."""
+        """The largest of these offsets, -1 for none."""
         return max(self._offsets, default=-1)
 
     @contextmanager
     def at_least(self, offset: int) -> Iterator[None]:
-        """For as long as the block lasts a look that does not reach beyond this offset fails."""
+        """Within the block, a look that does not reach beyond this offset fails."""
         self._offsets.append(offset)
         try:
             yield
@@ -63,11 +63,11 @@ class ToShow:
             self._offsets.remove(offset)
 
     def close(self) -> None:
-        """There is nothing to close: it may be kept beside a client."""
+        """Do nothing: companions of a client need this method."""
 
 
 class LedgerLeader:
-    """A connection of one's own to whoever leads the ledger."""
+    """A connection of its own to the leader of the ledger."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -76,9 +76,9 @@ class LedgerLeader:
         self._is_over = False
 
     async def connect(self) -> Connection:
-        """The connection, dialled when there is none.
+        """Return the connection, dialled if there is none.
 
-        :raises ClusterError: There is no ledger, or nobody leads it, or its leader does not answer.
+        :raises ClusterError: There is no ledger, or it has no leader, or the leader does not answer.
         """
         held = self._connection
         if held is not None and not held.closed and not held.due_for_renewal:
@@ -96,16 +96,16 @@ class LedgerLeader:
 
     @property
     def muted_until(self) -> float:
-        """Until when (monotonic) the leader reads nothing that is sent over the connection, as a quota is used up."""
+        """The time (monotonic) until which the leader does not read the connection, because of a quota."""
         return 0.0 if self._connection is None else self._connection.muted_until
 
     async def unmuted(self) -> None:
-        """Wait until the leader reads what is sent over the connection, or there is another one."""
+        """Wait until the leader reads the connection again, or there is another one."""
         while (rest_s := self.muted_until - time.monotonic()) > 0:
             await asyncio.sleep(min(rest_s, RETRY_S))
 
     def end(self) -> None:
-        """Close it for good: whoever is in the middle of a request does not dial again."""
+        """Close it for good: a request that is under way does not dial again."""
         self._is_over = True
         self.close()
 
@@ -115,16 +115,16 @@ class LedgerLeader:
             raise Unreachable(f"the ledger of {alias} is not used here any more", cluster=alias)
 
     def close(self) -> None:
-        """Look for the leader anew before the next request."""
+        """Close the connection: the next request finds the leader again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     async def produce(self, header: bytes, records: memoryview, *, transactional_id: str | None = None) -> int:
-        """Append one batch, its 61-byte header apart; the offset it stands at. One attempt.
+        """Append one batch, its 61-byte header apart. Return its base offset. One attempt.
 
-        :raises Unreachable: Whether it was appended is unknown, or it was not for a passing reason.
-        :raises ClusterError: It was refused.
+        :raises Unreachable: It is unknown whether it was appended, or it was not, for a passing reason.
+        :raises ClusterError: The batch was refused.
         """
         connection = await self.connect()
         answer = await produce.post_one(
@@ -138,7 +138,7 @@ class LedgerLeader:
         return answer.base_offset
 
     def check(self, code: int, operation: Literal["READ", "WRITE", "DESCRIBE"], detail: str | None = None) -> None:
-        """Raise what `code` means: `Unreachable` where trying again with the present leader may help."""
+        """Raise the error for `code`: `Unreachable` if a retry with the present leader may help."""
         what = "writing the ledger" if operation == "WRITE" else "reading the ledger"
         if code in codes.APPEND_PASSES:
             self.close()
@@ -152,8 +152,8 @@ class LedgerLeader:
 
 
 class _Ordered:
-    """An idempotent producer that begins another epoch behind each attempt that fails: what was given up is refused by
-    brokers if it comes behind what was written since (KIP-360).
+    """An idempotent producer that uses a new epoch after each failed attempt: brokers refuse a request that was given
+    up if it arrives behind later ones (KIP-360).
     """
 
     def __init__(self, leader: LedgerLeader) -> None:
@@ -162,42 +162,42 @@ class _Ordered:
         self._epoch = self._sequence = 0
 
     async def produce(self, batch: Batch) -> int:
-        """See `LedgerLeader`; one at a time."""
+        """Append one batch, as in `LedgerLeader`; one call at a time."""
         await self._leader.connect()
         if self._producer_id == _NO_PRODUCER or self._epoch > _EPOCH_MAX:
-            await self._become_another()
+            await self._allocate_producer()
         header = stamp(batch, self._producer_id, self._epoch, self._sequence)
         try:
             base = await self._leader.produce(header, batch.view[HEADER_BYTES:])
         except BrokerRefused as error:
-            self._begin_anew()
+            self._raise_epoch()
             if error.code != codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
-            # Its leader has lost what was written before.
+            # The leader has lost earlier records.
             raise Unreachable(str(error), cluster=error.cluster, hint=error.hint) from error
         except BaseException:
-            self._begin_anew()
+            self._raise_epoch()
             raise
         self._sequence += batch.record_count
         return base
 
-    async def _become_another(self) -> None:
+    async def _allocate_producer(self) -> None:
         try:
             self._producer_id = await allocate_producer(self._leader.client)
         except NotAuthorized:
-            # Whoever may write to some topic is given one.
+            # WRITE on any topic is enough to get one, so it is missing here too.
             self._leader.check(codes.TOPIC_AUTHORIZATION_FAILED, "WRITE")
             raise
         self._epoch = self._sequence = 0
 
-    def _begin_anew(self) -> None:
+    def _raise_epoch(self) -> None:
         self._epoch, self._sequence = self._epoch + 1, 0
 
 
 class LedgerWriter:
-    """Appends outside of any transaction: what tasks and commands do. A document written twice does no harm. With
-    `in_order` one is written behind the other, as they were asked for, what waits as one, and nothing that failed comes
-    behind what is written later, whatever its leader was doing.
+    """Appends outside of transactions, for tasks and commands. A document written twice does no harm. With `in_order`
+    changes are written in the order of the calls, waiting ones as one batch, and a failed request never arrives behind
+    later ones, even if the leader was frozen.
     """
 
     def __init__(self, client: Client, *, in_order: bool = False) -> None:
@@ -209,9 +209,9 @@ class LedgerWriter:
         )
 
     async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
-        """Append, trying again for `term_s`; the offset of the last change, -1 of none. Durable then (acks=all).
+        """Append with retries for `term_s`. Return the offset of the last change, -1 of none; durable then (acks=all).
 
-        :raises ClusterError: It was refused, or did not succeed in time.
+        :raises ClusterError: The write was refused, or did not succeed in time.
         """
         wanted = tuple(changes)
         if not wanted:
@@ -234,7 +234,7 @@ class LedgerWriter:
         header, records = bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
         while True:
             try:
-                # What a quota holds back for longer than that is taken back with its connection.
+                # Closing the connection takes back a request that a quota delays for longer.
                 async with asyncio.timeout(deadline.left_s + _ANSWER_S):
                     base = await self._leader.produce(header, records)
                 return base + batch.record_count - 1
@@ -248,19 +248,19 @@ class LedgerWriter:
                 await asyncio.sleep(RETRY_S)
 
     def renew(self, *, muted_s: float) -> None:
-        """Write over another connection from now on where a quota mutes this one for longer than that (s)."""
+        """Use another connection from now on if a quota mutes this one for longer than `muted_s`."""
         if self._leader.muted_until - time.monotonic() > muted_s:
             self._leader.close()
 
     def close(self) -> None:
-        """End: what is still on its way is taken back."""
+        """Close for good: a request on its way is taken back."""
         self._leader.end()
 
 
 async def append_once(client: Client, changes: Iterable[LedgerChange], *, replication_factor: int | None) -> None:
-    """Append by a writer of its own, as a command does; where the ledger's topic is missing, it is created.
+    """Append with a writer of its own, for commands; create the ledger's topic if it is missing.
 
-    :raises ClusterError: It cannot be created, or the changes were refused or did not arrive in time.
+    :raises ClusterError: The topic cannot be created, or the changes were refused or not written in time.
     """
     found = tuple(changes)
     writer = LedgerWriter(client)
@@ -271,18 +271,18 @@ async def append_once(client: Client, changes: Iterable[LedgerChange], *, replic
 
 
 GATHER_S: Final = 0.1
-"""So long whoever follows the ledger waits before its next look when all it heard was about other links. Each record
-wakes every follower, so that many links in one ledger would be busy with hearing of one another.
+"""A follower of the ledger pauses for so long if all new records were about other links. Each record wakes every
+follower, so many links in one ledger would keep one another busy.
 """
 
 
 class Poll(NamedTuple):
-    """What one look at the ledger showed.
+    """The result of one look at the ledger.
 
-    `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
-    among `entries` if `at_end` says so. It says so only where the leader showed the end of the log: an answer that a
-    quota holds back has nothing in it, whatever there is. `is_other_log` tells that the ledger was lost and begins anew
-    with these entries: what was read before is not in it. What operators want is among them when it was committed: see
+    `asked_at` is the time (`lasting_s`) of the request: with `at_end` all records that were durable then and not seen
+    before are among `entries`. `at_end` is set only if the leader showed the end of the log: an answer throttled by a
+    quota is empty, whatever the log holds. `is_other_log` means that the ledger was lost and starts again with these
+    entries: records read before are not in it. Documents of operators' wishes are among them once committed: see
     `OpenTransactions`.
     """
 
@@ -293,17 +293,17 @@ class Poll(NamedTuple):
 
 
 class News(NamedTuple):
-    """What was written since the last look; if the ledger `is_other_log` nothing that was read before is in it."""
+    """The records written since the last look; if it `is_other_log`, records read before are not in the ledger."""
 
     entries: list[Entry]
     is_other_log: bool
 
 
 class LedgerTail:
-    """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
-    stopped in the middle, and what it says counts by its generation alone. Only what operators want is told when it was
-    committed. When a quota has held back every answer for `patience_s` (s) the ledger is one that cannot be read; so
-    it is for a look that quotas keep from its end for so long, and what such a look has read the next one tells.
+    """Follows the ledger from `position` on. Uncommitted records are read too: a controller that stopped in the middle
+    of a transaction must not delay readers, and its documents count by their generation alone. Only operators' wishes
+    are returned once committed. If a quota has throttled every answer for `patience_s` (s), or kept a look from the
+    end of the log for so long, the ledger counts as unreadable; the next look returns the records read so far.
     """
 
     def __init__(
@@ -332,38 +332,38 @@ class LedgerTail:
 
     @property
     def node_id(self) -> int:
-        """Who leads the ledger, as last heard; -1 before that."""
+        """The last known leader of the ledger; -1 at first."""
         return self._leader.place.node_id
 
     def was_held(self, within_s: float) -> bool:
-        """Whether a quota held back an answer in the last `within_s` (s): what is new may have gone unheard."""
+        """Whether a quota throttled an answer in the last `within_s` (s): new records may have been missed."""
         return time.monotonic() - self._held_at <= within_s
 
     @property
     def aborted(self) -> frozenset[str]:
-        """The keys of what was read and counts, although its transaction was aborted: brokers drop it some day."""
+        """The keys of documents that count although their transaction was aborted: brokers will drop these records."""
         return frozenset(self._transactions.aborted)
 
     def close(self) -> None:
         self._leader.end()
 
     def renew(self) -> None:
-        """Look for the leader anew before the next look."""
+        """Close the connection: the next look finds the leader again."""
         self._leader.close()
 
     async def read_to_end(self) -> list[Entry]:
-        """Everything from `position` up to the end the log has now, or all of another log, however long it takes.
+        """Read from `position` up to the present end of the log, or all of another log, however long it takes.
 
         :raises ClusterError: The ledger cannot be read.
         """
         return (await self.read_on(is_patient=True)).entries
 
     async def read_on(self, *, is_patient: bool = False) -> News:
-        """What was written since the last look, up to the end the log has now. What operators are just committing is
-        waited for, a moment: a transaction ends on the log after its writer was told so.
+        """Read records written since the last look, up to the present end of the log. Waits a moment for operators'
+        wishes that are being committed: a transaction ends in the log after its writer got the answer.
 
-        :raises ClusterError: The ledger cannot be read, or with quotas not within `patience_s`, unless the caller
-            `is_patient`; nothing that was read is lost for another call.
+        :raises ClusterError: The ledger cannot be read, or because of quotas not within `patience_s`, unless the caller
+            `is_patient`; another call returns the records read so far.
         """
         before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log
         untold = self._untold
@@ -375,11 +375,11 @@ class LedgerTail:
             raise
 
     async def _read_on(self, untold: News, *, is_patient: bool) -> News:
-        # What is written from here on a look that is under way need not show.
+        # Take this first: a look need not show offsets that are written after it began.
         begun, shown = time.monotonic(), self._shown.offset
         connection = await self._connect()
         end = await self._confirm(connection)
-        # Without a record in it, another log is not read from.
+        # Take the flag here, as `poll` is not called for an empty log.
         is_new_log, self._is_other_log = self._is_other_log, False
         entries, is_other_log = [] if is_new_log else [*untold.entries], is_new_log or untold.is_other_log
         while self.position < end or self._is_awaited:
@@ -394,18 +394,18 @@ class LedgerTail:
                 self._untold = News(entries, is_other_log)
                 raise held_back(f"the ledger, led by {connection.where},", connection.cluster)
         if min(end, self.position) <= shown:
-            # Another one than at first may have been read from in the end.
+            # The leader may have changed during the look.
             self._leader.close()
-            raise _outdated(self._confirmed or connection)
+            raise _outdated_error(self._confirmed or connection)
         self._untold = News([], is_other_log=False)
         return News(entries, is_other_log)
 
     async def poll(self) -> Poll:
-        """Wait for something new, at most `poll_ms`, or for as long as a quota forbids to ask again.
+        """Wait for new records, at most `poll_ms`, or as long as a quota requires.
 
-        :raises Unreachable: The ledger cannot be read now, or a quota has held it back for too long; another call looks
-            for its leader anew.
-        :raises ClusterError: It is gone, or reading is not allowed.
+        :raises Unreachable: The ledger cannot be read now, or a quota has delayed it for too long; another call finds
+            its leader again.
+        :raises ClusterError: The ledger is gone, or reading is not allowed.
         """
         connection = await self._connect()
         try:
@@ -430,9 +430,9 @@ class LedgerTail:
         except ClusterError:
             self._leader.close()
             raise
-        return self._taken(fetched, asked_at)
+        return self._take(fetched, asked_at)
 
-    def _taken(self, fetched: Any, asked_at: float) -> Poll:
+    def _take(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
         self._throttle.end()
         for batch, found in unpacked(bytes(fetched.records or b"")):
@@ -459,8 +459,8 @@ class LedgerTail:
         return connection
 
     async def _confirm(self, connection: Connection) -> int:
-        """Where the log ends, by a leader that knows how far all before it was replicated. A new one does not at first,
-        and shows in its answers to Fetch an end that lies before what others wrote (KIP-207).
+        """Ask for the end of the log. Only a leader that knows how far its log is replicated answers: a new one does
+        not know at first, and its Fetch answers show an end before acknowledged records (KIP-207).
         """
         key = (LEDGER_TOPIC, PARTITION)
         epochs = {key: self._leader.place.leader_epoch}
@@ -470,7 +470,7 @@ class LedgerTail:
         return end.offset
 
     async def _begin_again(self, connection: Connection) -> None:
-        """The offset is gone: the log was truncated or deleted and created again."""
+        """Start again at the log's beginning: the log was truncated, or deleted and created again."""
         key = (LEDGER_TOPIC, PARTITION)
         start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
         self._leader.check(start.error_code, "DESCRIBE")
@@ -487,7 +487,7 @@ class LedgerTail:
         topic = FetchRequest.FetchTopic
         partition = topic.FetchPartition(
             partition=PARTITION,
-            # As long as it leads in this epoch it has not forgotten how far all was replicated.
+            # While it leads in this epoch it knows how far its log is replicated.
             current_leader_epoch=self._leader.place.leader_epoch,
             fetch_offset=self.position,
             last_fetched_epoch=-1,
@@ -511,7 +511,7 @@ class LedgerTail:
         )
 
 
-def _outdated(connection: Connection) -> Unreachable:
+def _outdated_error(connection: Connection) -> Unreachable:
     return Unreachable(
         f"{connection.where} leads the ledger and does not show what was just written there",
         cluster=connection.cluster,

@@ -1,4 +1,4 @@
-"""How the loops of a link stand, as the ledger remembers it."""
+"""Documents of the state of a link's loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.model.problem import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDocument(DocumentOfLink):
-    """How one of the loops of a link stands (`model.loop`), and its last error."""
+    """The state of one loop of a link (`model.loop`), and its last error."""
 
     KIND: ClassVar[str] = "loop"
 
@@ -26,7 +26,7 @@ class LoopDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationDocument(DocumentOfLink):
-    """What the last comparison of all topics of a link found: a `problem`, or that both sides are alike."""
+    """The result of the last comparison of all topics of a link: a `problem`, or None if both sides are alike."""
 
     KIND: ClassVar[str] = "verification"
 
@@ -35,7 +35,7 @@ class VerificationDocument(DocumentOfLink):
 
 
 def verify_loop(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
-    """What the last verification of all topics found, `age_s` ago; not configured where there never was one."""
+    """The state of the verification of all topics, from the last one `age_s` ago; NOT_CONFIGURED if there was none."""
     if not isinstance(found, VerificationDocument):
         return LoopProgress(loop=VERIFY_TASK, state=LoopState.NOT_CONFIGURED)
     state = LoopState.ACTIVE if found.problem is None else LoopState.IN_ERROR

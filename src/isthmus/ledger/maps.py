@@ -1,4 +1,4 @@
-"""The maps of mapped lanes, put together of what leases wrote into the ledger."""
+"""The maps of mapped lanes, joined from the segments that leases wrote into the ledger."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from isthmus.model.translation import MappedRange, OffsetMap
 
 @dataclass(frozen=True, slots=True)
 class LaneMap:
-    """Where the records of a mapped lane went, and how far it is. `begin` is the source offset at which it began, -1
-    while that is not known. `segments` are what all of it follows from, by ordinal.
+    """The offset map and the cursor of a mapped lane. `begin` is the source offset at which it began, -1 while that is
+    not known. `segments` are its documents, by ordinal.
     """
 
     offsets: OffsetMap
@@ -27,28 +27,28 @@ class LaneMap:
 
     @property
     def is_trimmed(self) -> bool:
-        """Whether it tells no more of records that the target has deleted."""
+        """Whether records that the target has deleted are not in the map any more."""
         return trimmed_ordinal(self.segments) >= 0
 
     def foreign(self, log: LogRange) -> int:
-        """How many offsets of the target's log, up to where the lane is, are in no range: what others wrote there, and
-        what had made both sides part.
+        """Count the offsets of the target's log up to the cursor that are in no range: records of others, and records
+        that had made the two sides diverge.
         """
         end = max(min(self.cursor.target_offset, log.stable_end), log.start)
         clipped = (min(one.target_end, end) - max(one.target_begin, log.start) for one in self.offsets.ranges)
         return end - log.start - sum(max(length, 0) for length in clipped)
 
     def seen_by_source(self, log: LogRange) -> LogRange:
-        """The log of the target as the map shows it to the source: from and up to which of the source's offsets.
+        """The target's log in source offsets, by the map.
 
-        What the target deleted is left out, together with what the source has before it.
+        Records that the target deleted are left out, together with the source's records before them.
         """
         copied_to = self.cursor.source_offset
         start, end = self.offsets.first_source(log.start), self.offsets.first_source(log.stable_end)
         end = copied_to if end is None else end
         first = self.offsets.ranges[0].target_begin if self.offsets.ranges else self.cursor.target_offset
         if self.begin >= 0 and log.start <= first and not self.is_trimmed:
-            # Nothing of the lane is deleted: whatever the source has from its beginning on has to be there.
+            # No record of the lane is deleted: all records of the source from its beginning on have to be there.
             return LogRange(min(self.begin, end), end, end)
         return LogRange(copied_to if start is None else min(start, end), end, end)
 
@@ -56,13 +56,13 @@ class LaneMap:
 def lane_maps(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, LaneMap]:
     """The maps of a link's mapped lanes; lanes that have not begun are missing.
 
-    :raises ConfigError: What was written contradicts itself.
+    :raises ConfigError: Segments contradict each other.
     """
     return {key: lane_map(found) for key, found in map_segments(link, documents).items()}
 
 
 def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, list[MapDocument]]:
-    """What was written down of a link's mapped lanes, without what is about topics that had their names before."""
+    """The segments of a link's mapped lanes, without those of earlier topics of the same names."""
     found: dict[LaneKey, list[MapDocument]] = {}
     for document in documents.values():
         if isinstance(document, MapDocument) and document.link == link:
@@ -74,28 +74,28 @@ def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
 
 
 def current(segments: Iterable[MapDocument]) -> list[MapDocument]:
-    """What segments say that is still true, where leases follow one another and lanes go back. From its first record on
-    the newest takes the place of all that earlier ones say: those of whoever took the lane over before, whose word may
-    come late, and those from before the target had lost records. Who does not say when it took the lane over, as an
-    older release, counts beside the others, unless either of them has gone back since.
+    """Reduce segments to what is still true, when leases follow one another and lanes are rewound. From its first
+    record on, the newest segment replaces earlier ones: those of leases that had the lane before, which may be written
+    late, and those from before the target lost records. Segments without the time of takeover, of older releases, count
+    beside the others, unless one side was rewound since.
     """
-    told: list[MapDocument] = []
-    untold: list[MapDocument] = []
+    dated: list[MapDocument] = []
+    undated: list[MapDocument] = []
     for segment in segments:
-        (told if segment.taken_at >= 0 else untold).append(segment)
-    rewound = max(told, key=_age).cursor.rewound if told else -1
-    later = [segment for segment in untold if segment.cursor.rewound > rewound]
-    earlier = [segment for segment in untold if segment.cursor.rewound < rewound]
+        (dated if segment.taken_at >= 0 else undated).append(segment)
+    rewound = max(dated, key=_age).cursor.rewound if dated else -1
+    later = [segment for segment in undated if segment.cursor.rewound > rewound]
+    earlier = [segment for segment in undated if segment.cursor.rewound < rewound]
     kept: list[MapDocument] = []
-    for rounds in (later, told):
+    for rounds in (later, dated):
         for _, same in groupby(sorted(rounds, key=_age, reverse=True), key=_age):
-            kept += _all_before(list(same), kept)
-    kept += _all_before(earlier, kept)
-    return kept + [segment for segment in untold if segment.cursor.rewound == rewound]
+            kept += _cut_all_before(list(same), kept)
+    kept += _cut_all_before(earlier, kept)
+    return kept + [segment for segment in undated if segment.cursor.rewound == rewound]
 
 
 def newest_segment(segments: Iterable[MapDocument]) -> MapDocument:
-    """The segment that says how far a lane is, of those that are still true; there has to be at least one."""
+    """The segment with the lane's cursor, of those that are still true; there has to be at least one."""
 
     def reach(segment: MapDocument) -> tuple[int, ...]:
         cursor = segment.cursor
@@ -110,22 +110,22 @@ def _age(segment: MapDocument) -> tuple[int, int]:
     return segment.taken_at, segment.cursor.rewound
 
 
-def _all_before(segments: Iterable[MapDocument], later: Sequence[MapDocument]) -> list[MapDocument]:
-    """What segments say of what lies before all that later ones say."""
+def _cut_all_before(segments: Iterable[MapDocument], later: Sequence[MapDocument]) -> list[MapDocument]:
+    """The parts of segments that lie before all later ones."""
     if not later:
         return list(segments)
-    return [left for segment in segments if (left := _before(segment, later)) is not None]
+    return [left for segment in segments if (left := _cut_before(segment, later)) is not None]
 
 
-def _before(segment: MapDocument, later: Sequence[MapDocument]) -> MapDocument | None:
-    """What a segment says of what lies before all that later ones say; `None` for nothing."""
+def _cut_before(segment: MapDocument, later: Sequence[MapDocument]) -> MapDocument | None:
+    """The part of a segment that lies before all later ones; `None` if there is none."""
     ordinal = min(each.ordinal_begin for each in later)
     if segment.cursor.ordinal <= ordinal:
         return segment
     if segment.ordinal_begin >= ordinal:
         return None
-    # By both sides, not by counting: some records lie nowhere any more, and others another program copied.
-    firsts = [(each.ranges or (_end(each),))[0] for each in later]
+    # Cut by the offsets of both sides, not by counts: some records are deleted, others were copied by another program.
+    firsts = [(each.ranges or (_end_range(each),))[0] for each in later]
     source = min(first.source_begin for first in firsts)
     target = min(first.target_begin for first in firsts)
     ranges = tuple(
@@ -140,21 +140,21 @@ def _before(segment: MapDocument, later: Sequence[MapDocument]) -> MapDocument |
     return replace(segment, ranges=ranges, cursor=cursor)
 
 
-def _end(segment: MapDocument) -> MappedRange:
+def _end_range(segment: MapDocument) -> MappedRange:
     return MappedRange(segment.cursor.source_offset, segment.cursor.target_offset, 0)
 
 
 def mapped_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic]:
-    """The target topics of a link whose records have other offsets than at the source, begun or not."""
+    """The target topics of a link with mapped offsets, begun or not."""
     begun = {key.topic for key in map_segments(link, documents)}
     known = (one for one in documents.values() if isinstance(one, TopicDocument) and one.link == link)
     return frozenset(begun | {topic.target_topic for topic in known if topic.is_mapped})
 
 
 def lane_map(segments: list[MapDocument]) -> LaneMap:
-    """The map of one lane; there has to be at least one segment.
+    """Join the map of one lane; there has to be at least one segment.
 
-    :raises ConfigError: They contradict each other.
+    :raises ConfigError: The segments contradict each other.
     """
     ordered = sorted(current(segments), key=lambda segment: segment.cursor.reach[1:])
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
@@ -163,14 +163,14 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
 
 
 def trimmed_ordinal(segments: Iterable[MapDocument]) -> int:
-    """The ordinal of the first record that segments have to tell of, -1 where that is the first of all."""
+    """The ordinal of the first record that segments have to cover, -1 for the very first."""
     return max((segment.trimmed_ordinal for segment in segments), default=-1)
 
 
 def needless(segments: Sequence[MapDocument], log_start: int) -> list[MapDocument]:
-    """The first segments, in order, as far as all they tell of lies before the start of the target's log.
+    """The first segments, in order, whose records all lie before the start of the target's log.
 
-    Nobody asks where records went that are not there any more: a position before them is that of the first one left.
+    Deleted records need no translation: a position before them becomes that of the first record left.
     """
     found = list(takewhile(lambda each: all(one.target_end <= log_start for one in each.ranges), segments))
     return found if any(each.ranges for each in found) else []

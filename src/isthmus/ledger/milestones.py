@@ -1,4 +1,4 @@
-"""How far lanes have been, as tasks write it down on the way."""
+"""Documents of milestones: the progress of lanes, as tasks store it on the way."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from isthmus.model.lane import Milestone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilestonesDocument(DocumentOfLink):
-    """How far the lanes of a slot have been, every few seconds: what a task that crashes can say no more.
+    """The progress of the lanes of a slot, stored every few seconds in case the task crashes.
 
-    Whichever task wrote it, it stays true. Older versions of Isthmus neither write nor read it.
+    It stays true, whichever task wrote it. Older versions of Isthmus neither write nor read it.
     """
 
     KIND: ClassVar[str] = "milestones"

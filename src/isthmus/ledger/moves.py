@@ -1,4 +1,4 @@
-"""Clients of gateways that move to another cluster, as the ledgers of both clusters have it."""
+"""Documents of moves of gateways' clients to another cluster, in the ledgers of both clusters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveDocument(Document):
-    """That clients of the cluster with the id `source` move to the one with the id `target`, with the topics of a link.
+    """A move of clients of the cluster with the id `source` to the one with the id `target`, with a link's topics.
 
-    `move` is an id of this command, which writes the document again and again with another `beat` as long as it fences
-    gateways. Clients have moved `stay` times once it is done; `first_node` is the id of the broker that the first port
-    stands for then. Aliases are those of whoever gives the command. `is_lost` says that nobody asked the source.
+    `move` is the id of this command, which repeats the document with another `beat` while it fences gateways. Clients
+    have moved `stay` times once it is done; `first_node` is the id of the broker of the first port then. The aliases
+    are those of the command's configuration. `is_lost` means that the source was not asked.
     """
 
     KIND: ClassVar[str] = "move"
@@ -43,17 +43,17 @@ class MoveDocument(Document):
 
 @dataclass(slots=True)
 class MovesAway:
-    """What the ledger of a cluster says, read in order, of clients that leave it: it alone decides what becomes of a
-    move. The first word that ends one counts: clients are served from the other cluster, or go on where they were. What
-    is said later of a move that has ended, or whose place another one has taken, does not.
+    """The moves away from a cluster, decided by its ledger alone, read in order. The first document that ends a move
+    counts: clients are served from the other cluster, or stay where they were. Later documents of a move that has
+    ended, or was replaced by another one, do not count.
     """
 
     latest: MoveDocument | None = None
-    """The last word that counts."""
+    """The last document that counts."""
     _ended: set[str] = field(default_factory=set)
 
     def take(self, document: MoveDocument) -> bool:
-        """Whether the next document counts."""
+        """Take the next document. Return whether it counts."""
         known = self.latest
         if document.move in self._ended or (
             known is not None and known.step is MoveStep.SERVE and document.stay <= known.stay
@@ -67,7 +67,7 @@ class MovesAway:
         return True
 
     def has_ended(self, move: str) -> bool:
-        """Whether clients go on where they were, or another move has taken the place of this one."""
+        """Whether clients stay where they were, or another move has replaced this one."""
         return move in self._ended
 
     def is_decided(self, move: str) -> bool:
@@ -76,8 +76,8 @@ class MovesAway:
 
 
 def arrived_by(cluster_id: str, served: Iterable[MoveDocument]) -> MoveDocument | None:
-    """The move by which the clients of a gateway of this cluster are where they are now, of all that were `served`;
-    `None` if they have never moved. A cluster that clients have come back to is not left any more.
+    """Find the move that brought the clients of a gateway of this cluster to where they are now, among all `served`
+    ones; `None` if they have never moved. A return of clients cancels the moves away before it.
     """
     moves = sorted(served, key=lambda each: each.stay)
     found = next((each for each in reversed(moves) if each.target == cluster_id), None)
@@ -89,8 +89,8 @@ def arrived_by(cluster_id: str, served: Iterable[MoveDocument]) -> MoveDocument 
 
 
 class CommonPart(NamedTuple):
-    """Up to which offset a partition is the same at both clusters, and the leader epoch that it has where clients go
-    to, -1 if unknown.
+    """The offset up to which a partition is the same at both clusters, and its leader epoch at the clients' new
+    cluster, -1 if unknown.
     """
 
     partition: int
@@ -99,7 +99,7 @@ class CommonPart(NamedTuple):
 
 
 class CarriedRow(NamedTuple):
-    """What the leader of a partition knew of a producer where clients came from."""
+    """The state of a producer that the leader of a partition kept at the clients' former cluster."""
 
     partition: int
     producer_id: int
@@ -109,8 +109,8 @@ class CarriedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedDocument(Document):
-    """What is known of a topic at the cluster `source` that clients came from, at their `stay`. Many producers take
-    several documents, numbered by `part`.
+    """The state of a topic at the cluster `source` that clients came from, at their `stay`. Many producers take several
+    documents, numbered by `part`.
     """
 
     KIND: ClassVar[str] = "carried"
@@ -146,15 +146,15 @@ class CarriedTransactionsDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovableGatewayDocument(Document):
-    """A gateway that does what the ledger says of clients that move, written every few seconds with another `beat`, and
-    deleted when it ends in good order. It serves the cluster with the id `serves`, at `ports` ports; its clients have
-    moved `stay` times until they came there.
+    """A gateway that follows moves in the ledger, written every few seconds with another `beat`, and deleted when it
+    ends in good order. It serves the cluster with the id `serves`, at `ports` ports; its clients have moved `stay`
+    times to get there.
 
-    Of the newest `move` it says whether it takes no more requests and has all answers (`is_drained`), for whose it
-    waits, and whether it serves clients from the other cluster (`is_serving`). One that `keeps_reserved` names refuses
-    clients what only links may do there; one that `hides` has nobody read topics of synchronous links that are SYNCING.
-    What tells its process from all others is as in `Whereabouts`.
-    Clients with certificates by these patterns it `lacks` a login for at the cluster in whose ledger this stands.
+    For the newest `move` it reports whether it accepts no more requests and has all answers (`is_drained`), whose
+    answers it waits for, and whether it serves clients from the other cluster (`is_serving`). With `keeps_reserved` it
+    refuses clients operations that only links may do; with `hides` clients cannot read topics of synchronous links that
+    are SYNCING. `host_id`, `pid` and `process_start` are as in `Whereabouts`. It `lacks` a login, at the cluster of
+    this ledger, for clients with certificates by these patterns.
     """
 
     KIND: ClassVar[str] = "movable-gateway"
@@ -178,7 +178,7 @@ class MovableGatewayDocument(Document):
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Which process it is."""
+        """The process of the gateway."""
         return Whereabouts(host_id=self.host_id, pid=self.pid, process_start=self.process_start)
 
     def _path(self) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""Which of the records that were read count yet, as their transactions are open or were aborted.
+"""Decides which records that were read count already, while their transactions are open or after an abort.
 
-The ledger is read past what is not committed, so that nobody waits for a writer that stopped in the middle. The
-coordinator aborts what such a writer left open, and brokers drop its records, at some later time, from the log.
+The ledger is read past uncommitted records, so that readers do not wait for a writer that stopped in the middle. The
+coordinator aborts the transaction that such a writer left open, and brokers drop its records later.
 
-What operators want counts from its commit on, and never if it was aborted. All else counts as soon as it was written,
-aborted or not: a task may have acted on it, and whoever takes over has to see what the task saw. So whoever takes over
-writes it again: what brokers drop one day would give way to what was said before.
+Operators' wishes count from their commit on, and never if aborted. All other documents count as soon as they are
+written, aborted or not: a task may have acted on them, and the next controller has to see what the task saw. So that
+controller writes them again: once brokers drop the records, older documents would count again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from isthmus.wire.batch import Batch
 
 
 class OpenTransactions:
-    """What was read of transactions whose end was not read yet: told batch by batch.
+    """The transactions whose end was not read yet, fed batch by batch.
 
-    `aborted` are the keys of what counts although its transaction was aborted, as nothing was written there since.
+    `aborted` are the keys of documents that count although their transaction was aborted, unless written since.
     """
 
     def __init__(self) -> None:
         self.aborted: set[str] = set()
         self._open: dict[int, list[Entry]] = {}
-        # The newest offset of what was written, of keys of open transactions; and of what operators want that counts.
+        # The newest offsets by key: of documents in open transactions, and of operators' wishes that count.
         self._newest: dict[str, int] = {}
         self._wanted: dict[str, int] = {}
 
     @property
     def held(self) -> frozenset[int]:
-        """The producer ids of open transactions with something in them that counts from its commit on."""
+        """The producer ids of open transactions with documents that count from the commit on."""
         return frozenset(each for each, found in self._open.items() if any(map(_is_wanted, found)))
 
     def take(self, batch: Batch, entries: Sequence[Entry]) -> list[Entry]:
-        """Go on to the next batch of the log; what counts from there on, of this batch or of earlier ones."""
+        """Take the next batch of the log. Return the entries that count from now on, of this batch or earlier ones."""
         if batch.is_control:
             return self._end(self._open.pop(batch.producer_id, []), is_aborted=control_type(batch) == ABORT)
         for entry in entries:
@@ -45,7 +45,7 @@ class OpenTransactions:
             if batch.is_transactional or entry.key in self._newest:
                 self._newest[entry.key] = entry.offset
         if not batch.is_transactional:
-            return self._counting(entries)
+            return self._select_newest(entries)
         self._open.setdefault(batch.producer_id, []).extend(entries)
         return [entry for entry in entries if not _is_wanted(entry)]
 
@@ -55,10 +55,10 @@ class OpenTransactions:
                 del self._newest[entry.key]
                 if is_aborted and not _is_wanted(entry):
                     self.aborted.add(entry.key)
-        return [] if is_aborted else self._counting(filter(_is_wanted, found))
+        return [] if is_aborted else self._select_newest(filter(_is_wanted, found))
 
-    def _counting(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Those of the entries that nothing which counts already is newer than."""
+    def _select_newest(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The entries that are newer than those that count already."""
         counting: list[Entry] = []
         for entry in entries:
             if not _is_wanted(entry):
@@ -69,7 +69,7 @@ class OpenTransactions:
         return counting
 
     def copy(self) -> OpenTransactions:
-        """The same, going on apart."""
+        """Return an independent copy."""
         other = OpenTransactions()
         other._open = {producer: list(found) for producer, found in self._open.items()}
         other._newest, other._wanted, other.aborted = dict(self._newest), dict(self._wanted), set(self.aborted)

@@ -1,4 +1,4 @@
-"""What stands in the ledger's topic and is no document: somebody else wrote it, and it ends nothing."""
+"""Warns about records of other programs in the ledger's topic that are no documents. They are ignored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _told: set[str] = set()
 
 
 def pass_over(what: str, error: Exception) -> None:
-    """Warn once in this process: the ledger is read again and again."""
+    """Warn once per process about a record that is ignored: the ledger is read again and again."""
     if what in _told or len(_told) >= _TOLD_MAX:
         return
     _told.add(what)

@@ -1,4 +1,4 @@
-"""Where the records of a topic came from, as the ledger of the cluster that has it remembers."""
+"""Documents of the origin of a topic's records, in the ledger of the cluster that has the topic."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Begins = dict[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenanceDocument(DocumentOfLink):
-    """Offsets `[offset_begin, offset_end)` of a partition came from a cluster by a link, which then let go of it.
+    """A link copied the offsets `[offset_begin, offset_end)` of a partition from a cluster, and then let go of it.
 
-    `offset_end` is -1 where nobody knows how far that goes. Where it `is_mapped` records of others may lie between.
-    `verb` is what ended that: detach, promote or failover. `missing_records` is how many more the source was known to
-    have when it was last heard, `heard_s` before, -1 where that is not known. What lies before or behind was written
-    here, or came by another link, or by this one at another time. What the source's offsets `[left_begin, left_end)`
-    held was left in its remote tier. It `ends_within` these committed transactions, `None` where that is not known.
+    `offset_end` is -1 if not known. If it `is_mapped` records of others may lie in between. `verb` is the command that
+    ended it: detach, promote or failover. `missing_records` is how many more records the source had when it was last
+    heard, `heard_s` before, -1 if not known. Records before or behind were written here, or copied by another link, or
+    by this one at another time. The source's offsets `[left_begin, left_end)` were left in its remote tier. The copy
+    `ends_within` these committed transactions, `None` if not known.
     """
 
     KIND: ClassVar[str] = "provenance"
@@ -48,17 +48,17 @@ class ProvenanceDocument(DocumentOfLink):
     at_ms: int
 
     def _path(self) -> tuple[str, ...]:
-        # A range of which the end is not known is none that another one with a known end could be.
+        # A range with an unknown end gets another key than any with a known end.
         end = str(self.offset_end) if self.offset_end >= 0 else f"from-{self.offset_begin}"
         return (str(LaneKey(self.topic, self.partition)), end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginningDocument(DocumentOfLink):
-    """Where the partitions of a target topic ended when the link began to write to them: what is from there on came by
-    it. Written before the first lane of each runs, and anew when the link has let go of the topic in between.
+    """The log ends of the partitions of a target topic when the link began to write to them: later records were copied
+    by it. Written before the first lane of each runs, and again if the link has let go of the topic in between.
 
-    `begins` are pairs of partition and offset; -1 where that could not be told. It `is_over` once the link let go.
+    `begins` are pairs of partition and offset, -1 if not known. It `is_over` once the link let go of the topic.
     """
 
     KIND: ClassVar[str] = "beginning"
@@ -78,7 +78,7 @@ class BeginningDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLookDocument(DocumentOfLink):
-    """What a link with `topics.start: latest` has looked for: see `model.firstlook`."""
+    """The selection of a link with `topics.start: latest` at its first look: see `model.firstlook`."""
 
     KIND: ClassVar[str] = "first-look"
 
@@ -89,6 +89,6 @@ class FirstLookDocument(DocumentOfLink):
 
 
 def beginning_of(link: str, topic: TargetTopic, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Begins:
-    """Where a link began to write to the partitions of a topic, as far as its ledger tells."""
+    """The offsets at which a link began to write to the partitions of a topic, as far as its ledger has them."""
     found = documents.get(BeginningDocument(link=link, topic=topic).key)
     return dict(found.begins) if isinstance(found, BeginningDocument) and found.is_about(topic_id) else {}

@@ -1,4 +1,4 @@
-"""Which client quotas Isthmus set, as the ledger remembers them."""
+"""Documents of the client quotas that Isthmus set."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from isthmus.model.quotas import MadeQuota, QuotaKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaDocument(DocumentOfLink):
-    """A quota at the target that the link set to `value`, or took back where there is none.
+    """A quota at the target that the link set to `value`, or removed if that is None.
 
-    Without `is_certain` it was about to, and what came of it is not known: it may be as `before` still. Without a
-    document no quota that is there is ever changed.
+    Without `is_certain` it was about to be changed, with unknown result: it may still be as `before`. An existing quota
+    without a document is never changed.
     """
 
     KIND: ClassVar[str] = "quota"
@@ -30,7 +30,7 @@ class QuotaDocument(DocumentOfLink):
 
     @classmethod
     def of(cls, link: str, key: QuotaKey, made: MadeQuota) -> Self:
-        """What is remembered of one quota."""
+        """Build the document of one quota."""
         return cls(
             link=link,
             user=key.user,
@@ -43,12 +43,12 @@ class QuotaDocument(DocumentOfLink):
 
     @property
     def quota(self) -> QuotaKey:
-        """Which quota it is."""
+        """The key of the quota."""
         return QuotaKey(self.user, self.client_id, self.limit)
 
     @property
     def made(self) -> MadeQuota:
-        """What the link did to it."""
+        """The change that the link made."""
         return MadeQuota(value=self.value, before=self.before, is_certain=self.is_certain)
 
     def _path(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Documents to record batches and back."""
+"""Converts documents to record batches and back."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ZSTD: Final = 4
 _COMPRESS_FROM_BYTES: Final = 1024
 _BUILDER_BYTES: Final = 1 << 30
 _RANGES_MAX: Final = 10_000
-"""Of maps, in one batch: brokers take a megabyte, and a range has some 25 bytes before they are compressed."""
+"""The maximum of map ranges in one batch: brokers accept a megabyte, and a range takes about 25 bytes uncompressed."""
 _RANGES_OF_OTHERS: Final = 10
-"""What the rest of a document takes as much room as."""
+"""The rest of a document counts as so many ranges."""
 
 
 class Entry(NamedTuple):
@@ -40,8 +40,8 @@ class Deletion(NamedTuple):
 
 
 def mark_key(link: str, *of: object) -> str:
-    """The key of a mark: the deletion of what never was there, which somebody writes to see that it is read. It leaves
-    nothing behind.
+    """The key of a mark: the deletion of a document that never existed, written to check that it is read. It leaves no
+    trace in the compacted log.
     """
     return "/".join(["mark", link, *map(str, of)])
 
@@ -50,7 +50,7 @@ LedgerChange = Document | Deletion
 
 
 def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
-    """The changes in the same order, as many at once as brokers certainly take."""
+    """Split the changes, in order, into batches that brokers certainly accept."""
     batch: list[LedgerChange] = []
     ranges = 0
     for change in changes:
@@ -65,7 +65,7 @@ def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
 
 
 def packed(changes: Iterable[LedgerChange]) -> Batch:
-    """One batch that holds all changes, ready to be stamped."""
+    """Encode all changes as one batch, ready to be stamped."""
     records = [(change.key.encode(), None if isinstance(change, Deletion) else encoded(change)) for change in changes]
     size = sum(len(value or b"") for _, value in records)
     codec = _ZSTD if size >= _COMPRESS_FROM_BYTES else _NO_CODEC
@@ -77,9 +77,9 @@ def packed(changes: Iterable[LedgerChange]) -> Batch:
 
 
 def unpacked(records: bytes) -> Iterator[tuple[Batch, list[Entry]]]:
-    """The batches of a fetched record set, each with its entries (none for control batches).
+    """Decode the batches of a fetched record set, each with its entries (none for control batches).
 
-    What cannot be decoded is passed over: only brokers and other people's clients write such a batch.
+    A batch that cannot be decoded is ignored: only brokers and other programs write such batches.
     """
     for batch in scan(records):
         yield batch, [] if batch.is_control else _entries(batch)

@@ -1,4 +1,4 @@
-"""What the ledger remembers of a recovery: who is at it, how far each topic came, where a replay began."""
+"""Documents of recoveries: the claim of the process, the progress of each topic, and where a replay began."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_ID: Final = uuid.UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryClaimDocument(DocumentOfLink):
-    """Somebody recovers the link now, or lets go of it, as `does` says; written again and again with another `beat`."""
+    """The claim of a process that recovers the link, or lets go of it (`does`); repeated with another `beat`."""
 
     KIND: ClassVar[str] = "recovering"
 
@@ -32,17 +32,17 @@ class RecoveryClaimDocument(DocumentOfLink):
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Which process it is."""
+        """The process with the claim."""
         return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryDocument(DocumentOfLink):
-    """How far the recovery of a topic came, and all that is needed to go on once the diverged topic is gone.
+    """The progress of the recovery of a topic, and all that is needed to go on once the diverged topic is gone.
 
-    `topic_id` is that of the topic that diverged, `rebuilt_id` that of the one in its place, nil until there is one.
-    `source_topic_id` is that of the source's topic whose logs were compared. It is created again with `configs`, and
-    gets what `settles` says when it is filled.
+    `topic_id` is that of the topic that diverged, `rebuilt_id` that of its replacement, nil until there is one.
+    `source_topic_id` is that of the source's topic whose logs were compared. The topic is created again with `configs`,
+    and gets the settings in `settles` once it is filled.
     """
 
     KIND: ClassVar[str] = "recovery"
@@ -69,8 +69,8 @@ class RecoveryDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartedDocument(DocumentOfLink):
-    """A topic that goes on with mapped offsets, whatever the link says of offsets: an operator had it so when both
-    sides had parted (`partitions`). It is about the topics with these ids, and over once one of them is another.
+    """A topic that goes on with mapped offsets, whatever the link's setting: an operator chose this after the two sides
+    had parted (`partitions`). It is valid for the topics with these ids only.
     """
 
     KIND: ClassVar[str] = "parted"
@@ -89,10 +89,9 @@ class PartedDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionDocument(DocumentOfLink):
-    """A topic of the target that is deleted because the source has deleted the one it was made of, with the ids of
-    both: announced before it is done. It held `offsets` offsets. `is_asked_for` says that an operator named the topic,
-    where else the link's policy has it deleted. One that `is_withheld` is neither done nor announced: the topic went at
-    the source with too many others.
+    """The deletion of a target topic because its source topic was deleted, with the ids of both; written before it is
+    done. The topic held `offsets` offsets. With `is_asked_for` an operator named the topic, else the link's policy
+    deletes it. With `is_withheld` it is not done: the source deleted too many topics at once.
     """
 
     KIND: ClassVar[str] = "deletion"
@@ -114,8 +113,8 @@ class DeletionDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenDocument(DocumentOfLink):
-    """A topic that the link was to forget when its source had deleted its own, with the ids of both: a topic that comes
-    to the source under its name is another one, and this one stands in its way.
+    """A topic that the link had to forget after its source topic was deleted, with the ids of both: a new source topic
+    of that name is another one, and the forgotten target topic stands in its way.
     """
 
     KIND: ClassVar[str] = "forgotten"
@@ -130,7 +129,7 @@ class ForgottenDocument(DocumentOfLink):
 
 
 class ReplayBegin(NamedTuple):
-    """Where the log of a partition ended when the first replay into it began."""
+    """The log end of a partition when the first replay into it began."""
 
     partition: int
     offset: int
@@ -138,7 +137,7 @@ class ReplayBegin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDocument(DocumentOfLink):
-    """A replay from quarantine: what it has written stands behind these offsets of another topic."""
+    """A replay from quarantine: its records lie behind these offsets of another topic."""
 
     KIND: ClassVar[str] = "replay"
 

@@ -1,4 +1,4 @@
-"""Which schemas the registry at the target of a link holds, for lanes that wait, and which of them it was given."""
+"""Documents of the schemas that the target's registry holds, for waiting lanes, and of those distributed to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.model.schemas import DistributedVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaIdsDocument(DocumentOfLink):
-    """Which ids of schemas the registry of the target holds: lanes whose topics are gated wait for others."""
+    """The schema ids that the target's registry holds: lanes of gated topics wait for other ids."""
 
     KIND: ClassVar[str] = "schemas"
 
@@ -26,8 +26,8 @@ class SchemaIdsDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedSchemaDocument(Document):
-    """The versions of a subject that this cluster's registry and the primary one have both had: nothing else of that
-    registry is ever deleted for good.
+    """The versions of a subject that this cluster's registry and the primary one have both had: only these are ever
+    deleted for good.
     """
 
     KIND: ClassVar[str] = "distributed-schema"
@@ -40,6 +40,6 @@ class DistributedSchemaDocument(Document):
 
 
 def known_schemas(link: str, documents: Mapping[str, Document]) -> SchemaIds:
-    """The ids that the registry of a link's target holds, as its controller last wrote it down."""
+    """The ids that the registry of a link's target holds, as its controller last stored them."""
     found = documents.get(SchemaIdsDocument(link=link).key)
     return found.ids if isinstance(found, SchemaIdsDocument) else NO_SCHEMAS

@@ -1,4 +1,4 @@
-"""The topic the ledger is kept in: one compacted partition per target cluster, shared by all links into it."""
+"""The topic of the ledger: one compacted partition per target cluster, shared by all links into it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEDGER_TOPIC: Final = naming.LEDGER_TOPIC
 PARTITION: Final = 0
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
-    # Progress is written every second: small segments, compacted early, keep reading it from the beginning short.
+    # Progress is written every second: small segments, compacted early, keep a full read short.
     "segment.bytes": str(16 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     # One document lists all lanes of a slot.
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class LedgerPlace(NamedTuple):
-    """Where the ledger is: the topic's id (nil before KIP-516), and the node that leads its partition in this epoch."""
+    """The ledger's topic id (nil before KIP-516), and the node that leads its partition in this epoch."""
 
     topic_id: uuid.UUID
     node_id: int
@@ -44,20 +44,20 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
     """Create the ledger's topic unless it is there, and wait until a broker knows it. Needs CREATE on it or on the
     cluster.
 
-    :raises ClusterError: It is not there and cannot be created, or has no leader.
+    :raises ClusterError: The topic is missing and cannot be created, or has no leader.
     """
     metadata = await client.metadata([LEDGER_TOPIC])
     if metadata.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
         return
     error = await _create(client, replication_factor, _CONFIGS)
     if isinstance(error, BrokerRefused) and error.code in (codes.INVALID_CONFIG, codes.POLICY_VIOLATION):
-        # Some providers allow few settings; only compaction is needed.
+        # Some providers allow few settings, and only compaction is required.
         error = await _create(client, replication_factor, {"cleanup.policy": "compact"})
     if error is not None and not is_there_already(error):
         raise error
     deadline = Deadline(_CREATION_S)
     while True:
-        # The controller answers before any broker has heard of the topic.
+        # The controller answers before the brokers know the topic.
         try:
             await locate(client)
             return
@@ -68,11 +68,11 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
 
 
 async def on_topic(client: Client, work: Callable[[], Awaitable[_T]], *, replication_factor: int | None = None) -> _T:
-    """What `work` returns, done with the ledger's topic there: where it is missing, it is created and waited for.
+    """Return the result of `work`. If the ledger's topic is missing, create it, wait for it, and repeat `work`.
 
-    A topic that another has just created is not known to every broker at once.
+    A topic that another process has just created is not known to every broker at once.
 
-    :raises ClusterError: It cannot be created or `work` fails for another reason.
+    :raises ClusterError: The topic cannot be created, or `work` fails for another reason.
     """
     deadline = Deadline(_CREATION_S)
     while True:
@@ -97,11 +97,11 @@ async def _create(client: Client, replication_factor: int | None, configs: dict[
 
 
 async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPlace:
-    """Find the leader, waiting for one at most `term_s`.
+    """Find the leader; wait for one at most `term_s`.
 
     :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker knows a ledger.
-    :raises Unreachable: It has no leader, or a broker that may know a ledger does not answer.
-    :raises NotAuthorized: We may not see it.
+    :raises Unreachable: The ledger has no leader, or a broker that may know a ledger does not answer.
+    :raises NotAuthorized: The right to see the topic is missing.
     """
     deadline = Deadline(term_s)
     while True:
@@ -109,12 +109,12 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
         metadata = await client.metadata([LEDGER_TOPIC])
         topic = metadata.topics[LEDGER_TOPIC]
         if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-            metadata, silent = await _second_opinion(client, metadata)
+            metadata, silent = await _ask_others(client, metadata)
             topic = metadata.topics[LEDGER_TOPIC]
         if silent:
-            # A cluster leaves a broker out that is gone, some ten seconds later.
+            # About ten seconds later the cluster does not list a broker that is gone.
             if deadline.has_passed:
-                raise _doubtful(client, silent)
+                raise _doubt_error(client, silent)
             await asyncio.sleep(_RETRY_S)
             continue
         if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
@@ -132,9 +132,9 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _second_opinion(client: Client, metadata: Metadata) -> tuple[Metadata, list[int]]:
-    """What a broker says that knows the ledger; if there is none, those that did not answer. A broker that has just
-    started may know none that there is, and whoever believes it takes a link over that another controller runs.
+async def _ask_others(client: Client, metadata: Metadata) -> tuple[Metadata, list[int]]:
+    """Ask the other brokers. Return the metadata of one that knows the ledger, or else the brokers that did not answer.
+    A broker that has just started may not know an existing ledger; believing it could start a second controller.
     """
     silent: list[int] = []
     for node_id in sorted(metadata.brokers):
@@ -148,7 +148,7 @@ async def _second_opinion(client: Client, metadata: Metadata) -> tuple[Metadata,
     return metadata, silent
 
 
-def _doubtful(client: Client, silent: Sequence[int]) -> Unreachable:
+def _doubt_error(client: Client, silent: Sequence[int]) -> Unreachable:
     alias, nodes = client.cluster.alias, ", ".join(map(str, silent))
     return Unreachable(
         f"whether {alias} has a ledger is not known: broker {nodes} does not answer, and the others know of none",
@@ -158,5 +158,5 @@ def _doubtful(client: Client, silent: Sequence[int]) -> Unreachable:
 
 
 def is_missing(error: ClusterError) -> bool:
-    """Whether an error says that there is no such topic."""
+    """Whether the error means that there is no such topic."""
     return isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""A ledger as it is now, followed from look to look."""
+"""Follows a ledger from look to look."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 
 class Bookmark:
-    """A place in a cluster's ledger from where on all is still to be read that leases of a link have to know."""
+    """A position in a cluster's ledger from which leases of a link have to read on."""
 
     def __init__(self, _: Client | None = None) -> None:
         self.position = 0
         self.topic_id = NO_TOPIC_ID
 
     def close(self) -> None:
-        """There is nothing to close: it may be kept beside a client."""
+        """Do nothing: companions of a client need this method."""
 
 
 class LedgerView:
-    """Follows the ledger of one cluster: each look reads what was written since the one before, over one connection."""
+    """Follows the ledger of one cluster: each look reads the records since the one before, over one connection."""
 
     def __init__(self, client: Client) -> None:
         self._tail, self._shown = LedgerTail(client), client.companion(ToShow)
         self._is_followed = False
 
     def mark(self, bookmark: Bookmark) -> None:
-        """Have a bookmark be where the last look ended."""
+        """Set a bookmark to the end of the last look."""
         bookmark.position, bookmark.topic_id = self._tail.position, self._tail.topic_id
 
     async def look(self, *, is_patient: bool = False) -> News:
-        """What is new; a ledger that is not there is an empty one. Who looks but once, and would begin from the start
-        again, `is_patient`: it takes as long as quotas have it take.
+        """Read new records; a missing ledger is an empty one. Callers that look only once, and would have to start
+        from the beginning again, set `is_patient`, to wait as long as quotas require.
 
-        :raises ClusterError: It cannot be read; what was read the next look tells.
+        :raises ClusterError: The ledger cannot be read; the next look returns the records read so far.
         """
         was_followed, self._is_followed = self._is_followed, False
         try:
@@ -43,7 +43,7 @@ class LedgerView:
         except Unreachable:
             if not was_followed:
                 raise
-            # Whoever led it when it was last looked at may lead it no more, or it may be gone.
+            # The leader of the last look may not lead any more, or the ledger may be gone.
             news = await self._look(is_patient=is_patient)
         self._is_followed = True
         return news

@@ -1,4 +1,4 @@
-"""Which batches of one answer to Fetch belong to aborted transactions, as consumers at read_committed tell (KIP-98)."""
+"""Finds the batches of a Fetch answer in aborted transactions, like consumers at read_committed do (KIP-98)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isthmus.wire.batch import HEADER_BYTES, Batch
 ABORT: Final = 0
 COMMIT: Final = 1
 
-# The key of a control record is a version and a type, int16 each. It is never compressed, so five bytes stand before
+# The key of a control record is a version and a type, int16 each. It is never compressed, so five bytes precede
 # it: the record's length, its attributes, two deltas and the key's length.
 _TYPE: Final = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
 
@@ -22,7 +22,7 @@ def control_type(batch: Batch) -> int:
 
 
 class AbortedView:
-    """Goes along the batches of an answer, in order.
+    """Follows the batches of an answer, in order.
 
     `aborted` are the answer's pairs of producer id and first offset: the producer's transactional batches are skipped
     from there until its abort marker.
@@ -33,7 +33,7 @@ class AbortedView:
         self._open: set[int] = set()
 
     def advance(self, batch: Batch) -> bool:
-        """Go on to the next batch; whether consumers skip it. Control batches are shown to none, and are not meant."""
+        """Take the next batch. Return whether consumers skip it as aborted; False for control batches."""
         begins = self._begins
         while begins and begins[-1][0] < batch.offset_end:
             self._open.add(begins.pop()[1])

@@ -1,4 +1,4 @@
-"""Addresses of brokers: as text and as host and port, and where a broker is reached."""
+"""Addresses of brokers: as text, as host and port, and as reached from here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from isthmus.model.cluster import Cluster
 
 
 def split_address(server: str, alias: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port` as host and port.
+    """Split `host:port` or `[v6]:port` into host and port.
 
-    :raises ConfigError: It is neither.
+    :raises ConfigError: The text is neither.
     """
     host, colon, port = server.rpartition(":")
     if not colon or not port.isdigit() or not host:
@@ -22,12 +22,12 @@ def split_address(server: str, alias: str) -> tuple[str, int]:
 
 
 def written_address(host: str, port: int) -> str:
-    """`host:port`, or `[v6]:port`."""
+    """Format `host:port`, or `[v6]:port`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def reached_at(cluster: Cluster, host: str, port: int) -> tuple[str, int]:
-    """Where to connect to for the broker that is known as `host:port`."""
+    """The host and port to connect to for the broker that advertises `host:port`."""
     known = written_address(host, port).lower()
     for advertised, address in cluster.addresses:
         if advertised.lower() == known:
@@ -36,7 +36,7 @@ def reached_at(cluster: Cluster, host: str, port: int) -> tuple[str, int]:
 
 
 def whereabouts(cluster: Cluster, host: str, port: int) -> str:
-    """The broker for a sentence: its cluster, how it is known, and the way to it where that is another."""
+    """A phrase that names the broker: its cluster, its advertised address, and the way to it if different."""
     way = ""
     if (reached := reached_at(cluster, host, port)) != (host, port):
         way = f"reached at {written_address(*reached)}"

@@ -1,8 +1,8 @@
 """Record batches as bytes: scanning, checking and stamping them without looking at a record.
 
-A batch of magic 2 starts with a header of 61 bytes (KIP-98); the CRC32C covers everything from `attributes` on. What
-a copier changes lies in the header alone, so the records behind it are passed on as the very bytes that were read,
-and nobody has to look at them: the CRC of the new header and the old records follows from the old CRC.
+A batch of magic 2 starts with a header of 61 bytes (KIP-98); the CRC32C covers everything from `attributes` on. A
+copier changes the header only, so the records are passed on as the bytes that were read, without looking at them: the
+CRC of the new header and the old records follows from the old CRC.
 
     offset field            size    offset field           size    offset field             size
          0 baseOffset          8        21 attributes         2        43 producerId            8
@@ -31,7 +31,7 @@ _FRAME_BYTES: Final = 12
 _CHECKED_BEGIN: Final = 21
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 _UNCHECKED: Final = struct.Struct(">qiibI")
-"""What stands before the checked part: the frame, the magic and the CRC."""
+"""The part before the checked one: the frame, the magic and the CRC."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -47,8 +47,8 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 class Batch(NamedTuple):
     """One stored record batch. Offsets are the source's; `offset_end` is exclusive; timestamps are in ms.
 
-    For magic 0 and 1 (before KIP-98) only the offsets, `magic` and `view` mean anything: such a message set has to be
-    decoded to learn more.
+    For magic 0 and 1 (before KIP-98) only the offsets, `magic` and `view` are valid: such a message set has to be
+    decoded for more.
     """
 
     base_offset: int
@@ -88,12 +88,12 @@ class Batch(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Every offset of the batch holds a record: what a client may produce."""
+        """Whether every offset of the batch holds a record, so that a client may produce it."""
         return self.record_count == self.offset_end - self.base_offset and self.record_count > 0
 
 
 def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
-    """The whole batches in a fetched record set; a batch cut off at the end is left out (KIP-74).
+    """Yield the whole batches in a fetched record set; a batch cut off at the end is left out (KIP-74).
 
     :raises ValueError: When the bytes cannot be record batches (a length or magic that no broker writes).
     """
@@ -140,15 +140,15 @@ def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
 def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would double its cost
     records: bytes | bytearray | memoryview, *, tiny_bytes: int, span_bytes: int
 ) -> Iterator[tuple[Batch, int]]:
-    """The whole batches in a fetched record set; runs of tiny ones count as a single `Batch`.
+    """Yield the whole batches in a fetched record set; runs of tiny ones count as a single `Batch`.
 
     Yields batches and how many stored batches the view of each covers. Only batches of magic 2 below `tiny_bytes` that
     hold ordinary records, follow one another without a hole and share a codec, a leader epoch and the producer of a
     transaction, if any, make a run; a run ends at `span_bytes`.
     A source of one-record batches would otherwise cost an object and several calls for every record.
 
-    Checksums are compared, but not those of ordinary batches of `tiny_bytes` or more: these may pass on as the bytes
-    they are, checksum and all (see `stamp`). Whoever does anything else with one has to have it `checked` first.
+    Checksums are compared, but not those of ordinary batches of `tiny_bytes` or more: these may be copied unchanged
+    with their checksum (see `stamp`). Any other use of such a batch requires `checked` first.
 
     :raises ValueError: A checksum is wrong, or the bytes cannot be record batches.
     """
@@ -167,7 +167,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
         is_tiny = is_ordinary and size < tiny_bytes
         passes = is_ordinary and not is_tiny
         if size < HEADER_BYTES or (not passes and crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc):
-            # Told below, when what is whole before it has been handed out.
+            # Raised below, after the whole batches before it were yielded.
             break
         if is_tiny:
             kind = attributes & _OF_RUN
@@ -219,20 +219,20 @@ def _span(fields: Any, offset_end: int, max_timestamp: int, count: int, view: me
 def _legacy(view: memoryview, offset: int, magic: int) -> Batch:
     if magic not in (0, 1) or len(view) < 26:
         raise ValueError(f"the bytes at offset {offset} are no record batch (magic {magic})")
-    # The attributes of a message set lie behind its frame, magic and CRC (magic 0 and 1: offset 17).
+    # The attributes of a message set follow its frame, magic and CRC (magic 0 and 1: offset 17).
     attributes = view[17] & CODEC_MASK
     return Batch(offset, offset + 1, -1, magic, 0, attributes, -1, -1, -1, -1, -1, 1, view)
 
 
 def crc_ok(batch: Batch) -> bool:
-    """Whether the stored CRC32C fits the bytes (magic 2 only)."""
+    """Whether the stored CRC32C matches the bytes (magic 2 only)."""
     return bool(crc32c(batch.view[_CHECKED_BEGIN:]) == batch.crc)
 
 
 def checked(batch: Batch) -> Batch:
-    """The batch, if its checksum is right; those of magic 0 and 1 are the decoder's to check.
+    """Return the batch if its checksum is right; the decoder checks those of magic 0 and 1.
 
-    :raises ValueError: It is wrong.
+    :raises ValueError: The checksum is wrong.
     """
     if batch.magic == 2 and not crc_ok(batch):
         raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
@@ -240,14 +240,14 @@ def checked(batch: Batch) -> Batch:
 
 
 def headed(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
-    """An uncompressed batch at offset 0, of no producer, that holds `count` encoded records."""
+    """Build an uncompressed batch at offset 0, without a producer, from `count` encoded records."""
     front = _CHECKED.pack(0, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
     crc = crc32c(records, crc32c(front))
     return _UNCHECKED.pack(0, HEADER_BYTES - _FRAME_BYTES + len(records), -1, 2, crc) + front + records
 
 
 def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
-    """An uncompressed batch with `records` (its own, compressed) behind a header that says so."""
+    """Build the compressed form of an uncompressed batch from its compressed `records`."""
     attributes = batch.attributes & ~CODEC_MASK | codec
     front = _CHECKED.pack(
         attributes,
@@ -267,14 +267,14 @@ def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
 
 
 def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *, transactional: bool = False) -> bytes:
-    """A new 61-byte header for the batch's records, as our own idempotent producer would have written it.
+    """Build a new 61-byte header for the batch's records, like our own idempotent producer would write it.
 
-    The base offset becomes 0 as the broker demands of clients. The bits for LogAppendTime and the delete horizon
+    The base offset becomes 0 as brokers require of clients. The bits for LogAppendTime and the delete horizon
     (KIP-534) belong to the source's log and are cleared, the transactional bit follows `transactional`. Send it
     followed by `batch.view[61:]`. `sequence` is taken modulo 2^31, the broker's own arithmetic.
 
-    The batch's checksum travels: the new one says what the old one did of the same records. A batch that was damaged
-    stays so, and brokers refuse it.
+    The new checksum is derived from the old one, without reading the records. So a damaged batch keeps a wrong
+    checksum, and brokers refuse it.
     """
     attributes = batch.attributes & CODEC_MASK
     if transactional:

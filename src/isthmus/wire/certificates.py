@@ -1,4 +1,4 @@
-"""PEM files: which of them cannot be used and why, and the TLS context that is made of them."""
+"""PEM files: the TLS contexts built from them, and why a file cannot be used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PemProblem:
     reason: str
 
     def message(self, cluster: str, section: str = "security") -> str:
-        """The whole sentence, for this section of the cluster of this alias."""
+        """The full message, for this section of the cluster with this alias."""
         return f"clusters.{cluster}.{section}.tls.{self.key} names {self.file}, which {self.reason}"
 
 
@@ -32,9 +32,11 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def pem_problems(tls: Tls) -> Iterator[PemProblem]:
-    """The files that cannot be used at this moment."""
+    """Yield the files that cannot be used at this moment."""
     named = {"ca_file": tls.ca_file, "certificate_file": tls.certificate_file, "key_file": tls.key_file}
-    unread = [PemProblem(key, file, reason) for key, file in named.items() if file and (reason := _unread(file))]
+    unread = [
+        PemProblem(key, file, reason) for key, file in named.items() if file and (reason := _find_read_error(file))
+    ]
     yield from unread
     known = {problem.key for problem in unread}
     for key in ("ca_file", "certificate_file"):
@@ -47,9 +49,9 @@ def pem_problems(tls: Tls) -> Iterator[PemProblem]:
 
 
 def tls_context(cluster: Cluster) -> ssl.SSLContext:
-    """The TLS context of a cluster. PEM files are read now, so a renewed certificate is used by the next connection.
+    """Build the TLS context of a cluster. PEM files are read now, so the next connection uses a renewed certificate.
 
-    :raises Unreachable: A PEM file is missing or unusable; one that is being renewed may be there in a moment.
+    :raises Unreachable: A PEM file is missing or unusable; a file that is being renewed may be complete soon.
     """
     return context_of(cluster.security.tls, cluster.alias, versions=cluster.properties.tls_versions)
 
@@ -57,7 +59,7 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
 def context_of(
     tls: Tls, alias: str, section: str = "security", *, versions: Collection[str] = TLS_VERSIONS
 ) -> ssl.SSLContext:
-    """The TLS context that a section of the cluster of this alias asks for; see `tls_context`.
+    """Build the TLS context for a section of the cluster with this alias; see `tls_context`.
 
     :raises Unreachable: A PEM file is missing or unusable.
     """
@@ -69,7 +71,7 @@ def context_of(
         if tls.certificate_file is not None:
             context.load_cert_chain(tls.certificate_file, tls.key_file, _Password(tls))
     except OSError as error:
-        # Only a closer look tells which file it is; that it was put right meanwhile is possible.
+        # Only a closer look shows which file it is; it may have been repaired meanwhile.
         found = [problem.message(alias, section) for problem in pem_problems(tls)]
         raise Unreachable(
             "; ".join(found) or f"the TLS files of {alias} cannot be used: {error}",
@@ -80,10 +82,10 @@ def context_of(
 
 
 def serving_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of who is connected to, with a certificate chain and its key as these files hold them now. With
-    authorities of clients it asks for their certificates, and takes none that is not of theirs, or out of date.
+    """Build the TLS context of a server, with the certificate chain and key that these files hold now. With `client_ca`
+    it asks clients for certificates, and refuses those that are expired or not signed by these authorities.
 
-    :raises ConfigError: They cannot be used.
+    :raises ConfigError: The files cannot be used.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -106,7 +108,7 @@ def serving_context(certificate: Path, key: Path, client_ca: Path | None = None)
 
 
 class _Password:
-    """Gives the password of a key when OpenSSL asks for one; without this it would ask the terminal."""
+    """Returns the password of a key to OpenSSL, which would ask the terminal otherwise."""
 
     def __init__(self, tls: Tls) -> None:
         self._password = tls.key_password
@@ -117,7 +119,7 @@ class _Password:
         return "" if self._password is None else self._password.reveal()
 
 
-def _unread(file: str) -> str:
+def _find_read_error(file: str) -> str:
     try:
         with open(file, "rb") as opened:
             opened.read(1)
@@ -135,7 +137,7 @@ def _holds_certificates(file: str) -> bool:
 
 
 def _key_problems(tls: Tls, certificate_file: str) -> Iterator[PemProblem]:
-    """What is wrong with the key of a certificate that is sound."""
+    """Yield the problem of the key of a valid certificate."""
     password = _Password(tls)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate_file, tls.key_file, password)

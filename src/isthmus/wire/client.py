@@ -1,4 +1,4 @@
-"""One cluster: its metadata, and requests sent to the broker that has to answer them."""
+"""A client of one cluster: its metadata, and requests to the brokers that have to answer them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from isthmus.wire.security import uses_sasl
 BOOTSTRAP_NODE: Final = -1
 _COORDINATOR_RETRIES: Final = 40
 SILENCE_S: Final = 2.0
-"""A broker that owes an answer for longer than this may be frozen or cut off: others are asked first."""
+"""A broker that owes an answer for longer may be frozen or cut off: others are asked first."""
 _PATIENCE_S: Final = 4.0
 _HEDGE_S: Final = 1.0
 _RETRY_S: Final = 0.1
@@ -35,7 +35,7 @@ _DIALLING_AT_ONCE: Final = 8
 
 
 class ClientCompanion(Protocol):
-    """What is kept beside a client, such as what was read over it."""
+    """An object that is kept beside a client and closed with it, such as a cache."""
 
     def close(self) -> None: ...
 
@@ -46,8 +46,8 @@ CompanionT = TypeVar("CompanionT", bound=ClientCompanion)
 class Client:
     """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`.
 
-    It is the cluster with one id: the one that is given, or else the first that is heard. Brokers that belong to
-    another one by now are as good as away (AnotherCluster): nothing else is asked of them.
+    It accepts one cluster id: the configured one, or else that of the first answer. Brokers that belong to another
+    cluster count as unreachable (AnotherCluster), and get no other request.
     """
 
     def __init__(self, cluster: Cluster, *, client_id: str = "") -> None:
@@ -56,7 +56,7 @@ class Client:
         self._brokers: Mapping[int, Broker] = {}
         self._controller_id = -1
         self._shared: dict[int, Connection] = {}
-        # Another has taken their place, as their login expires soon: whoever holds them still asks over them.
+        # Replaced by newer connections, as their login expires soon; callers that hold them still use them.
         self._draining: list[Connection] = []
         self._dialling: dict[int, asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -71,7 +71,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the shared connections. Those from `dial` belong to whoever asked for them."""
+        """Close the shared connections. Those from `dial` belong to their callers."""
         self._closed = True
         for kind in list(self._companions):
             self.dismiss(kind)
@@ -83,7 +83,7 @@ class Client:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def companion(self, kind: Callable[[Client], CompanionT]) -> CompanionT:
-        """The one of this kind that is kept beside the client, made when there is none, and closed with it."""
+        """Return the companion of this kind, created if there is none, and closed with the client."""
         if kind not in self._companions:
             self._companions[kind] = kind(self)
         return cast(CompanionT, self._companions[kind])
@@ -95,12 +95,12 @@ class Client:
             companion.close()
 
     async def metadata(self, topics: Collection[str] | None = (), *, node_id: int | None = None) -> Metadata:
-        """Brokers, controller and topics. `None` asks for all topics, `()` for none; `node_id` names who is asked.
+        """Ask a broker, or `node_id`, for brokers, controller and topics. `None` asks for all topics, `()` for none.
 
-        Topics are never created by asking. A topic that does not exist is there with its error code.
+        Asking never creates topics. A topic that does not exist is included with its error code.
 
-        :raises Unreachable: No broker answered, or not the one that was named.
-        :raises AnotherCluster: One of another cluster did.
+        :raises Unreachable: No broker answered, or `node_id` did not.
+        :raises AnotherCluster: A broker of another cluster answered.
         """
         names = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
@@ -119,9 +119,9 @@ class Client:
         return answer
 
     def recognize(self, cluster_id: str | None) -> None:
-        """Hold the id that an answer names against the one that is known; the first that is heard is the one.
+        """Compare the cluster id of an answer with the known one; the first id becomes the known one.
 
-        :raises AnotherCluster: It is another one.
+        :raises AnotherCluster: The id is another one.
         """
         known = self.cluster.cluster_id
         if cluster_id and not known:
@@ -134,32 +134,32 @@ class Client:
     ) -> Any:
         """Ask any broker that answers: the known ones first, then the bootstrap servers. `read`: see `Connection.call`.
 
-        One that does not answer within `hedge_s` is waited for beside the next ones, as it may be frozen; without it
-        one is asked after the other.
+        If a broker does not answer within `hedge_s`, the next one is asked beside it, as it may be frozen; without
+        `hedge_s` brokers are asked one after the other.
 
-        :raises Unreachable: None answered; the message tells the last reason.
+        :raises Unreachable: No broker answered; the message has the last reason.
         """
         nodes = list(self._brokers)
         random.shuffle(nodes)
-        nodes.sort(key=self._reluctance)
+        nodes.sort(key=self._ask_order)
         bootstrap = [BOOTSTRAP_NODE - index for index in range(len(self.cluster.bootstrap_servers))]
         waiting: set[asyncio.Task[Any]] = set()
         last: ClusterError | None = None
         try:
             for node in [*nodes, *bootstrap]:
-                # Somebody else may answer at once, so only the last word is waited for in full.
+                # Another broker may answer at once, so only bootstrap servers get the full time.
                 patience_s = timeout_s if node <= BOOTSTRAP_NODE else min(timeout_s, _PATIENCE_S)
                 asking = asyncio.create_task(self.broker(node, request, timeout_s=patience_s, read=read))
-                # Another one may have answered, or the caller gone, before it fails.
+                # Consume its error: another broker may have answered, or the caller gone, before it fails.
                 asking.add_done_callback(lambda done: done.cancelled() or done.exception())
                 waiting.add(asking)
                 done, waiting = await asyncio.wait(waiting, timeout=hedge_s, return_when=asyncio.FIRST_COMPLETED)
-                answer, last = _first_of(done, last)
+                answer, last = _take_first(done, last)
                 if answer is not None:
                     return answer
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                answer, last = _first_of(done, last)
+                answer, last = _take_first(done, last)
                 if answer is not None:
                     return answer
         finally:
@@ -167,8 +167,8 @@ class Client:
                 asking.cancel()
         raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
 
-    def _reluctance(self, node_id: int) -> int:
-        """How late a broker may answer: a connection is half the way, one that owes an answer already is none."""
+    def _ask_order(self, node_id: int) -> int:
+        """The order in which brokers are asked: connected ones first, those that already owe an answer last."""
         held = self._shared.get(node_id)
         if held is None or held.closed:
             return 1
@@ -185,8 +185,8 @@ class Client:
     ) -> Any:
         """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`, for `read` its `call`.
 
-        :raises Unreachable: It does not answer.
-        :raises AuthenticationFailed: TLS or SASL refused us, or we have no login where one is needed.
+        :raises Unreachable: The broker does not answer.
+        :raises AuthenticationFailed: TLS or SASL refused us, or a login is required and we have none.
         """
         connection = await self.connection(node_id)
         try:
@@ -198,16 +198,16 @@ class Client:
 
     @property
     def muted_until(self) -> float:
-        """Until when (monotonic) some broker reads nothing of what is asked over a shared connection (KIP-219)."""
+        """The time (monotonic) until which some broker does not read a shared connection (KIP-219)."""
         return max((connection.muted_until for connection in self._shared.values()), default=0.0)
 
     def revoke(self) -> None:
-        """Permission has lapsed: reset the shared connections that owe an answer to a request that needed it."""
+        """Permission has lapsed: reset the shared connections with unanswered requests that needed it."""
         for connection in list(self._shared.values()):
             connection.revoke()
 
     async def _require_no_login(self, node_id: int) -> None:
-        """A listener with logins lets everybody ask what it offers, and hangs up at the first request."""
+        """Raise an error if the listener requires a login: it answers ApiVersions, and closes at the first request."""
         host, port = await self._address(node_id)
         asking = self._dialling_threads().submit(missing_login, self.cluster, host, port)
         if error := await asyncio.wrap_future(asking):
@@ -232,7 +232,7 @@ class Client:
         timeout_s: float = 10.0,
         may_send: Permission | None = None,
     ) -> Any:
-        """Ask the coordinator of a group or a transactional id. Its own error codes are the caller's to read.
+        """Ask the coordinator of a group or a transactional id. The caller handles error codes in the answer.
 
         :raises ClusterError: No coordinator could be found.
         """
@@ -244,11 +244,11 @@ class Client:
             raise
 
     def forget_coordinator(self, kind: Literal["group", "transaction"], key: str) -> None:
-        """Look the coordinator up again before the next request: it moved or broke."""
+        """Forget the coordinator, which moved or broke: the next request finds it again."""
         self._coordinators.pop((int(kind == "transaction"), key), None)
 
     async def find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """The node that coordinates a group or a transactional id, found once and remembered."""
+        """Find the node that coordinates a group or a transactional id; the result is cached."""
         key_type = int(kind == "transaction")
         known = self._coordinators.get((key_type, key))
         if known is not None and known in self._brokers:
@@ -269,7 +269,7 @@ class Client:
         raise codes.error_for(code, f"finding the coordinator of {kind} {key}", right, cluster=self.cluster.alias)
 
     async def connection(self, node_id: int) -> Connection:
-        """The shared connection to a broker, opened when needed. Several callers wait for one handshake.
+        """Return the shared connection to a broker, opened if needed. Several callers wait for one handshake.
 
         :raises Unreachable: The broker is unknown or does not answer.
         """
@@ -295,7 +295,7 @@ class Client:
             self._shared[node_id] = done.result()
 
     async def dial(self, node_id: int) -> Connection:
-        """A connection of the caller's own, for requests that would keep others waiting (fetch, produce).
+        """Open a connection for the caller alone, for requests that would delay others (fetch, produce).
 
         :raises Unreachable: The broker is unknown or does not answer.
         :raises AnotherCluster: A broker of another cluster has its address.
@@ -306,7 +306,7 @@ class Client:
         try:
             dialled = await asyncio.wrap_future(dialling)
         except asyncio.CancelledError:
-            # The thread cannot be interrupted: what it brings is closed when it comes.
+            # The thread cannot be interrupted: close its connection when it is done.
             dialling.add_done_callback(_hang_up)
             raise
         return Connection(
@@ -320,8 +320,7 @@ class Client:
     def _dialling_threads(self) -> ThreadPoolExecutor:
         """The threads that dial.
 
-        :raises Unreachable: The client is closed. What asks one broker after the other may still be at it then, and
-            have nobody left who waits for it.
+        :raises Unreachable: The client is closed. A task that asks one broker after the other may still run then.
         """
         if self._closed:
             raise Unreachable(f"the client of {self.cluster.alias} is closed", cluster=self.cluster.alias)
@@ -342,20 +341,20 @@ class Client:
         return broker.host, broker.port
 
 
-def _telling(before: ClusterError | None, error: ClusterError) -> ClusterError:
-    """That of two errors which says more: that another cluster answers explains why none does."""
+def _choose_error(before: ClusterError | None, error: ClusterError) -> ClusterError:
+    """Choose the more helpful of two errors: that another cluster answers explains why no broker does."""
     return before if isinstance(before, AnotherCluster) else error
 
 
-def _first_of(done: Collection[asyncio.Task[Any]], last: ClusterError | None) -> tuple[Any, ClusterError | None]:
-    """An answer that came, or `None`; and the last reason why none did."""
+def _take_first(done: Collection[asyncio.Task[Any]], last: ClusterError | None) -> tuple[Any, ClusterError | None]:
+    """Return an answer, or `None`; and the last error."""
     for asked in done:
         error = asked.exception()
         if error is None:
             return asked.result(), last
         if not isinstance(error, Unreachable):
             raise error
-        last = _telling(last, error)
+        last = _choose_error(last, error)
     return None, last
 
 

@@ -1,7 +1,7 @@
-"""Time for whatever others may take as lapsed: it goes on while this machine sleeps.
+"""A clock for permissions that may lapse: it goes on while this machine sleeps.
 
-Python's monotonic clock stands still in a suspended machine. Whoever measured a permission by it would wake up a minute
-later and write, beside the successor that was told long ago to begin.
+Python's monotonic clock stops in a suspended machine. A process that measured its permission by it would wake up a
+minute later and write, although its successor has already begun.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-# Only Linux has one; elsewhere the monotonic clock itself goes on, as on macOS.
+# Only Linux has it; elsewhere, as on macOS, the monotonic clock itself goes on.
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def lasting_s() -> float:
-    """Seconds since some moment in the past, those spent asleep included. They only compare with each other."""
+    """Seconds since an arbitrary moment, including time asleep. Values only compare with each other."""
     return time.clock_gettime(_CLOCK)

@@ -1,4 +1,4 @@
-"""Kafka's error codes, and which of our errors each becomes."""
+"""Kafka's error codes, and the error of ours that each becomes."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ LEADER_MOVED: Final = frozenset(
         OFFSET_NOT_AVAILABLE,
     }
 )
-"""Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
+"""Errors that require fresh metadata: the leader has moved, or the new one is not ready yet."""
 
 COORDINATOR_MOVED: Final = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
-"""Answers of a coordinator that moves or has just begun to be one."""
+"""Errors of a coordinator that moves or is loading."""
 
 READ_PASSES: Final = LEADER_MOVED | {REQUEST_TIMED_OUT}
-"""Answers of a leader to a question after which it, or the next one, may answer in a while."""
+"""Errors of a leader to a read after which it, or the next leader, may answer later."""
 
 APPEND_PASSES: Final = READ_PASSES | {
     NOT_ENOUGH_REPLICAS,
@@ -117,22 +117,22 @@ APPEND_PASSES: Final = READ_PASSES | {
     UNKNOWN_TOPIC_ID,
     INCONSISTENT_TOPIC_ID,
 }
-"""Answers to Produce after which the same batch may be sent again by the same producer."""
+"""Errors of Produce after which the same producer may send the same batch again."""
 
 GROUP_PASSES: Final = COORDINATOR_MOVED | {REQUEST_TIMED_OUT, UNSTABLE_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS}
-"""Answers of a group's coordinator that ask for patience: nothing was done, and the next attempt may succeed."""
+"""Passing errors of a group's coordinator: nothing was done, and the next attempt may succeed."""
 
 TRANSACTION_PASSES: Final = COORDINATOR_MOVED | {
-    # A broker stumbled, and whether it did what it was asked is not known: asking again changes nothing twice.
+    # It is not known whether the broker did the request, but repeating it does no harm.
     UNKNOWN_SERVER_ERROR,
     CONCURRENT_TRANSACTIONS,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""Answers of a transaction's coordinator after which it may be asked again."""
+"""Errors of a transaction's coordinator after which the request may be repeated."""
 
 PRODUCER_MOVED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING})
-"""Answers to a producer whose transactional id has another id or epoch by now, or none."""
+"""Errors of a producer whose transactional id has another producer id or epoch by now, or none."""
 
 _IN_DOUBT: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, UNKNOWN_SERVER_ERROR})
 _HAS_MEMBERS: Final = "Somebody is in the group: stop its members first."
@@ -200,9 +200,9 @@ def name_of(code: int) -> str:
 def error_for(
     code: int, what: str, right: Right, *others: Right, cluster: str = "", detail: str | None = None
 ) -> ClusterError:
-    """The error to raise when a broker answered `code` to `what` (a phrase such as "creating topic orders").
+    """Build the error for a broker that answered `code` to `what` (a phrase such as "creating topic orders").
 
-    The rights are those the request needs; the code tells which of them is missing.
+    The rights are those the request needs; the code shows which of them is missing.
     """
     name = name_of(code)
     if code in AUTHORIZATION:
@@ -212,9 +212,9 @@ def error_for(
             cluster=cluster,
             hint=grant(missing, cluster),
         )
-    told = f" ({detail})" if detail else ""
+    reason = f" ({detail})" if detail else ""
     return BrokerRefused(
-        f"{cluster or 'the cluster'} refused {what}: {name}{told}",
+        f"{cluster or 'the cluster'} refused {what}: {name}{reason}",
         code=code,
         name=name,
         cluster=cluster,
@@ -223,7 +223,7 @@ def error_for(
 
 
 def _hint(code: int, name: str, cluster: str) -> str:
-    """What to do about a refusal that no right mends."""
+    """Advice for a refusal that is not about a missing right."""
     if code == NOT_CONTROLLER or code in READ_PASSES | GROUP_PASSES:
         return "It passes when the cluster has settled: try again in some seconds."
     if code in _HINTS:
@@ -235,8 +235,8 @@ def _hint(code: int, name: str, cluster: str) -> str:
 
 
 def is_in_doubt(error: ClusterError) -> bool:
-    """Whether a change that was refused may have been made all the same: the controller lost its office, or its answer,
-    while it was at it.
+    """Whether a refused change may have been made all the same: the controller moved, or its answer was lost,
+    meanwhile.
     """
     return isinstance(error, BrokerRefused) and error.code in _IN_DOUBT
 
@@ -244,11 +244,11 @@ def is_in_doubt(error: ClusterError) -> bool:
 def raise_for_code(
     code: int, what: str, right: Right, *others: Right, cluster: str = "", detail: str | None = None
 ) -> None:
-    """Raise the error that belongs to `code`, see `error_for`; do nothing for 0."""
+    """Raise the error for `code`, see `error_for`; do nothing for 0."""
     if code != NONE:
         raise error_for(code, what, right, *others, cluster=cluster, detail=detail)
 
 
 def missing_right(code: int, *rights: Right) -> Right:
-    """That of the rights a request needs which a code of `AUTHORIZATION` is about."""
+    """Choose the right that an error code of `AUTHORIZATION` is about."""
     return next((right for right in rights if right.resource is _ABOUT.get(code)), rights[0])

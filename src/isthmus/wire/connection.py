@@ -1,7 +1,7 @@
 """One connection to one broker: requests out, answers in, in order, without blocking the event loop.
 
-Large answers are received straight into a buffer of their size (`recv_into`), large requests leave as the views they
-were given (`sendmsg`): the bytes of records are not copied here.
+Large answers are received directly into a buffer of their size (`recv_into`), large requests are sent from the given
+views (`sendmsg`): the bytes of records are not copied here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SIZE: Final = struct.Struct(">i")
 _SCRATCH_BYTES: Final = 64 * 1024
 _FRAME_BYTES_MAX: Final = 512 << 20
 _WAKE_BYTES: Final = 256 * 1024
-"""Of a large answer so much has to be there before we are woken: an event costs more than the bytes of a small one."""
+"""The bytes of a large answer that wake us: an event costs more than receiving a small part."""
 _IOV_MAX: Final = 512
 _RENEW_AT: Final = 0.8
 
 Decode = Callable[[memoryview, int], Any]
 Decoder = Callable[[Any, int, memoryview, int], Any]
-"""What a frame answers to a request of some version, by its correlation id: see `decode_response`."""
+"""Decodes a frame as the answer to a request of some version and correlation id: see `decode_response`."""
 
 
 class _Waiting(NamedTuple):
@@ -49,7 +49,7 @@ class Connection:
     """A connected broker. Made by `Client.dial`; closes itself when the stream breaks.
 
     `api_versions` maps API keys to the lowest and highest version the broker offers. It `was_refused` if it broke
-    before anything was answered on it.
+    before its first answer.
     """
 
     def __init__(self, dialled: Dialled, *, cluster: str, node_id: int, where: str, client_id: str) -> None:
@@ -85,7 +85,7 @@ class Connection:
         self._has_answered = False
         self._writing = False
         self._heard_at = time.monotonic()
-        self.muted_until = 0.0  # by the monotonic clock: until then the broker reads nothing of this (KIP-219)
+        self.muted_until = 0.0  # by the monotonic clock: until then the broker does not read it (KIP-219)
         self._loop.add_reader(self._sock, self._on_readable)
 
     @property
@@ -99,19 +99,19 @@ class Connection:
 
     @property
     def unanswered(self) -> int:
-        """How many requests wait for their answer."""
+        """The number of requests without an answer."""
         return len(self._waiting)
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds an answer has been owed and not a byte has come; 0 when none is owed."""
+        """For how many seconds a request waits without a byte from the broker; 0 if none waits."""
         since = max(self._heard_at, self.muted_until)
         return max(time.monotonic() - since, 0.0) if self._waiting else 0.0
 
     def version_of(self, request: Any) -> int:
-        """The version `request` would be sent with.
+        """The version in which `request` would be sent.
 
-        :raises UnsupportedByBroker: The broker offers none that we know.
+        :raises UnsupportedByBroker: The broker offers no version that we know.
         """
         return pick_version(request, self.api_versions, self.cluster)
 
@@ -120,8 +120,8 @@ class Connection:
     ) -> Any:
         """Send a kafka-python message and wait for its answer.
 
-        A time-out closes the connection: nothing behind the answer could be read. For `may_send` see `post_frame`;
-        `read` decodes the answer in its own way, instead of `decode_response`.
+        A time-out closes the connection, as later answers could not be read. For `may_send` see `post_frame`; `read`
+        decodes the answer instead of `decode_response`.
 
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.
@@ -141,14 +141,14 @@ class Connection:
     def post_frame(
         self, frame: Frame, decode: Decode, *, timeout_s: float, what: str, may_send: Permission | None = None
     ) -> asyncio.Future[Any]:
-        """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
+        """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` decodes its answer.
 
-        The broker may let `timeout_s` pass without a sign of life: time counts from now on, from the last bytes that
-        left, or from the last that came, whichever is latest. If it takes longer the connection is of no use and is
-        closed. What is large and comes slowly, or queues behind that, has as long as it takes.
+        The broker may be silent for `timeout_s`, counted from now, from the last bytes sent, or from the last bytes
+        received, whichever is latest. After that the connection is closed. A large answer that arrives slowly, and
+        answers behind it, may take any time.
 
-        `may_send` is asked before any byte of the request leaves, which may be long after this. Without permission the
-        request fails; if some of it has left already, or others are queued with it, the connection is reset.
+        `may_send` is checked before any byte of the request is sent, which may be long after this call. Without
+        permission the request fails; if a part of it was sent, or others are queued with it, the connection is reset.
 
         :raises Unreachable: The connection is closed.
         """
@@ -178,7 +178,7 @@ class Connection:
     def revoke(self) -> None:
         """Permission has lapsed: reset the connection if a request that needed it is unanswered.
 
-        What has not reached the broker's host yet never will, not even what the kernel holds.
+        Bytes that have not reached the broker's host yet never will, not even those that the kernel holds.
         """
         if self._waiting and self._waiting[0].correlation <= self._last_permitted:
             self.close(not_permitted(self.cluster, self.where))
@@ -197,9 +197,9 @@ class Connection:
         self._overdue = self._loop.call_later(after_s, self._check_overdue)
 
     def _check_overdue(self) -> None:
-        """Give up if an answer is overdue, else look again when the next one would be. One timer for all answers."""
+        """Close if an answer is overdue, else check again when the next one would be. One timer for all answers."""
         self._overdue = None
-        # Too few bytes to wake us, see `_wake_at`, are a sign of life too.
+        # Fewer bytes than wake us, see `_wake_at`, also prove that the broker is alive.
         self._on_readable()
         if not self._waiting:
             return
@@ -220,7 +220,7 @@ class Connection:
         return max(owed.posted_at, self._left_at, self._heard_at, self.muted_until) + owed.timeout_s
 
     def close(self, error: ClusterError | None = None) -> None:
-        """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""
+        """Close at once. Unsent bytes are dropped, so no abandoned request can reach the broker later."""
         if self._error is not None:
             return
         self._error = error or Unreachable(f"the connection to {self.where} was closed", cluster=self.cluster)
@@ -238,16 +238,16 @@ class Connection:
         for owed in waiting:
             if not owed.answer.done():
                 owed.answer.set_exception(self._error)
-                # Whoever gave up waiting does not have to hear of it.
+                # Consume the error: the caller may have given up waiting.
                 owed.answer.exception()
 
     def _expire(self) -> None:
-        """The login is over: what was asked is still answered."""
+        """The login has expired: close once the open requests are answered."""
         self._is_expired = True
         if not self._waiting:
             self.close()
 
-    def _broke(self, error: Exception) -> None:
+    def _close_broken(self, error: Exception) -> None:
         self.was_refused = not self._has_answered
         self.close(
             Unreachable(
@@ -258,8 +258,8 @@ class Connection:
         )
 
     def _mute(self, throttle_ms: int) -> None:
-        # The broker reads nothing from this connection for so long (KIP-219). What it was sent would wait in its host
-        # and take effect after all, although the connection was reset long ago. Here it can be taken back.
+        # The broker does not read this connection for so long (KIP-219). Bytes sent now would wait in its host, and
+        # take effect even after a reset of the connection. Kept here they can be taken back.
         if self._unmuting is not None:
             self._unmuting.cancel()
         self.muted_until = time.monotonic() + throttle_ms / 1000
@@ -276,7 +276,7 @@ class Connection:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError, InterruptedError):
             pass
         except OSError as error:
-            self._broke(error)
+            self._close_broken(error)
         is_writing = bool(self._out) and self._unmuting is None
         if self._error is None and is_writing != self._writing:
             self._writing = is_writing
@@ -294,7 +294,7 @@ class Connection:
                     return
             if self._tls:
                 while not len(out[0]):
-                    # Nothing would be sent of it, again and again.
+                    # Skip empty buffers: sending one would never make progress.
                     out.popleft()
                 sent = self._sock.send(out[0])
             else:
@@ -324,21 +324,21 @@ class Connection:
                     n = self._sock.recv_into(self._frame[self._frame_filled :])
                     self._frame_filled += n
                 if n == 0:
-                    self._broke(ConnectionResetError("closed by the broker"))
+                    self._close_broken(ConnectionResetError("closed by the broker"))
                     return
                 self._heard_at = time.monotonic()
                 self._take_frames()
                 if not self._tls:
                     self._wake_at(1 if self._frame is None else len(self._frame) - self._frame_filled)
-                    # One read a wake-up keeps connections fair; TLS may hold decrypted bytes the selector cannot see.
+                    # One read per wake-up keeps connections fair; TLS may hold decrypted bytes the selector cannot see.
                     return
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
             return
         except (OSError, ValueError, struct.error) as error:
-            self._broke(error)
+            self._close_broken(error)
 
     def _wake_at(self, awaited_bytes: int) -> None:
-        """Be woken when so many bytes can be received, or some hundred KB; tcp(7) and socket(7): SO_RCVLOWAT."""
+        """Be woken once so many bytes can be received, or `_WAKE_BYTES`; tcp(7) and socket(7): SO_RCVLOWAT."""
         wake_bytes = min(awaited_bytes, _WAKE_BYTES)
         if wake_bytes != self._wake_bytes and self._error is None:
             self._wake_bytes = wake_bytes
@@ -363,7 +363,7 @@ class Connection:
                     self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
                     position = self._filled
                 break
-            # The scratch buffer is used again, so a small answer gets bytes of its own.
+            # Copy a small answer, as the scratch buffer is used again.
             self._answer(memoryview(bytes(self._scratch[begin : begin + size])))
             if self._error is not None:
                 return
@@ -375,7 +375,7 @@ class Connection:
             self._filled = rest
 
     def _room_for(self, size: int) -> memoryview:
-        """A buffer for a large answer, used again and again: decoding copies what it keeps, fresh memory is slow."""
+        """A buffer for a large answer, which is reused: decoding copies what it keeps, and new memory is slow."""
         if len(self._large) < size:
             self._large = bytearray(size)
         return memoryview(self._large)[:size]

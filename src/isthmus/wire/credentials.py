@@ -1,4 +1,4 @@
-"""Credentials that files hold, read again: whoever rotates a password changes the file, and no process is restarted."""
+"""Reads credentials from their files again, so that a password can be rotated without a restart."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _Holder = TypeVar("_Holder", Security, Proxy, SchemaRegistry, ZooKeeper)
 
 
 def renewed(cluster: Cluster) -> Cluster:
-    """The cluster with its credentials as the files hold them now. Where a file is not here, or is just being written,
-    they stay as they are: an executor may not have the driver's files.
+    """Return the cluster with the credentials that the files hold now. If a file is missing, or being written, the
+    former ones stay: an executor may not have the driver's files.
     """
-    security, proxy = _renewed(cluster.security), cluster.proxy and _renewed(cluster.proxy)
+    security, proxy = _renew(cluster.security), cluster.proxy and _renew(cluster.proxy)
     if security is cluster.security and proxy is cluster.proxy:
         return cluster
     return replace(cluster, security=security, proxy=proxy)
 
 
 def renewed_registry(registry: SchemaRegistry) -> SchemaRegistry:
-    """The registry with its login as files hold it now; see `renewed`."""
-    return _renewed(registry)
+    """Return the registry with the login that the files hold now; see `renewed`."""
+    return _renew(registry)
 
 
 def renewed_zookeeper(zookeeper: ZooKeeper) -> ZooKeeper:
-    """The ZooKeeper with its login as files hold it now; see `renewed`."""
-    return _renewed(zookeeper)
+    """Return the ZooKeeper with the login that the files hold now; see `renewed`."""
+    return _renew(zookeeper)
 
 
-def _renewed(holder: _Holder) -> _Holder:
+def _renew(holder: _Holder) -> _Holder:
     renewed: Any = holder
     for origin in holder.origins:
         if text := _text(origin):
@@ -41,7 +41,7 @@ def _renewed(holder: _Holder) -> _Holder:
 
 
 def _text(origin: SecretOrigin) -> str:
-    """What the parts amount to now, "" when one of them cannot be read."""
+    """The present text of the secret, "" if a part cannot be read."""
     try:
         return "".join(part.reveal() if isinstance(part, Secret) else _value(part) for part in origin.parts)
     except (OSError, ValueError, KeyError):
@@ -51,7 +51,7 @@ def _text(origin: SecretOrigin) -> str:
 def _value(reference: FileReference) -> str:
     file = Path(reference.file)
     if not file.is_file():
-        # A pipe was emptied when it was read first, and would be waited for.
+        # A pipe was emptied by the first read: reading it again would block.
         raise FileNotFoundError(file)
     value = reference.value_in(file.read_text(encoding="utf-8"))
     if not value:

@@ -1,4 +1,4 @@
-"""Why a listener and we did not understand each other: one sentence and what to do, found by asking it once more."""
+"""Explains why a connection to a listener failed, with a hint, by asking the listener again."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _VERSION_ALERTS: Final = ("PROTOCOL", "HANDSHAKE_FAILURE", "NO_SHARED_CIPHER", "
 
 
 def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
-    """The error to raise when there is no TCP connection."""
+    """Build the error for a failed TCP connection."""
     elsewhere = f"where brokers have another address from here, give it in clusters.{cluster.alias}.addresses."
     if isinstance(error, socket.gaierror):
         message = f"{where} has no known address: {error.strerror}"
         hint = f"Check the host name in bootstrap_servers, or in the advertised listeners of the brokers; {elsewhere}"
     else:
-        # A timer of ours ends a connection without a word.
+        # A time-out of ours has no text.
         why = error.strerror or str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
         message = f"{where} does not answer: {why}"
         hint = (
@@ -50,7 +50,7 @@ def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
 
 
 def another_cluster(alias: str, where: str, *, meant: str, found: str) -> AnotherCluster:
-    """The error to raise when the cluster with the id `found` answers where another one is meant."""
+    """Build the error for a cluster with the id `found` that answers instead of the expected one."""
     return AnotherCluster(
         f"{where} leads to another cluster: {found} answers, and {alias} is {meant}",
         cluster=alias,
@@ -61,11 +61,11 @@ def another_cluster(alias: str, where: str, *, meant: str, found: str) -> Anothe
 
 
 def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> ClusterError:
-    """The error to raise when a connection ended in TLS or in its first request."""
+    """Build the error for a connection that ended in TLS or in its first request."""
     where = whereabouts(cluster, host, port)
     if isinstance(error, SpeaksTls):
         choice = "SASL_SSL" if uses_sasl(cluster.security) else "SSL (SASL_SSL where it asks for a login)"
-        return _wrong_protocol(f"{where} speaks TLS", cluster, choice)
+        return _wrong_protocol_error(f"{where} speaks TLS", cluster, choice)
     if isinstance(error, NotKafka):
         return Unreachable(
             f"{where} does not answer as a Kafka broker does",
@@ -75,9 +75,9 @@ def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> Clu
     if isinstance(error, TimeoutError):
         return unreached(error, cluster, where)
     if isinstance(error, ssl.SSLError) and not (isinstance(error, _ENDED) or error.reason in _NOT_TLS):
-        return _of_tls(error, cluster, where)
-    if uses_tls(cluster.security) and (clear := _protocol_in_the_clear(cluster, host, port)):
-        return _wrong_protocol(f"{where} does not speak TLS", cluster, f"{clear} and leave out security.tls")
+        return _tls_error(error, cluster, where)
+    if uses_tls(cluster.security) and (clear := _find_plain_protocol(cluster, host, port)):
+        return _wrong_protocol_error(f"{where} does not speak TLS", cluster, f"{clear} and leave out security.tls")
     during = " during the TLS handshake" if isinstance(error, ssl.SSLError) else ""
     return Unreachable(
         f"{where} broke the connection off{during}: {error.strerror or error}",
@@ -88,7 +88,7 @@ def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> Clu
 
 
 def no_mechanism(code: int, offered: list[str], cluster: Cluster, where: str) -> ClusterError:
-    """The error to raise when a listener answered `code` to the mechanism we wanted."""
+    """Build the error for a listener that answered `code` to our SASL mechanism."""
     security = cluster.security
     if code == codes.ILLEGAL_SASL_STATE:
         protocol = security.protocol.removeprefix("SASL_")
@@ -106,8 +106,8 @@ def no_mechanism(code: int, offered: list[str], cluster: Cluster, where: str) ->
 
 
 def missing_login(cluster: Cluster, host: str, port: int) -> ClusterError | None:
-    """The error to raise if this listener asks for a login and we have none, else `None`. Blocking, for a thread."""
-    mechanisms = _mechanisms(cluster, host, port)
+    """Build the error if this listener requires a login and we have none, else `None`. Blocking, for a thread."""
+    mechanisms = _ask_mechanisms(cluster, host, port)
     if not mechanisms:
         return None
     protocol = cluster.security.protocol
@@ -120,10 +120,10 @@ def missing_login(cluster: Cluster, host: str, port: int) -> ClusterError | None
     )
 
 
-def _of_tls(error: ssl.SSLError, cluster: Cluster, where: str) -> ClusterError:
+def _tls_error(error: ssl.SSLError, cluster: Cluster, where: str) -> ClusterError:
     tls, reason = cluster.security.tls, error.reason or str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _not_believed(error, cluster, where)
+        return _distrust_error(error, cluster, where)
     message, hint = f"{where} refused TLS: {reason}", "The broker's log may tell more."
     if _CERTIFICATE_ALERT in reason or reason.endswith("UNKNOWN_CA"):
         if tls.certificate_file is None:
@@ -138,7 +138,7 @@ def _of_tls(error: ssl.SSLError, cluster: Cluster, where: str) -> ClusterError:
     return AuthenticationFailed(message, cluster=cluster.alias, hint=hint)
 
 
-def _not_believed(error: ssl.SSLCertVerificationError, cluster: Cluster, where: str) -> ClusterError:
+def _distrust_error(error: ssl.SSLCertVerificationError, cluster: Cluster, where: str) -> ClusterError:
     tls = cluster.security.tls
     if error.verify_code in _OTHER_HOST:
         message = f"{where} shows a certificate for another host: {error.verify_message}"
@@ -156,7 +156,7 @@ def _not_believed(error: ssl.SSLCertVerificationError, cluster: Cluster, where: 
     return AuthenticationFailed(message, cluster=cluster.alias, hint=hint)
 
 
-def _wrong_protocol(finding: str, cluster: Cluster, choice: str) -> ClusterError:
+def _wrong_protocol_error(finding: str, cluster: Cluster, choice: str) -> ClusterError:
     return AuthenticationFailed(
         f"{finding}, and security.protocol is {cluster.security.protocol}",
         cluster=cluster.alias,
@@ -164,28 +164,28 @@ def _wrong_protocol(finding: str, cluster: Cluster, choice: str) -> ClusterError
     )
 
 
-def _protocol_in_the_clear(cluster: Cluster, host: str, port: int) -> str | None:
-    """What a listener without TLS speaks; `None` if it is none, or does not answer now."""
-    mechanisms = _mechanisms(replace(cluster, security=Security()), host, port)
+def _find_plain_protocol(cluster: Cluster, host: str, port: int) -> str | None:
+    """The protocol of a listener without TLS; `None` if it uses TLS, or does not answer now."""
+    mechanisms = _ask_mechanisms(replace(cluster, security=Security()), host, port)
     if mechanisms is None:
         return None
     return "SASL_PLAINTEXT" if mechanisms else "PLAINTEXT"
 
 
-def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
-    """The mechanisms of a listener, none if it asks for no login; `None` if it does not answer."""
+def _ask_mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
+    """The mechanisms of a listener, empty if it requires no login; `None` if it does not answer."""
     deadline = Deadline(_ASKING_S)
     try:
         with reach(cluster, host, port, _ASKING_S) as sock:
             if not uses_tls(cluster.security):
-                return _offered(sock, deadline)
+                return _list_mechanisms(sock, deadline)
             with secured(sock, tls_context(cluster), host) as inner:
-                return _offered(inner, deadline)
+                return _list_mechanisms(inner, deadline)
     except (OSError, ClusterError):
         return None
 
 
-def _offered(sock: socket.socket, deadline: Deadline) -> list[str]:
+def _list_mechanisms(sock: socket.socket, deadline: Deadline) -> list[str]:
     exchange = Exchange(sock, CLIENT_ID, deadline)
     api_versions(exchange)
     answer = exchange(SaslHandshakeRequest(mechanism="PLAIN"), 1)

@@ -1,7 +1,7 @@
-"""Opening a connection: TCP, TLS, ApiVersions and SASL, blocking, made to run in a thread.
+"""Opens a connection: TCP, TLS, ApiVersions and SASL, blocking, to run in a thread.
 
 A handshake takes several round trips and a frozen broker still completes TCP connects, so the event loop must not wait
-for one. What comes out is a connected socket and what the broker offers.
+for one. The result is a connected socket and the versions that the broker offers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TCP_USER_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """A connected, authenticated, non-blocking socket. `session_life_s` is set where the broker limits it (KIP-368)."""
+    """A connected, authenticated, non-blocking socket. `session_life_s` is set if the broker limits it (KIP-368)."""
 
     sock: socket.socket
     api_versions: Mapping[int, tuple[int, int]]
@@ -41,15 +41,15 @@ class Dialled:
 def dial(
     cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float | None = None, *, node_id: int = -1
 ) -> Dialled:
-    """Connect to one broker, with the credentials and certificates that the files hold now. If the id of the cluster is
-    known, nothing is asked of a broker of another one.
+    """Connect to one broker, with the credentials and certificates that the files hold now. If the cluster id is known,
+    a broker of another cluster gets no other request.
 
-    :param node_id: Of the broker that is meant, below 0 if any will do.
-    :param timeout_s: Of the connect, and of the handshake; otherwise what the cluster's properties say.
+    :param node_id: The id of the expected broker, below 0 for any.
+    :param timeout_s: For the connect and for the handshake; by default from the cluster's properties.
     :raises Unreachable: No answer in time, the connection broke, or a PEM file cannot be used now.
     :raises AnotherCluster: A broker of another cluster answers.
-    :raises AuthenticationFailed: TLS or SASL refused us, or the listener speaks another protocol than is configured.
-    :raises ConfigError: The mechanism lacks what it needs.
+    :raises AuthenticationFailed: TLS or SASL refused us, or the listener has another protocol than configured.
+    :raises ConfigError: The mechanism lacks a setting.
     """
     cluster = renewed(cluster)
     if timeout_s is None:
@@ -79,7 +79,7 @@ def dial(
 
 def _set_options(sock: socket.socket, cluster: Cluster, where: str) -> None:
     if sock.getsockname() == sock.getpeername():
-        # Loopback can connect a socket to itself when the port is an ephemeral one nobody listens on.
+        # Loopback can connect a socket to itself if the port is an ephemeral one without a listener.
         raise Unreachable(f"{where} does not answer: the port connects to itself", cluster=cluster.alias)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

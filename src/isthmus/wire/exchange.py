@@ -1,4 +1,4 @@
-"""Requests and answers on a blocking socket: what a connection begins with, before an event loop has it."""
+"""Requests and answers on a blocking socket, for the handshake before an event loop uses the connection."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _IDENTITY_FROM: Final = 5
 _METADATA_VERSIONS: Final = (4, 9)
 _SOFTWARE: Final = {"client_software_name": "isthmus", "client_software_version": __version__}
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake begin (RFC 8446, 5.1)."""
+"""The first bytes of an alert and of a handshake (RFC 8446, 5.1)."""
 
 
 _NOT_OFFERED: Final = (0, 0)
 
 
 class SpeaksTls(OSError):
-    """What came is a record of TLS."""
+    """The answer is a TLS record."""
 
 
 class NotKafka(OSError):
-    """What came is no answer of a Kafka broker."""
+    """The answer is not one of a Kafka broker."""
 
 
 def bound(sock: socket.socket, deadline: Deadline) -> None:
-    """Have the next call on a blocking socket end by the deadline.
+    """Limit the next call on a blocking socket to the deadline.
 
-    :raises TimeoutError: It has passed.
+    :raises TimeoutError: The deadline has passed.
     """
     left_s = deadline.left_s
-    # A socket without time to wait would not wait at all, and say something else.
+    # A socket timeout of 0 would make it non-blocking, with other errors.
     if left_s <= 0:
         raise TimeoutError("timed out")
     sock.settimeout(left_s)
 
 
 class Exchange:
-    """Send one request and wait for its answer on a blocking socket, at most until the deadline.
+    """Sends a request and waits for its answer on a blocking socket, at most until the deadline.
 
-    :raises SpeaksTls: The answer is one of TLS.
-    :raises NotKafka: The answer is one of something else.
+    :raises SpeaksTls: The answer is a TLS record.
+    :raises NotKafka: The answer is not one of a Kafka broker.
     :raises OSError: No answer came.
     """
 
@@ -63,7 +63,7 @@ class Exchange:
 
     def __call__(self, request: Any, version: int) -> Any:
         self._correlation += 1
-        # A socket timeout bounds one call, not the whole answer: a trickling peer must not hold us for ever.
+        # A socket timeout limits one call, not the whole answer: a slow peer must not block us for ever.
         bound(self._sock, self._deadline)
         self._sock.sendall(encode_request(request, version, self._correlation, self._client_id))
         head = self._read(_SIZE.size)
@@ -91,7 +91,7 @@ class Exchange:
 
 
 def api_versions(exchange: Exchange) -> Mapping[int, tuple[int, int]]:
-    """The lowest and highest version of every message the broker offers, by API key.
+    """Ask for the lowest and highest version of every message that the broker offers, by API key.
 
     :raises OSError: See `Exchange`.
     """
@@ -104,11 +104,11 @@ def api_versions(exchange: Exchange) -> Mapping[int, tuple[int, int]]:
 def answering_cluster(
     exchange: Exchange, offered: Mapping[int, tuple[int, int]], *, cluster_id: str, node_id: int
 ) -> str | None:
-    """The id of the cluster that answers, where it is not the one that is meant; `None` where it is.
+    """Return the id of the answering cluster if it is not the expected one, else `None`.
 
-    Brokers from Kafka 4.4 on compare it themselves, together with a `node_id` (KIP-1242): one of another number that
-    has this address now is not the one that is meant either. All others, and all where any broker will do (`node_id`
-    below 0), tell the id of their cluster (Metadata).
+    Brokers from Kafka 4.4 on compare the cluster id themselves, together with `node_id` (KIP-1242): another broker that
+    has this address now is wrong too. Other brokers, and all if any broker will do (`node_id` below 0), are asked for
+    the id of their cluster (Metadata).
 
     :raises OSError: See `Exchange`; or the broker is another one of the same cluster.
     """

@@ -1,4 +1,4 @@
-"""Fetch (API 1) with incremental sessions (KIP-227): a request carries only what changed since the last one.
+"""Fetch (API 1) with incremental sessions (KIP-227): a request carries only the changes since the last one.
 
 A thousand idle partitions then cost no more than one.
 """
@@ -31,7 +31,7 @@ _ANY_SIZE: Final = 0x7FFFFFFF
 _BYTES_MIN: Final = 16 << 10
 _PAUSE_MAX_S: Final = 12.0
 PATIENCE_S: Final = 45.0
-"""So long a broker may hold its answers back until that is an error: longer than the pauses before the longest one."""
+"""A broker may throttle its answers for so long before it is an error: longer than all pauses up to the longest."""
 
 SESSION_LOST: Final = frozenset(
     {
@@ -45,10 +45,10 @@ SESSION_LOST: Final = frozenset(
 
 
 class Want(NamedTuple):
-    """From where to read one partition. `fetched_epoch` is the leader epoch of the last batch read, or -1.
+    """The place to read one partition from. `fetched_epoch` is the leader epoch of the last batch read, or -1.
 
-    With it the broker tells when its log has diverged from what was read (KIP-320, from version 12 on). No more than
-    `bytes_max` are to come in one answer, unless the first batch is larger.
+    With it the broker reports if its log has diverged from the records read (KIP-320, from version 12 on). An answer
+    holds at most `bytes_max`, unless the first batch is larger.
     """
 
     topic_id: uuid.UUID
@@ -59,8 +59,8 @@ class Want(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One partition's part of an answer. `offset` is what was asked for, `diverged_at` -1 unless the log diverged,
-    `preferred` the replica that the leader wants us to read from instead (KIP-392), -1 for none.
+    """One partition's part of an answer. `offset` is the requested one, `diverged_at` is -1 unless the log diverged,
+    `preferred` is the replica that the leader wants us to read from instead (KIP-392), -1 for none.
     """
 
     key: PartitionKey
@@ -76,7 +76,7 @@ class Fetched(NamedTuple):
 
 
 class FetchSession:
-    """The session at one broker. Say what is wanted, build a request, give its answer back.
+    """The fetch session at one broker. Call `want`, build a `request`, and pass its answer to `answered`.
 
     With `incremental=False` there is no session: every request stands alone.
     """
@@ -102,9 +102,9 @@ class FetchSession:
         """Read this partition from the next request on."""
         before = self._wants.get(key)
         if before is not None and before.topic_id != want.topic_id:
-            # The topic was made anew: to the broker these are two partitions.
+            # The topic was created again: for the broker these are two partitions.
             self.forget(key)
-        # To the end: brokers fill an answer in the order of a full request, and everybody shall have a turn.
+        # Append it: brokers fill answers in the order of a full request, so all partitions get a turn.
         self._wants.pop(key, None)
         self._wants[key] = want
         self._names[want.topic_id] = key[0]
@@ -119,13 +119,13 @@ class FetchSession:
             self._forgotten[key, want.topic_id] = None
 
     def reset(self) -> None:
-        """Begin a new session with the next request: the old one is lost or its connection was."""
+        """Begin a new session with the next request: the old one or its connection is lost."""
         self._id = 0
         self._epoch = self._begin
         self._forgotten.clear()
 
     def request(self, *, max_wait_ms: int, bytes_max: int, partition_bytes_max: int, by_topic_id: bool) -> FetchRequest:
-        """The next request. `by_topic_id` says that the broker knows topic ids (version 13) for all that is wanted."""
+        """Build the next request. `by_topic_id` means that all wanted topics have ids (version 13)."""
         full = self._epoch <= _FIRST_EPOCH
         keys = self._wants.keys() if full else self._changed
         if full:
@@ -172,7 +172,7 @@ class FetchSession:
         )
 
     def answered(self, answer: Any) -> int:
-        """Take the head of an answer; returns its error code. A lost session is reset, all else is the caller's."""
+        """Take the head of an answer. Return its error code, to be handled by the caller; a lost session is reset."""
         if answer.error_code in SESSION_LOST:
             self.reset()
         elif answer.error_code == codes.NONE:
@@ -180,12 +180,12 @@ class FetchSession:
             if self._id:
                 self._epoch = 1 if self._epoch in (_FIRST_EPOCH, _LAST_EPOCH) else self._epoch + 1
             else:
-                # The broker has no room for a session: the next request is a full one again.
+                # The broker has no free session: the next request is a full one again.
                 self.reset()
         return int(answer.error_code)
 
     def partitions(self, answer: Any) -> Iterator[Fetched]:
-        """The partitions of an answer, without those that were forgotten meanwhile, or are of another topic by now."""
+        """Yield the partitions of an answer, without those that were forgotten meanwhile or belong to another topic."""
         by_id = answer.API_VERSION >= _TOPIC_IDS_FROM
         for topic in answer.responses:
             name = self._names.get(topic.topic_id) if by_id else topic.topic
@@ -220,13 +220,12 @@ async def fetch_once(
     max_wait_ms: int = 0,
     timeout_s: float,
 ) -> list[Fetched]:
-    """One fetch outside any session: what the broker has of these partitions, each with an error code of its own.
+    """Fetch these partitions once, outside any session; each part has an error code of its own.
 
-    A broker over a quota answers without a partition and without an error (KIP-219): it is asked again, for less and
-    less. So an answer that comes from here has every partition that is wanted.
+    Over a quota a broker answers without partitions and without an error (KIP-219): then it is asked again, for fewer
+    and fewer bytes. So the result has every wanted partition.
 
-    :raises ClusterError: It did not answer, goes on holding its answer back, left a partition out, or refused the
-        request as a whole.
+    :raises ClusterError: The broker did not answer, keeps throttling, left a partition out, or refused the request.
     """
     session = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
@@ -253,7 +252,7 @@ async def fetch_once(
 
 
 def held_back(what: str, cluster: str) -> Unreachable:
-    """That a client quota keeps a cluster from being read."""
+    """Build the error that a client quota prevents reading."""
     return Unreachable(
         f"{what} is held back: a client quota is used up",
         cluster=cluster,
@@ -262,10 +261,10 @@ def held_back(what: str, cluster: str) -> Unreachable:
 
 
 class Throttle:
-    """How to ask a broker that holds its answers back, one time after the other, as a client quota is used up.
+    """The pauses and sizes of requests to a broker that repeatedly throttles its answers because of a client quota.
 
-    `bytes_max` is what to ask for: what is small fits into a quota sooner. Whoever sits the pauses out hears after
-    `patience_s` (s) that nothing comes.
+    `bytes_max` is the size to ask for: a small answer fits into a quota sooner. `sit_out` raises an error after
+    `patience_s` (s) without records.
     """
 
     def __init__(self, bytes_max: int, *, patience_s: float = PATIENCE_S) -> None:
@@ -276,12 +275,12 @@ class Throttle:
 
     @property
     def since_s(self) -> float:
-        """For how long (s) nothing but empty answers has come; 0 before the first."""
+        """For how long (s) all answers were empty; 0 before the first."""
         return time.monotonic() - self._since if self._times else 0.0
 
     def pause_s(self, throttle_ms: int) -> float:
-        """How long to ask nothing after an answer that was held back. Each time it is longer than what the broker
-        announces: to ask uses a quota up as well, and brokers count together what was used in some ten seconds.
+        """The pause (s) after a throttled answer. It grows beyond the time that the broker announces, as requests use
+        the quota as well, and brokers sum up the use of about ten seconds.
         """
         if not self._times:
             self._since = time.monotonic()
@@ -290,16 +289,15 @@ class Throttle:
         return float(min(max(_PAUSE_MAX_S, throttle_ms / 1000), throttle_ms / 1000 * 2 ** (self._times - 1)))
 
     async def sit_out(self, throttle_ms: int, connection: Connection) -> None:
-        """Ask nothing for as long as `pause_s` says, `patience_s` at most.
+        """Pause for `pause_s`, at most `patience_s`.
 
-        :raises Unreachable: Nothing but empty answers has come for `patience_s`. Whoever goes on hears it again after
-            each pause.
+        :raises Unreachable: All answers were empty for `patience_s`; raised again after each further pause.
         """
         await asyncio.sleep(min(self.pause_s(throttle_ms), self._patience_s))
         if self.since_s >= self._patience_s:
             raise held_back(connection.where, connection.cluster)
 
     def end(self) -> None:
-        """An answer came that shows something."""
+        """Note an answer that was not throttled."""
         self._times = 0
         self.bytes_max = min(2 * self.bytes_max, self._bytes_usual)

@@ -1,4 +1,4 @@
-"""Kafka messages to bytes and back, by kafka-python's codecs. The one place that knows how they are called."""
+"""Converts Kafka messages to bytes and back with kafka-python's codecs. Only this module calls them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Frame(NamedTuple):
-    """A request as it is sent, its length in front; `size_bytes` of all buffers together."""
+    """A request as it is sent, beginning with its length; `size_bytes` is the size of all buffers together."""
 
     buffers: list[Buffer]
     size_bytes: int
 
 
 def pick_version(request: Any, api_versions: Mapping[int, tuple[int, int]], cluster: str) -> int:
-    """The highest version of a message that both sides know, within the request's own `min_version`/`max_version`.
+    """Choose the highest version of a message that both sides know, within the request's `min_version`/`max_version`.
 
     :raises UnsupportedByBroker: There is none.
     """
@@ -45,7 +45,7 @@ def pick_version(request: Any, api_versions: Mapping[int, tuple[int, int]], clus
 
 
 def encode_request(request: Any, version: int, correlation: int, client_id: str) -> bytes:
-    """A request as one frame: length, header and body."""
+    """Encode a request as one frame: length, header and body."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation, client_id=client_id)
     encoded = request.encode(version=version, header=True, framed=True)
@@ -53,7 +53,7 @@ def encode_request(request: Any, version: int, correlation: int, client_id: str)
 
 
 def decode_response(request: Any, version: int, payload: memoryview, correlation: int) -> Any:
-    """The answer to `request` from a frame's payload (without its length).
+    """Decode the answer to `request` from a frame's payload (without its length).
 
     :raises ConnectionError: When the correlation id is not the one expected: the stream is out of step.
     """
@@ -83,15 +83,15 @@ def skip_response_header(payload: memoryview, correlation: int, *, flexible: boo
 
 
 def _flexible(request: Any, version: int) -> bool:
-    # KIP-511: the answer to ApiVersions always has the oldest header, so that any broker can be understood.
+    # KIP-511: the answer to ApiVersions always has the oldest header, so that every client can decode it.
     return request.API_KEY != _API_VERSIONS_KEY and bool(type(request).flexible_version_q(version))
 
 
 def uvarint(data: memoryview, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position` (KIP-482), and where what follows it begins.
+    """Decode the unsigned varint at `position` (KIP-482). Return it and the position behind it.
 
-    :raises IndexError: The data end within it.
-    :raises ValueError: It is longer than one can be.
+    :raises IndexError: The data ends within it.
+    :raises ValueError: It has more than 32 bits.
     """
     value = shift = 0
     while True:

@@ -1,4 +1,4 @@
-"""Message sets from before Kafka 0.11 (magic 0 and 1), decoded: whatever reads a stored one does it here."""
+"""Decodes message sets from before Kafka 0.11 (magic 0 and 1)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LZ4: Final = 3
 _ATTRIBUTES_END: Final = 18
 _LENGTH: Final = struct.Struct(">i")
 _LZ4_CHECKSUM_AT: Final = 6
-"""Behind the magic of the frame (4 bytes) and two bytes of flags; Kafka wrote no content size."""
+"""Behind the magic of the frame (4 bytes) and two bytes of flags; Kafka did not write a content size."""
 
 
 def messages(batch: Batch) -> Iterator[Any]:
-    """The messages of a set in offset order, with `offset`, `timestamp` (None for magic 0), `key` and `value`.
+    """Yield the messages of a set in offset order, with `offset`, `timestamp` (None for magic 0), `key` and `value`.
 
     :raises ValueError: The checksum is wrong.
     """
@@ -29,14 +29,14 @@ def messages(batch: Batch) -> Iterator[Any]:
     if batch.magic > 0 or batch.codec != _LZ4:
         yield from decoded
     else:
-        for inner in scan(_without_lz4(batch.view)):
+        for inner in scan(_decompress_lz4(batch.view)):
             yield from messages(inner)
 
 
-def _without_lz4(view: memoryview) -> bytes:
-    """What a message of magic 0 has inside: its LZ4 frames have a header checksum of Kafka's own (KIP-57).
+def _decompress_lz4(view: memoryview) -> bytes:
+    """Decompress the content of a message of magic 0: its LZ4 frames have a wrong header checksum (KIP-57).
 
-    The right one is one byte that nobody else would compute for us, so all are tried.
+    The correct checksum is one byte that no library computes for us, so all values are tried.
     """
     (key_bytes,) = _LENGTH.unpack_from(view, _ATTRIBUTES_END)
     frame = bytearray(view[_ATTRIBUTES_END + 2 * _LENGTH.size + max(key_bytes, 0) :])

@@ -1,4 +1,4 @@
-"""A login by SASL as a conversation: which requests it takes, whoever sends them (KIP-43, KIP-152, KIP-368)."""
+"""The requests of a SASL login as a generator, independent of the connection (KIP-43, KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isthmus.wire.security import forget_token, sasl_mechanism
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """The broker has taken the login. `session_life_s` is set where it limits how long (KIP-368)."""
+    """The broker has accepted the login. `session_life_s` is set if it limits the session (KIP-368)."""
 
     session_life_s: float | None
 
@@ -26,11 +26,11 @@ LoginSteps = Generator[tuple[Any, int], Any, LoggedIn]
 
 
 def login_steps(cluster: Cluster, host: str, where: str) -> LoginSteps:
-    """The requests of a login, each with its version; the answer to one is sent in before the next. Each step may take
-    a while: a token is fetched, a key is derived.
+    """Yield the requests of a login, each with its version; send the answer in for the next one. Steps may take a
+    while: a token is fetched, a key is derived.
 
-    :raises AuthenticationFailed: The broker does not take the login, or has no such mechanism.
-    :raises ConfigError: The mechanism lacks what it needs.
+    :raises AuthenticationFailed: The broker refuses the login, or does not have the mechanism.
+    :raises ConfigError: The mechanism lacks a setting.
     """
     security = cluster.security
     mechanism = sasl_mechanism(cluster, host)
@@ -60,7 +60,7 @@ def login_steps(cluster: Cluster, host: str, where: str) -> LoginSteps:
 
 
 def advance(steps: LoginSteps, answer: Any) -> tuple[Any, int] | LoggedIn:
-    """The next request after this answer, `None` before the first; or that the login is done."""
+    """Send in an answer, `None` at first. Return the next request, or `LoggedIn` at the end."""
     try:
         return steps.send(answer)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""What a cluster says about itself: brokers, topics, and who leads which partition."""
+"""The metadata of a cluster: brokers, topics, and leaders of partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """`leader` is -1 while there is none; `leader_epoch` is -1 where the broker does not tell."""
+    """`leader` is -1 while there is none; `leader_epoch` is -1 if the broker does not report it."""
 
     partition: int
     leader: int
@@ -37,7 +37,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """`topic_id` is the nil UUID where the broker has none (before KIP-516); partitions are sorted by number."""
+    """`topic_id` is the nil UUID if the broker has none (before KIP-516); partitions are sorted by number."""
 
     name: str
     topic_id: uuid.UUID
@@ -87,17 +87,17 @@ def _topic(topic: Any) -> TopicMetadata:
 
 
 class MetadataAnswer(NamedTuple):
-    """What a broker answered, and for how many ms it wants to be left alone."""
+    """A broker's metadata and its throttle time in ms."""
 
     metadata: Metadata
     throttle_time_ms: int
 
 
 class RecentAnswers:
-    """The latest answers by their bytes, `bytes_max` together or a single one. For all threads.
+    """A cache of the latest answers by their bytes, at most `bytes_max` together or a single one. Thread-safe.
 
-    Every link asks every few seconds which topics there are, and hardly ever is anything new. What is the same, byte by
-    byte, is decoded once, whoever asked: with 10,000 partitions that takes a tenth of a second.
+    Every link asks for all topics every few seconds, and the answer rarely changes. Answers with the same bytes are
+    decoded once for all callers: with 10,000 partitions decoding takes a tenth of a second.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -106,7 +106,7 @@ class RecentAnswers:
         self._lock = threading.Lock()
 
     def read(self, version: int, answered: bytes, decode: Callable[[], Any]) -> MetadataAnswer:
-        """The answer of these bytes in this version of the message; `decode` is called unless it is known."""
+        """Return the answer for these bytes in this version; `decode` is called unless it is cached."""
         key = version, answered
         with self._lock:
             if key in self._answers:

@@ -1,4 +1,4 @@
-"""Where logs begin and end: ListOffsets (API 2) and OffsetForLeaderEpoch (API 23), many partitions per request."""
+"""Asks where logs begin and end: ListOffsets (API 2) and OffsetForLeaderEpoch (API 23), many partitions a request."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from isthmus.wire.connection import Connection
 LATEST: Final = -1
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
-"""The log start on the brokers' own disks, behind what only a remote tier holds (KIP-405)."""
+"""The log start on the brokers' own disks, behind records that only a remote tier holds (KIP-405)."""
 EARLIEST_LOCAL_FROM: Final = 8
-"""The version of ListOffsets that knows it: to older ones it is no time there ever was."""
+"""The first version of ListOffsets that knows `EARLIEST_LOCAL`: older ones take it for a timestamp."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 DEBUGGER: Final = -2
-"""Who may ask followers, as Kafka's tools for replicas do; the rights are those of a consumer."""
+"""The replica id that may ask followers, as Kafka's replica tools do; it needs the rights of a consumer."""
 
 PartitionKey = tuple[str, int]
 
 
 class Offset(NamedTuple):
-    """An offset a leader named, or -1 and the error code it answered instead."""
+    """The offset that a leader answered, or -1 with its error code."""
 
     error_code: int
     offset: int
 
 
 UNTOLD: Final = Offset(codes.LEADER_NOT_AVAILABLE, -1)
-"""What an answer says that leaves a partition out: nothing, and least of all that there is no such partition."""
+"""Stands for a partition that is missing in an answer. This does not prove that the partition does not exist."""
 
 
 async def list_offsets(
@@ -50,13 +50,13 @@ async def list_offsets(
     timeout_s: float = 3.0,
     min_version: int = 4,
 ) -> dict[PartitionKey, Offset]:
-    """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start), of all
-    that is asked for (`UNTOLD` where the answer leaves it out).
+    """Ask for offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log
+    start), of all partitions (`UNTOLD` for those missing in the answer).
 
-    One for all partitions or one for each. By timestamp it is the first offset that has it or a later one, -1 for none.
-    `epochs` maps partitions to the leader epoch they are believed to be in (-1 for unknown); a leader of another epoch
-    answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. With `asker=DEBUGGER` followers answer too, and `LATEST` is the
-    log end of whoever is asked.
+    `timestamp` is one for all partitions or one for each. It finds the first offset with it or a later one, -1 for
+    none. `epochs` maps partitions to their assumed leader epochs (-1 for unknown); a leader of another epoch answers
+    FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. With `asker=DEBUGGER` followers answer too, and `LATEST` is the log end
+    of the asked broker.
     """
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     topics = [
@@ -85,9 +85,9 @@ async def list_offsets(
 async def log_ends(
     connection: Connection, epochs: Mapping[PartitionKey, int], *, timeout_s: float = 3.0
 ) -> dict[PartitionKey, Offset]:
-    """The log end offsets (not the high watermarks) of partitions led by this broker in exactly these epochs.
+    """Ask for the log ends (not the high watermarks) of partitions that this broker leads in exactly these epochs.
 
-    ListOffsets could tell too, but a follower would answer it with its own, stale log end.
+    ListOffsets could return them too, but a follower would answer with its own, stale log end.
     """
     return await epoch_ends(connection, epochs, epochs, timeout_s=timeout_s)
 
@@ -99,9 +99,9 @@ async def epoch_ends(
     *,
     timeout_s: float = 3.0,
 ) -> dict[PartitionKey, Offset]:
-    """Where the leader epochs `asked` for end, or the last ones before them that the logs have; -1 if they have none.
+    """Ask where the leader epochs `asked` end, or the last earlier ones that the logs have; -1 if they have none.
 
-    They are those of partitions led by this broker in exactly the `epochs`.
+    The partitions are led by this broker in exactly the `epochs`.
     """
     topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     topics = [

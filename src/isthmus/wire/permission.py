@@ -1,4 +1,4 @@
-"""Whether the bytes of a request may leave: asked when it is made, and again before any of them does."""
+"""Permission to send the bytes of a request: checked when it is made, and again before any byte is sent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from isthmus.errors import Unreachable
 
 Permission = Callable[[], bool]
-"""Whether bytes may leave now."""
+"""Returns whether bytes may be sent now."""
 
 
 def not_permitted(cluster: str, where: str) -> Unreachable:
-    """Why a request to a broker was given up."""
+    """Build the error of a request that was given up without permission."""
     return Unreachable(
         f"a request to {where} was given up: writing is not allowed any more",
         cluster=cluster,

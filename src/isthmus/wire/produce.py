@@ -1,8 +1,8 @@
 """Produce (API 0) for record batches that are already bytes.
 
-The one request encoded here rather than by kafka-python's codec: that one copies every record twice, this one none.
-Answers that say that all is well are read here too, as each is waited for; all others are the library's. Tests hold
-both against it, byte for byte.
+This is the only request that is not encoded by kafka-python's codec, which copies every record twice; this encoder
+copies none. Answers without errors are decoded here too, for speed; all others by the library. Tests compare both with
+the library, byte for byte.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _HEAD: Final = struct.Struct(">hhih")
 _ACKS: Final = struct.Struct(">hi")
 _SIZE: Final = struct.Struct(">i")
 _WELL: Final = struct.Struct(">ihqqqBBB")
-"""Partition, error, base offset, append time, log start; then the sizes of the record errors, the message, the tags."""
+"""Partition, error, base offset, append time, log start; the sizes of the record errors, the message, the tags."""
 
 
 AnswerKey = tuple[bytes | str, int]
-"""A topic, by the bytes of its id from version 13 on, and the partition."""
+"""A topic, by the bytes of its id from version 13 on, else by name, and the partition."""
 
 
 class Append(NamedTuple):
@@ -51,7 +51,7 @@ class Append(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """What the leader answered. `base_offset` is -1 where it refused."""
+    """The leader's answer to an append. `base_offset` is -1 if it was refused."""
 
     error_code: int
     base_offset: int
@@ -59,7 +59,7 @@ class Appended(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What became of each append, and for how many ms the broker wants to be left alone."""
+    """The result of each append, and the throttle time in ms."""
 
     appended: dict[AnswerKey, Appended]
     throttle_time_ms: int
@@ -68,8 +68,8 @@ class Answers(NamedTuple):
 def version_for(api_versions: Any, appends: Iterable[Append] = (), *, is_transactional: bool = False) -> int:
     """The Produce version to use for `appends` with a broker that offers `api_versions`.
 
-    Topics are named by their id where all of them have one: a topic of the same name that was created anew refuses our
-    bytes then. In transactions versions are left out that add partitions by themselves (KIP-890).
+    Topics are identified by id if all of them have one: then a new topic of the same name refuses our bytes.
+    Transactions do not use versions that add partitions by themselves (KIP-890).
     """
     version = int(min(VERSION_MAX, api_versions[API_KEY][1]))
     if is_transactional:
@@ -86,7 +86,7 @@ def encode(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> Frame:
-    """A whole request frame; the records in it are the views that were given. acks is always -1 (all).
+    """Encode a whole request frame, which refers to the given views of records. acks is always -1 (all).
 
     Appends to one topic must stand together, one batch per partition.
     """
@@ -132,7 +132,7 @@ def post(
     transactional_id: str | None = None,
     may_send: Permission | None = None,
 ) -> asyncio.Future[Answers]:
-    """Send a request now. The broker answers after `timeout_ms` at the latest, or is given up after `timeout_s`.
+    """Send a request now. The broker answers after `timeout_ms` at the latest; we give up after `timeout_s`.
 
     For `may_send` see `Connection.post_frame`.
 
@@ -160,9 +160,9 @@ async def post_one(
     transactional_id: str | None = None,
     may_send: Permission | None = None,
 ) -> Appended:
-    """Send one batch and wait for what its leader answers; see `post`.
+    """Send one batch and wait for its leader's answer; see `post`.
 
-    :raises Unreachable: No answer came: whether it was appended is unknown.
+    :raises Unreachable: No answer came: it is unknown whether the batch was appended.
     """
     version = version_for(connection.api_versions, [append], is_transactional=transactional_id is not None)
     answers, _ = await post(
@@ -178,10 +178,10 @@ async def post_one(
 
 
 def decode(payload: memoryview, correlation: int, version: int) -> Answers:
-    """The answers, and the throttle time in ms."""
+    """Decode the answers and the throttle time in ms."""
     flexible = version >= _FLEXIBLE_FROM
     position = skip_response_header(payload, correlation, flexible=flexible)
-    if flexible and (well := _all_well(payload[position:], by_id=version >= _TOPIC_IDS_FROM)) is not None:
+    if flexible and (well := _decode_all_well(payload[position:], by_id=version >= _TOPIC_IDS_FROM)) is not None:
         return well
     answer = ProduceResponse.decode(payload[position:], version=version)
     appended = {
@@ -194,8 +194,8 @@ def decode(payload: memoryview, correlation: int, version: int) -> Answers:
     return Answers(appended, answer.throttle_time_ms or 0)
 
 
-def _all_well(body: memoryview, *, by_id: bool) -> Answers | None:
-    """An answer without any error, without messages and unknown fields; None for every other."""
+def _decode_all_well(body: memoryview, *, by_id: bool) -> Answers | None:
+    """Decode an answer without errors, messages and unknown fields; None for every other."""
     appended: dict[AnswerKey, Appended] = {}
     topics, position = uvarint(body, 0)
     for _ in range(topics - 1):
@@ -222,17 +222,17 @@ def _all_well(body: memoryview, *, by_id: bool) -> Answers | None:
 
 
 def answer_key(append: Append, version: int) -> AnswerKey:
-    """Where `decode` puts the answer to an append."""
+    """The key under which `decode` puts the answer to an append."""
     return answer_keys(append.topic, append.topic_id, append.partition)[by_id(version)]
 
 
 def answer_keys(topic: str, topic_id: uuid.UUID, partition: int) -> tuple[AnswerKey, AnswerKey]:
-    """Where `decode` puts the answers to a partition: by the topic's name and by its id, see `by_id`."""
+    """The keys under which `decode` puts the answers to a partition: by topic name and by topic id, see `by_id`."""
     return (topic, partition), (topic_id.bytes, partition)
 
 
 def by_id(version: int) -> bool:
-    """Whether topics are told by their id (KIP-516), no more by their name."""
+    """Whether this version identifies topics by id (KIP-516) instead of by name."""
     return version >= _TOPIC_IDS_FROM
 
 

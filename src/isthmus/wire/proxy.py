@@ -1,8 +1,8 @@
 """The two handshakes with a proxy: SOCKS5 (RFC 1928, with RFC 1929 for logins) and HTTP CONNECT (RFC 9110, 9.3.6).
 
-Both leave the broker's name to the proxy: it may be one that only its network knows. They read byte for byte what
-belongs to them and not one more: what comes behind belongs to the broker. A relay (`isthmus relay`) is asked by HTTP
-CONNECT too, over TLS, so that nobody on the way sees its token.
+Both leave the broker's name to the proxy, as only the proxy's network may know it. They read exactly their own bytes,
+as the next bytes belong to the broker. A relay (`isthmus relay`) is asked by HTTP CONNECT too, over TLS, so that its
+token is not visible on the way.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _NOT_ALLOWED: Final = 2
 
 
 def connect(cluster: Cluster, proxy: Proxy, host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connection to `host:port` through the proxy.
+    """Open a connection to `host:port` through the proxy.
 
-    :raises Unreachable: The proxy does not answer, is none, or does not get there.
-    :raises AuthenticationFailed: It does not take our login.
+    :raises Unreachable: The proxy does not answer, is not a proxy, or cannot connect.
+    :raises AuthenticationFailed: The proxy refuses our login.
     """
     handshake = _Handshake(cluster, proxy, written_address(host, port), Deadline(timeout_s))
     address = split_address(proxy.address, cluster.alias)
@@ -83,38 +83,42 @@ class _Handshake:
         self._key = f"clusters.{cluster.alias}.proxy"
 
     def take(self, sock: socket.socket) -> None:
-        """Go on with this socket."""
+        """Use this socket from now on."""
         self._sock = sock
         if sock.getsockname() == sock.getpeername():
             raise ConnectionRefusedError("the port connects to itself")
 
     def socks(self, host: str, port: int) -> None:
-        """Greeting, login if it is asked for, and the request."""
+        """Do the SOCKS5 handshake: greeting, login if required, and the request."""
         methods = [_NO_LOGIN] if self._proxy.username is None else [_NO_LOGIN, _PASSWORD]
         self._send(bytes((5, len(methods), *methods)))
         version, method = self._read(2)
         if version != 5:
-            raise self._no_proxy()
+            raise self._no_proxy_error()
         if method == _NOTHING_ACCEPTED:
-            raise self._login_missing() if self._proxy.username is None else self._refused("takes no user and password")
+            raise (
+                self._login_missing_error()
+                if self._proxy.username is None
+                else self._login_error("takes no user and password")
+            )
         if method == _PASSWORD:
             if max(map(len, self._login())) > _LOGIN_BYTES_MAX:
-                raise self._refused(f"can take no more than {_LOGIN_BYTES_MAX} bytes")
+                raise self._login_error(f"can take no more than {_LOGIN_BYTES_MAX} bytes")
             self._send(b"\x01" + b"".join(bytes((len(text), *text)) for text in self._login()))
             if self._read(2)[1] != 0:
-                raise self._refused("refused the login")
-        self._send(b"\x05\x01\x00" + _written(host) + struct.pack(">H", port))
+                raise self._login_error("refused the login")
+        self._send(b"\x05\x01\x00" + _encode_host(host) + struct.pack(">H", port))
         version, reply, _, kind = self._read(4)
         if version != 5:
-            raise self._no_proxy()
+            raise self._no_proxy_error()
         if reply != 0:
-            raise self._no_way(_REPLIES.get(reply, f"reply {reply}"), is_rule=reply == _NOT_ALLOWED)
-        # The address it connects from is of no use, but stands before the broker's first byte.
+            raise self._no_way_error(_REPLIES.get(reply, f"reply {reply}"), is_rule=reply == _NOT_ALLOWED)
+        # Skip the address it connects from, which precedes the broker's first byte.
         self._read({1: 4, 4: 16}.get(kind) or self._read(1)[0])
         self._read(2)
 
     def http(self) -> None:
-        """CONNECT, and the head of the answer."""
+        """Do the HTTP handshake: CONNECT, and the head of the answer."""
         lines = [f"CONNECT {self._destination} HTTP/1.1", f"Host: {self._destination}"]
         if self._proxy.username is not None:
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(b':'.join(self._login())).decode()}")
@@ -123,13 +127,15 @@ class _Handshake:
         if 200 <= status < 300:
             return
         if status == 407:
-            raise self._login_missing() if self._proxy.username is None else self._refused("refused the login")
+            raise (
+                self._login_missing_error() if self._proxy.username is None else self._login_error("refused the login")
+            )
         if self._proxy.kind == "relay":
-            raise self._not_relayed(status, reason)
-        raise self._no_way(f"HTTP status {status}", is_rule=400 <= status < 500)
+            raise self._not_relayed_error(status, reason)
+        raise self._no_way_error(f"HTTP status {status}", is_rule=400 <= status < 500)
 
     def away(self, error: OSError) -> ClusterError:
-        """The error to raise when the proxy does not answer, or not to the end."""
+        """Build the error for a proxy that does not answer, or not completely."""
         return Unreachable(
             f"{self._who} does not answer: {getattr(error, 'reason', None) or error.strerror or error}",
             cluster=self._cluster.alias,
@@ -137,7 +143,7 @@ class _Handshake:
         )
 
     def stranger(self, error: ssl.SSLCertVerificationError) -> ClusterError:
-        """The error to raise when a relay shows a certificate that we do not believe."""
+        """Build the error for a relay with a certificate that is not trusted."""
         return AuthenticationFailed(
             f"{self._who} shows a certificate that is not trusted: {error.verify_message}",
             cluster=self._cluster.alias,
@@ -150,17 +156,17 @@ class _Handshake:
         while not head.endswith(b"\r\n\r\n"):
             head += self._read(1)
             if len(head) > _HEAD_BYTES_MAX or (len(head) == 5 and head != b"HTTP/"):
-                raise self._no_proxy()
+                raise self._no_proxy_error()
         _, status, reason, *_ = (*head.split(b"\r\n", 1)[0].split(b" ", 2), b"", b"")
         if not status.isdigit():
-            raise self._no_proxy()
+            raise self._no_proxy_error()
         return int(status), reason.decode(errors="replace")
 
     def _login(self) -> tuple[bytes, bytes]:
         password = "" if self._proxy.password is None else self._proxy.password.reveal()
         return (self._proxy.username or "").encode(), password.encode()
 
-    def _no_proxy(self) -> ClusterError:
+    def _no_proxy_error(self) -> ClusterError:
         name = {"socks5": "a SOCKS5", "http": "an HTTP"}.get(self._proxy.kind, "such a")
         return Unreachable(
             f"{self._who} does not answer as {name} proxy does",
@@ -168,14 +174,14 @@ class _Handshake:
             hint=f"Check {self._key}: scheme (socks5 or http), host and port.",
         )
 
-    def _login_missing(self) -> ClusterError:
+    def _login_missing_error(self) -> ClusterError:
         return AuthenticationFailed(
             f"{self._who} asks for a login",
             cluster=self._cluster.alias,
             hint=f"Give {self._key} a user in its url ({self._proxy.kind}://user@host:port) and a password.",
         )
 
-    def _not_relayed(self, status: int, reason: str) -> ClusterError:
+    def _not_relayed_error(self, status: int, reason: str) -> ClusterError:
         return Unreachable(
             f"{self._who} does not connect to {self._destination}: {reason or status}",
             cluster=self._cluster.alias,
@@ -183,7 +189,7 @@ class _Handshake:
             "log says why it does not get there.",
         )
 
-    def _refused(self, what: str) -> ClusterError:
+    def _login_error(self, what: str) -> ClusterError:
         user = "" if self._proxy.kind == "relay" else f" for user {self._proxy.username}"
         return AuthenticationFailed(
             f"{self._who} {what}{user}",
@@ -191,7 +197,7 @@ class _Handshake:
             hint=f"Check the user in {self._key}.url, and {self._key}.password.",
         )
 
-    def _no_way(self, reason: str, *, is_rule: bool) -> ClusterError:
+    def _no_way_error(self, reason: str, *, is_rule: bool) -> ClusterError:
         hint = f"Let the proxy connect to {self._destination}: its rules name hosts and ports that are allowed."
         if not is_rule:
             hint = (
@@ -217,8 +223,8 @@ class _Handshake:
         return data
 
 
-def _written(host: str) -> bytes:
-    """A host as SOCKS5 has it: an address as one, anything else as a name for the proxy to look up."""
+def _encode_host(host: str) -> bytes:
+    """Encode a host for SOCKS5: an IP address as such, anything else as a name for the proxy to look up."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A TCP connection to a broker, by whatever way the configuration says."""
+"""Opens TCP connections to brokers, directly or through the configured proxy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from isthmus.wire.address import reached_at
 
 
 def reach(cluster: Cluster, host: str, port: int, timeout_s: float) -> socket.socket:
-    """A blocking connection to the broker that is known as `host:port`.
+    """Open a blocking connection to the broker that advertises `host:port`.
 
-    :raises OSError: There is none.
-    :raises Unreachable: The proxy does not answer, or does not get there.
-    :raises AuthenticationFailed: The proxy does not take our login.
+    :raises OSError: The connection failed.
+    :raises Unreachable: The proxy does not answer, or cannot connect.
+    :raises AuthenticationFailed: The proxy refuses our login.
     """
     address = reached_at(cluster, host, port)
     if cluster.proxy is None:

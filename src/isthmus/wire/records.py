@@ -1,8 +1,8 @@
-"""The records of a stored batch, whatever bytes the keys of their headers are.
+"""Decodes and encodes records of stored batches, also with header keys that are not UTF-8.
 
-Kafka says that these are UTF-8 and checks it nowhere; librdkafka passes on what it is given. So such a key is a text
-with surrogates in place of the bytes that are none (PEP 383), and is written as the bytes it was. aiokafka's compiled
-codec refuses them: whatever it refuses for that reason is done here, far slower.
+Kafka defines header keys as UTF-8, but does not check it, and librdkafka passes any bytes on. Such a key becomes a text
+with surrogates in place of the invalid bytes (PEP 383), and is written back as the same bytes. aiokafka's compiled
+codec refuses such records, so they are handled here, far slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG_APPEND_TIME: Final = 1
 
 
 class StoredRecord(NamedTuple):
-    """A decoded record, with the attributes that aiokafka's have. The timestamp is in ms."""
+    """A decoded record, with the attributes of aiokafka's. The timestamp is in ms."""
 
     offset: int
     timestamp: int
@@ -36,22 +36,22 @@ class StoredRecord(NamedTuple):
 
 
 def header_key(text: str) -> bytes:
-    """The bytes that a header's key was."""
+    """The original bytes of a header's key."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def payload(batch: Batch) -> bytes:
-    """What follows a batch's header, decompressed.
+    """Decompress the bytes behind a batch's header.
 
-    :raises Exception: The bytes are damaged. Of which kind depends on the codec.
+    :raises Exception: The bytes are damaged. The type depends on the codec.
     """
     return bytes(_DECOMPRESS[batch.codec](bytes(batch.view[HEADER_BYTES:])))
 
 
 def records_in(batch: Batch) -> list[Any]:
-    """The records of one stored batch, at the offsets that its bytes say; those of magic 0 have no timestamp (`None`).
+    """Decode the records of one stored batch, at the offsets in its bytes; those of magic 0 have no timestamp (`None`).
 
-    :raises Exception: The bytes are no records. Of which kind depends on the decoder.
+    :raises Exception: The bytes are not records. The type depends on the decoder.
     """
     if batch.magic != _MAGIC:
         return list(messages(batch))
@@ -60,13 +60,13 @@ def records_in(batch: Batch) -> list[Any]:
     except UnicodeDecodeError:
         pass
     try:
-        # The offsets of a batch built here begin at 0 in its bytes, wherever it belongs.
-        return list(_decoded(next(scan(batch.view))))
+        # The offsets of a batch built here begin at 0 in its bytes, whatever its base offset is.
+        return list(_decode(next(scan(batch.view))))
     except IndexError:
         raise ValueError("it ends in the middle of a number") from None
 
 
-def _decoded(batch: Batch) -> Iterator[StoredRecord]:
+def _decode(batch: Batch) -> Iterator[StoredRecord]:
     data = payload(batch)
     position = 0
     for _ in range(batch.record_count):
@@ -80,7 +80,7 @@ def _decoded(batch: Batch) -> Iterator[StoredRecord]:
 
 
 def _record(batch: Batch, data: memoryview) -> StoredRecord:
-    # The first byte holds attributes, of which there are none.
+    # The first byte is for attributes, which are not used.
     timestamp_delta, position = decode_varint(data, 1)
     offset_delta, position = decode_varint(data, position)
     key, position = _octets(data, position)
@@ -111,7 +111,7 @@ def _octets(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def encoded(records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]]) -> bytes:
-    """One dense, uncompressed batch at offset 0 of records as timestamp (ms), key, value and headers."""
+    """Encode records, given as timestamp (ms), key, value and headers, as a dense, uncompressed batch at offset 0."""
     body = bytearray()
     base = latest = -1
     count = 0

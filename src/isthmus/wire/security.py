@@ -1,4 +1,4 @@
-"""Transport and login: what a protocol uses, and SASL by kafka-python's own mechanisms."""
+"""Transport and login: protocols, and SASL by kafka-python's own mechanisms."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def uses_sasl(security: Security) -> bool:
 
 
 def sasl_mechanism(cluster: Cluster, host: str) -> Any:
-    """A fresh kafka-python mechanism object: `auth_bytes()`, `receive(bytes)`, `is_done()`.
+    """Build a new kafka-python mechanism object: `auth_bytes()`, `receive(bytes)`, `is_done()`.
 
-    :raises ConfigError: When the mechanism lacks what it needs.
+    :raises ConfigError: The mechanism lacks a setting.
     """
     security = cluster.security
     if security.mechanism is None:
@@ -57,16 +57,16 @@ def sasl_mechanism(cluster: Cluster, host: str) -> Any:
 
 
 def forget_token(security: Security) -> None:
-    """The brokers refused the login: a token is not presented again, it may have been withdrawn."""
+    """Drop the token after brokers refused the login: it may have been withdrawn."""
     if security.oauth is not None:
         _ClientCredentials.tokens.pop(security.oauth, None)
 
 
 def _read(response: HTTPResponse) -> bytes:
-    """An answer, as far as it is one that holds a token: a long one, or one that comes in drops, is not waited for.
+    """Read the answer of a token endpoint, with limits of size and time.
 
-    :raises ValueError: It is too long.
-    :raises TimeoutError: It does not come to its end in time.
+    :raises ValueError: The answer is too long.
+    :raises TimeoutError: The answer does not end in time.
     """
     found, deadline = b"", Deadline(_TOKEN_TIMEOUT_S)
     while more := response.read1(_TOKEN_BYTES_MAX):
@@ -79,10 +79,10 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 class _ClientCredentials(AbstractTokenProvider):
-    """OAuth 2.0 client credentials (RFC 6749 section 4.4), one token kept until shortly before it expires."""
+    """OAuth 2.0 client credentials (RFC 6749 section 4.4); a token is cached until shortly before it expires."""
 
     tokens: ClassVar[dict[OAuth, tuple[str, float]]] = {}
-    """One for each configuration."""
+    """The token and its end (monotonic s) for each configuration."""
 
     def __init__(self, oauth: OAuth, cluster: str) -> None:
         super().__init__()
@@ -90,10 +90,10 @@ class _ClientCredentials(AbstractTokenProvider):
         self._cluster = cluster
 
     def token(self) -> str:
-        """A token that is good for a while.
+        """Return a token that is valid for a while.
 
         :raises Unreachable: The endpoint does not answer.
-        :raises AuthenticationFailed: It gives no token.
+        :raises AuthenticationFailed: The endpoint gives no token.
         """
         kept = self.tokens.get(self._oauth)
         if kept is not None and kept[1] > time.monotonic():
@@ -101,7 +101,7 @@ class _ClientCredentials(AbstractTokenProvider):
         oauth = self._oauth
         address = urllib.parse.urlsplit(oauth.token_endpoint_url)
         if address.scheme not in ("http", "https"):
-            raise self._refused("is no http(s) address")
+            raise self._token_error("is no http(s) address")
         form = {"grant_type": "client_credentials", "client_id": oauth.client_id}
         form["client_secret"] = oauth.client_secret.reveal()
         if oauth.scope:
@@ -114,7 +114,7 @@ class _ClientCredentials(AbstractTokenProvider):
                 answer = json.loads(_read(response))
             token, life_s = str(answer["access_token"]), float(answer.get("expires_in", 300))
         except urllib.error.HTTPError as error:
-            raise self._refused(f"gave no token: HTTP status {error.code}") from error
+            raise self._token_error(f"gave no token: HTTP status {error.code}") from error
         except OSError as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise Unreachable(
@@ -123,11 +123,11 @@ class _ClientCredentials(AbstractTokenProvider):
                 hint="Check security.oauth.token_endpoint_url, and that it can be reached from here.",
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, HTTPException) as error:
-            raise self._refused("gave no token: its answer is not one of OAuth 2.0") from error
+            raise self._token_error("gave no token: its answer is not one of OAuth 2.0") from error
         self.tokens[oauth] = (token, time.monotonic() + max(life_s - _TOKEN_MARGIN_S, 1.0))
         return token
 
-    def _refused(self, what: str) -> AuthenticationFailed:
+    def _token_error(self, what: str) -> AuthenticationFailed:
         host = urllib.parse.urlsplit(self._oauth.token_endpoint_url).hostname
         return AuthenticationFailed(
             f"the OAuth token endpoint of {self._cluster} at {host} {what}",

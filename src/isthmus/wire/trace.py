@@ -1,4 +1,4 @@
-"""What is said to brokers, for whoever wants to see it: each request with how long its answer took."""
+"""Logs requests to brokers, with the time until the answer, at the level DEBUG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 _unsafe_log = logging.getLogger(f"{__name__}.unsafe")
-# Only whoever asks for it by that name gets it: it may hold passwords and records.
+# Only enabled explicitly by this name: it may hold passwords and records.
 _unsafe_log.setLevel(logging.WARNING)
 
 Decode = Callable[[memoryview, int], Any]
@@ -22,17 +22,17 @@ def trace_unsafely() -> None:
 
 
 def traced(decode: Decode, where: str, request: Any, version: int) -> Decode:
-    """The same, which logs the answer when it has come; where nobody wants to know it is that itself."""
+    """Wrap `decode` to log the answer as well; without the level DEBUG return `decode` itself."""
     if not _log.isEnabledFor(logging.DEBUG):
         return decode
     asked_at = time.monotonic()
     _unsafe_log.debug("to %s: %r", where, request)
 
-    def answered(payload: memoryview, correlation: int) -> Any:
+    def decode_and_log(payload: memoryview, correlation: int) -> Any:
         answer = decode(payload, correlation)
         took_ms = (time.monotonic() - asked_at) * 1000
         _log.debug("%s: %s v%d, %.1f ms, %d bytes", where, request.name, version, took_ms, len(payload))
         _unsafe_log.debug("from %s: %r", where, answer)
         return answer
 
-    return answered
+    return decode_and_log

@@ -1,4 +1,4 @@
-"""TLS with a broker on a connection that is TLS itself, as one through a relay is."""
+"""TLS with a broker over a connection that is TLS itself, like one through a relay."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, Self, cast
 
 _TAKEN_BYTES: Final = 64 << 10
 _GIVEN_BYTES_MAX: Final = 64 << 10
-"""What is encrypted at once waits in memory for as long as the connection takes nothing."""
+"""The limit of bytes encrypted at once, which wait in memory while the connection accepts none."""
 _ENDED: Final = (ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 
 def secured(sock: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
-    """The connection with TLS on it, after the handshake. What comes out can do what `wire` does with a socket.
+    """Add TLS to the connection and do the handshake. The result supports all socket methods that `wire` uses.
 
     :raises OSError: The handshake failed; `sock` is left as it is.
     """
@@ -33,7 +33,7 @@ class _InnerTls:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._leaving = memoryview(b"")
         self._accepted = 0
-        # A socket lends these as they are.
+        # These methods of the outer socket are used unchanged.
         self.fileno = outer.fileno
         self.settimeout = outer.settimeout
         self.setblocking = outer.setblocking
@@ -47,7 +47,7 @@ class _InnerTls:
         self.close()
 
     def shake_hands(self) -> None:
-        """The handshake, on a blocking socket."""
+        """Do the handshake, on a blocking socket."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -55,7 +55,7 @@ class _InnerTls:
                 self._flush()
                 self._take()
             except ssl.SSLError:
-                # The alert tells the broker why.
+                # Send the alert, so that the broker knows the reason.
                 self._flush()
                 raise
             else:
@@ -63,7 +63,7 @@ class _InnerTls:
                 return
 
     def recv_into(self, buffer: memoryview) -> int:
-        """How many bytes were received, 0 at the end; raises what `SSLSocket` does where there are none yet."""
+        """Receive bytes. Return their number, 0 at the end; without bytes raise the same errors as `SSLSocket`."""
         while True:
             try:
                 return cast("int", self._tls.read(len(buffer), buffer))
@@ -73,8 +73,8 @@ class _InnerTls:
                 return 0
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """How many bytes have left. Where it raises that it would block, some may be on their way, and the same bytes
-        have to be given again, as is so with `SSLSocket`.
+        """Send bytes. Return their number. If it raises that it would block, some may be on their way, and the same
+        bytes have to be given again, as with `SSLSocket`.
         """
         if not self._accepted:
             self._accepted = self._tls.write(memoryview(data)[:_GIVEN_BYTES_MAX])

@@ -1,4 +1,4 @@
-"""Other transactions in the log of commits, open for longer than one of ours (DescribeProducers, API 61)."""
+"""Finds transactions in the log of commits that are open for longer than one of ours (DescribeProducers, API 61)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NOT_OPEN: Final = -1
 
 
 async def groups_with_elders(client: Client, groups: Collection[str], producer_id: int) -> frozenset[str] | None:
-    """The groups in whose part of the log a transaction is open that began before the one of `producer_id`.
+    """The groups whose partition of the log has an open transaction that began before the one of `producer_id`.
 
-    It may hold a commit of the group that counts later although it was made earlier. `None` where the brokers do not
-    tell: READ on `__consumer_offsets` is missing, or they are older than 2.8.
+    It may hold a commit of the group that was made earlier, but counts later. `None` if the brokers do not report it:
+    READ on `__consumer_offsets` is missing, or they are older than 2.8.
     """
     try:
         topic = (await client.metadata([OFFSETS_TOPIC])).topics[OFFSETS_TOPIC]
         if topic.error_code:
             return None
         places = {group: offsets_partition(group, len(topic.partitions)) for group in groups}
-        answers = await _open_since(client, sorted(set(places.values())))
+        answers = await _find_open_transactions(client, sorted(set(places.values())))
     except ClusterError:
         return None
     if answers is None:
@@ -43,8 +43,8 @@ def _has_elder(begins: dict[int, int], producer_id: int) -> bool:
     return any(ours is None or begin < ours for producer, begin in begins.items() if producer != producer_id)
 
 
-async def _open_since(client: Client, partitions: Collection[int]) -> dict[int, dict[int, int]] | None:
-    """Where the open transaction of each producer begins, by partition."""
+async def _find_open_transactions(client: Client, partitions: Collection[int]) -> dict[int, dict[int, int]] | None:
+    """The first offset of each producer's open transaction, by partition."""
     metadata = await client.metadata([OFFSETS_TOPIC])
     leaders, _ = leaders_of(metadata, [(OFFSETS_TOPIC, partition) for partition in partitions])
     topic_class = DescribeProducersRequest.TopicRequest

@@ -1,9 +1,8 @@
-"""Commits read from `__consumer_offsets` itself, within milliseconds. Needs READ on that topic.
+"""Follows commits in `__consumer_offsets` itself, within milliseconds. Needs READ on that topic.
 
-A start does not read the compacted log from its beginning, which may be gigabytes: the coordinators are asked once for
-all positions, and the log is read from where its oldest open transaction began, and its last records in any case. What
-was read up to the ends the log had after that question is what the coordinators told, or newer; from there on the log
-alone counts.
+A start does not read the compacted log from its beginning, which may be gigabytes. It asks the coordinators once for
+all positions, and reads the log from its oldest open transaction, and its last records in any case. Up to the log ends
+after that question the result is as the coordinators answered, or newer; from there on the log alone counts.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 0.2
 _START_S: Final = 30.0
 _SURVEY_S: Final = 5.0
-"""How often groups are listed, and those in error asked for again."""
+"""The interval in seconds of listing groups, and of asking again for those in error."""
 _ENDS_S: Final = 2.0
 _TAIL_RECORDS: Final = 1_000
-"""A coordinator that took over from one that died may not tell the last commits before that, until the next one."""
+"""A coordinator that replaced a dead one may not return the last commits before that, until the next commit."""
 
 
 class LogLost(Unreachable):
-    """The log of commits does not go on where it was read: everything has to be read anew."""
+    """The log of commits does not continue where it was read: everything has to be read again."""
 
 
 class CommitFollower:
-    """The positions of all groups that are wanted, as they change. Call `changed` again and again.
+    """The positions of all wanted groups, as they change. Call `changed` repeatedly.
 
     `errors` are groups that cannot be read; `problem` is why the log cannot be read at the moment.
     """
@@ -72,7 +71,7 @@ class CommitFollower:
 
     @property
     def listings(self) -> dict[str, GroupListing]:
-        """The groups there are, at most some seconds old."""
+        """The existing groups, at most some seconds old."""
         return self._survey.listings
 
     @property
@@ -91,19 +90,19 @@ class CommitFollower:
         return self._table
 
     def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
-        """The newest commits in transactions of each position, also those that were replaced while it is followed."""
+        """The newest transactional commits of each position, also those that were replaced since the start."""
         return self._table.transacted(group)
 
     def writers(self, group: str) -> Mapping[PartitionKey, int]:
-        """Who committed the positions that count now, as far as the log that was read tells; see `CommitTable`."""
+        """The producers that committed the present positions, as far as known from the log; see `CommitTable`."""
         return self._table.writers(group)
 
     async def changed(self, timeout_s: float) -> frozenset[str]:
-        """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
+        """Wait for commits, at most `timeout_s`. Return groups whose positions may have changed since the last call.
 
         :raises NotAuthorized: READ on `__consumer_offsets` is missing.
-        :raises ValueError: The log holds what cannot be understood.
-        :raises ClusterError: The log cannot be read now; the next call begins anew.
+        :raises ValueError: The log holds records that cannot be decoded.
+        :raises ClusterError: The log cannot be read now; the next call starts again.
         """
         if self._reading is None:
             await self._start()
@@ -125,7 +124,7 @@ class CommitFollower:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _check(self) -> None:
-        """Reading ends only with an error."""
+        """Raise the error of the reading task, if it has ended."""
         if self._reading is not None and self._reading.done():
             reading, self._reading = self._reading, None
             reading.result()
@@ -144,7 +143,7 @@ class CommitFollower:
         self._offsets = {partition: _begin(before.values[partition]) for partition in ends}
         self._epochs = dict.fromkeys(self._offsets, -1)
         self._surveyed_at = time.monotonic()
-        # Whether reading is allowed shows in the first answer only.
+        # Only the first answer shows whether reading is allowed.
         self._unheard = set(self._offsets)
         self._reading = asyncio.create_task(self._read())
         deadline = Deadline(_START_S)
@@ -156,7 +155,7 @@ class CommitFollower:
             await self._check()
             if deadline.has_passed:
                 await self.aclose()
-                raise self._stuck()
+                raise self._stuck_error()
         if self._unlisted:
             try:
                 await self._survey.take(known=self._whole, unlisted=self._unlisted)
@@ -169,22 +168,22 @@ class CommitFollower:
 
     @property
     def _unlisted(self) -> set[str]:
-        """Groups that only the log tells of: hidden from us for want of a right, or new to their coordinator."""
+        """Groups that are only in the log: hidden from us by a missing right, or not listed yet."""
         return self._table.keys() - self._survey.listings.keys()
 
     async def _look_again(self) -> None:
-        """List the groups, and ask once for the positions of those that came since the start.
+        """List the groups, and ask once for the positions of those that were added since the start.
 
-        The log had all of a group that is new. One that could not be read, or was hidden from us for want of a right,
-        has older positions: it is taken in by beginning anew, at once if its broker was not heard before. So is a part
-        of the log that can be read again.
+        A new group has all its commits in the log. A group that could not be read before, or was hidden by a missing
+        right, has older positions: then reading starts again, at once if its broker did not answer before. It also
+        starts again if a partition of the log can be read again.
         """
         had_unheard = bool(self._survey.unheard)
         await self._survey.take(known=self._whole, unlisted=self._unlisted)
         self._surveyed_at = time.monotonic()
         found, errors = self._survey.positions, self._survey.errors.keys()
         lacking = {group for group in found.keys() - errors if found[group].keys() - self._table.get(group, {}).keys()}
-        # The coordinator may be ahead of what was read: once is no proof.
+        # The coordinator may be ahead of the log as read: a single difference proves nothing.
         is_overdue = bool(lacking if had_unheard else lacking & self._lacking)
         self._lacking = lacking | errors
         self._whole |= self._survey.listings.keys() - self._lacking
@@ -193,7 +192,7 @@ class CommitFollower:
             await self._start()
 
     async def _log_ranges(self) -> Outcomes[int, LogRange]:
-        """Where the log begins and ends, by partition. One without a leader is for its groups to suffer from."""
+        """The log ranges by partition. A partition without a leader affects only its groups."""
         metadata = await self._metadata()
         keys = [(OFFSETS_TOPIC, p.partition) for p in metadata.topics[OFFSETS_TOPIC].partitions]
         outcome = await log_ranges(self._client, keys, timeout_s=_ENDS_S)
@@ -205,7 +204,7 @@ class CommitFollower:
             {partition: error for (_, partition), error in outcome.errors.items()},
         )
 
-    def _stuck(self) -> Unreachable:
+    def _stuck_error(self) -> Unreachable:
         return Unreachable(
             f"{OFFSETS_TOPIC} of {self._client.cluster.alias} cannot be read to its end",
             cluster=self._client.cluster.alias,
@@ -220,7 +219,7 @@ class CommitFollower:
         return metadata
 
     async def _read(self) -> None:
-        """Read all partitions from their leaders, following those that move, until something cannot be mended."""
+        """Read all partitions from their leaders, following those that move, until an error does not pass."""
         while True:
             try:
                 metadata = await self._metadata()
@@ -229,15 +228,15 @@ class CommitFollower:
                     for node, keys in leaders.items():
                         group.create_task(self._read_from(node, metadata, keys))
                     if len(self._offsets) > sum(map(len, leaders.values())):
-                        # Some have no leader: look for them again.
-                        group.create_task(_expire())
+                        # Some partitions have no leader: find it again later.
+                        group.create_task(_restart_readers())
             except ClusterError as error:
-                self._lament(error)
+                self._note_problem(error)
             except BaseExceptionGroup as errors:
-                self._lament(errors.exceptions[0])
+                self._note_problem(errors.exceptions[0])
             await asyncio.sleep(_RETRY_S)
 
-    def _lament(self, error: BaseException) -> None:
+    def _note_problem(self, error: BaseException) -> None:
         if not isinstance(error, ClusterError) or not error.retryable or isinstance(error, LogLost):
             self._stirred.set()
             raise error
@@ -257,9 +256,9 @@ class CommitFollower:
                     max_wait_ms=wait_ms, bytes_max=_BYTES, partition_bytes_max=_BYTES, by_topic_id=by_topic_id
                 )
                 answer = await connection.call(request, timeout_s=_ANSWER_S)
-                found = self._taken(session, answer)
+                found = self._take_answer(session, answer)
                 if answer.throttle_time_ms:
-                    # It says nothing of the log, nor whether reading is allowed.
+                    # A throttled answer shows neither the log nor whether reading is allowed.
                     await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
                     continue
                 throttle.end()
@@ -273,19 +272,19 @@ class CommitFollower:
                 self.problem = None
         finally:
             connection.close()
-        await _expire()
+        await _restart_readers()
 
-    def _taken(self, session: FetchSession, answer: Any) -> list[PartitionKey]:
-        """Take one answer; the partitions that had something."""
+    def _take_answer(self, session: FetchSession, answer: Any) -> list[PartitionKey]:
+        """Take one answer. Return the partitions that had new records."""
         code = session.answered(answer)
         if code != codes.NONE:
-            raise self._elsewhere(code)
+            raise self._moved_error(code)
         return [fetched.key for fetched in session.partitions(answer) if self._take(fetched)]
 
     def _take(self, fetched: Fetched) -> bool:
-        """Take what was read of a partition; whether there was anything."""
+        """Take the records of a partition. Return whether any were new."""
         if fetched.error_code in codes.LEADER_MOVED:
-            raise self._elsewhere(fetched.error_code)
+            raise self._moved_error(fetched.error_code)
         if fetched.error_code == codes.OFFSET_OUT_OF_RANGE or fetched.diverged_at >= 0:
             raise LogLost(
                 f"{OFFSETS_TOPIC}-{fetched.key[1]} of {self._client.cluster.alias} was truncated",
@@ -306,7 +305,7 @@ class CommitFollower:
             self._stirred.set()
         return took
 
-    def _elsewhere(self, code: int) -> Unreachable:
+    def _moved_error(self, code: int) -> Unreachable:
         return Unreachable(
             f"{self._client.cluster.alias} cannot read {OFFSETS_TOPIC} now: {codes.name_of(code)}",
             cluster=self._client.cluster.alias,
@@ -317,7 +316,7 @@ def _begin(log: LogRange) -> int:
     return max(log.start, min(log.stable_end, log.end - _TAIL_RECORDS))
 
 
-async def _expire() -> None:
-    """Make the readers begin again with fresh metadata, a little later."""
+async def _restart_readers() -> None:
+    """Make the readers start again with fresh metadata, a little later."""
     await asyncio.sleep(_RETRY_S)
     raise Unreachable(f"{OFFSETS_TOPIC} has to be looked for again")

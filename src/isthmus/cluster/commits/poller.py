@@ -1,4 +1,4 @@
-"""Commits by asking for all positions again and again: where the log of commits may not be read."""
+"""Polls all positions of groups, where the log of commits may not be read."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from isthmus.wire.offsets import PartitionKey
 
 INTERVAL_S: Final = 1.0
 _PATIENCE_S: Final = 2.0
-"""The groups of a coordinator that is away shall not keep all others waiting: they are asked for again anyway."""
+"""A missing coordinator must not delay all other groups: its groups are asked for again later anyway."""
 CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS, GroupType.UNKNOWN})
 """The types whose progress is committed offsets; share groups keep it record by record, elsewhere."""
 
 
 class GroupSurvey:
-    """One look at all groups that are wanted: which there are, and what they have committed.
+    """One look at all wanted groups: their listings and their committed positions.
 
-    `literals` are asked about even when they are not listed, so that a missing right shows. `unheard` are brokers that
-    did not list their groups, and why: of a group that is not known nothing can be said then.
+    `literals` are asked for even if not listed, so that a missing right shows. `unheard` are brokers that did not list
+    their groups, and why: a group that is not known may be one of theirs.
     """
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
@@ -38,9 +38,9 @@ class GroupSurvey:
         self._literals = frozenset(literals)
 
     async def take(self, *, known: Collection[str] = (), unlisted: Collection[str] = ()) -> None:
-        """Look. A group that cannot be read is among `errors`, and keeps the positions it had.
+        """Take a look. A group that cannot be read is among `errors`, and keeps its former positions.
 
-        Those that are `known` are not asked about; others are even if they are `unlisted`.
+        `known` groups are not asked for; `unlisted` ones are asked for in addition.
 
         :raises ClusterError: The cluster as a whole did not answer.
         """
@@ -52,7 +52,7 @@ class GroupSurvey:
         # The groups of a broker that does not answer are not gone.
         self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
-        # A group whose coordinator is just moving is not listed by anybody: its new one knows whether it is gone.
+        # No broker lists a group whose coordinator is just moving; the new one knows whether the group is gone.
         asked = ({*self.listings, *self.positions, *unlisted} | self._literals) - shares - set(known)
         outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
         kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
@@ -61,7 +61,7 @@ class GroupSurvey:
 
 
 class CommitPoller:
-    """The positions of all groups that are wanted, at most `INTERVAL_S` old. The same face as `CommitFollower`."""
+    """The positions of all wanted groups, at most `INTERVAL_S` old. Has the same interface as `CommitFollower`."""
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
         self._survey = GroupSurvey(client, wanted, literals)
@@ -69,7 +69,7 @@ class CommitPoller:
 
     @property
     def listings(self) -> dict[str, GroupListing]:
-        """The groups there are."""
+        """The existing groups."""
         return self._survey.listings
 
     @property
@@ -88,15 +88,15 @@ class CommitPoller:
         return self._survey.positions
 
     def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
-        """Nothing: coordinators do not tell in which way a position was committed."""
+        """Return nothing: coordinators do not report whether a commit was transactional."""
         return {}
 
     def writers(self, group: str) -> Mapping[PartitionKey, int]:
-        """Nothing, likewise."""
+        """Return nothing, for the same reason."""
         return {}
 
     async def changed(self, timeout_s: float) -> frozenset[str]:
-        """Wait for commits, at most `timeout_s`: the groups whose positions changed since the last call.
+        """Wait for commits, at most `timeout_s`. Return the groups whose positions changed since the last call.
 
         :raises ClusterError: The cluster as a whole did not answer.
         """
@@ -116,4 +116,4 @@ class CommitPoller:
                 return found
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is kept."""

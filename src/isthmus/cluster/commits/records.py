@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`: which group committed which position.
+"""Encodes and decodes the commits in `__consumer_offsets`.
 
-Keys are versioned: 0 and 1 are commits, 2 is a classic group's metadata, and what newer coordinators keep beside has
-higher versions still. Only commits are read here, values of versions 0 to 4; a value of None is a tombstone. Written
-are keys of version 1 and values of version 3, which tools know since Kafka 2.1 (KIP-320). Kafka's definitions are
+Keys are versioned: 0 and 1 are commits, 2 is a classic group's metadata, and newer coordinators use higher versions for
+other records. Only commits are decoded here, with values of versions 0 to 4; a value of None is a tombstone. Keys are
+encoded in version 1 and values in version 3, which tools know since Kafka 2.1 (KIP-320). Kafka's definitions are
 OffsetCommitKey.json and OffsetCommitValue.json of its group coordinator.
 """
 
@@ -27,7 +27,7 @@ _LONG: Final = struct.Struct(">q")
 
 
 class CommitKey(NamedTuple):
-    """Whose position on what."""
+    """The group and the partition of a position."""
 
     group: str
     topic: str
@@ -35,9 +35,9 @@ class CommitKey(NamedTuple):
 
 
 def commit_key(key: bytes) -> CommitKey | None:
-    """The key of a commit; `None` for what is none.
+    """Decode the key of a commit; `None` for the key of another record.
 
-    :raises ValueError: The bytes are no key at all.
+    :raises ValueError: The bytes are not a valid key.
     """
     try:
         (version,) = _SHORT.unpack_from(key)
@@ -52,9 +52,9 @@ def commit_key(key: bytes) -> CommitKey | None:
 
 
 def commit_value(value: bytes) -> Committed:
-    """The position in the value of a commit.
+    """Decode the value of a commit.
 
-    :raises ValueError: The bytes are none, or of a version that is not known here.
+    :raises ValueError: The bytes are not a valid value, or of an unknown version.
     """
     try:
         (version,) = _SHORT.unpack_from(value)
@@ -74,23 +74,23 @@ def commit_value(value: bytes) -> Committed:
 
 
 def commit_key_bytes(key: CommitKey) -> bytes:
-    """A key as a coordinator writes it: version 1.
+    """Encode a key like a coordinator: version 1.
 
-    :raises ValueError: A name is longer than such a key can hold.
+    :raises ValueError: A name is too long for such a key.
     """
-    return _SHORT.pack(_KEY_WRITTEN) + _written(key.group) + _written(key.topic) + _INT.pack(key.partition)
+    return _SHORT.pack(_KEY_WRITTEN) + _encode_text(key.group) + _encode_text(key.topic) + _INT.pack(key.partition)
 
 
 def commit_value_bytes(committed: Committed, *, now_ms: int) -> bytes:
-    """A value as a coordinator writes it: version 3, with `now_ms` as the time of the commit. Metadata that no such
-    value can hold is left out.
+    """Encode a value like a coordinator: version 3, with `now_ms` as the time of the commit. Metadata that is too long
+    for such a value is left out.
     """
     metadata = committed.metadata if len(committed.metadata.encode()) <= _TEXT_BYTES_MAX else ""
     head = _SHORT.pack(_VALUE_WRITTEN) + _LONG.pack(committed.offset) + _INT.pack(committed.leader_epoch)
-    return head + _written(metadata) + _LONG.pack(now_ms)
+    return head + _encode_text(metadata) + _LONG.pack(now_ms)
 
 
-def _written(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     octets = text.encode()
     if len(octets) > _TEXT_BYTES_MAX:
         raise ValueError(f"a text of {counted(len(octets), 'byte')} is too long")

@@ -1,4 +1,4 @@
-"""The best way there is to know what the groups of a cluster commit: the log of commits, else polling."""
+"""Follows the commits of a cluster's groups in the best possible way: by the log of commits, else by polling."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _AGAIN_S: Final = 60.0
 
 
 class CommitSource:
-    """Positions of all groups that are wanted, from the log or by polling; the values are the same.
+    """Positions of all wanted groups, from the log or by polling; the values are the same.
 
-    `way` says which, and `reason` why it is not the log. The log is tried again every minute.
+    `way` shows which is used, and `reason` why it is not the log. The log is tried again every minute.
     """
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
@@ -40,7 +40,7 @@ class CommitSource:
 
     @property
     def listings(self) -> dict[str, GroupListing]:
-        """The groups there are, at most some seconds old."""
+        """The existing groups, at most some seconds old."""
         return self._at_work.listings
 
     @property
@@ -49,11 +49,11 @@ class CommitSource:
         return self._at_work.positions
 
     def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
-        """The newest commits in transactions of each position, as far as the log told; polling tells of none."""
+        """The newest transactional commits of each position, as far as known from the log; none when polling."""
         return self._at_work.transacted(group)
 
     def writers(self, group: str) -> Mapping[PartitionKey, int]:
-        """Who committed the positions that count now, as far as the log told; polling tells of none."""
+        """The producers that committed the present positions, as far as known from the log; none when polling."""
         return self._at_work.writers(group)
 
     @property
@@ -72,7 +72,7 @@ class CommitSource:
         return None if self._follower is None else self._follower.problem
 
     async def changed(self, timeout_s: float) -> frozenset[str]:
-        """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
+        """Wait for commits, at most `timeout_s`. Return groups whose positions may have changed since the last call.
 
         :raises ClusterError: The cluster cannot be read now; call again.
         """
@@ -86,7 +86,7 @@ class CommitSource:
             except (NotAuthorized, ValueError) as error:
                 self.reason = str(error)
             except BrokerRefused as error:
-                # A cluster in which no group was ever coordinated has no such topic yet.
+                # A cluster that never had a group has no such topic yet.
                 if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
                 self.reason = f"{self._client.cluster.alias} has no {OFFSETS_TOPIC} yet"

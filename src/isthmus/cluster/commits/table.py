@@ -1,8 +1,8 @@
-"""What the log of commits amounts to, kept the way a group coordinator keeps it.
+"""The state that follows from the log of commits, built like a group coordinator builds it.
 
-A commit in a transaction counts once its marker is there, and then only where nothing newer was committed meanwhile:
-newer is what stands later in the log. A tombstone ends commits in open transactions too (Kafka's
-OffsetMetadataManager.replay does the same). So the table always says what OffsetFetch says.
+A commit in a transaction counts once its marker is in the log, unless a newer commit was made meanwhile: one later in
+the log. A tombstone removes commits in open transactions too (Kafka's OffsetMetadataManager.replay does the same). So
+the table always equals the answer of OffsetFetch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from isthmus.wire.records import records_in
 _UNKNOWN_PLACE: Final = -1
 NO_PRODUCER: Final = -1
 _PRODUCERS_MAX: Final = 8
-"""Of how many producers the commits in transactions are kept, for each position."""
+"""For each position, the transactional commits of at most so many producers are kept."""
 
 
 class Transacted(NamedTuple):
@@ -33,14 +33,14 @@ class Transacted(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A position and the offset in the log of commits at which it stands."""
+    """A position and its offset in the log of commits."""
 
     place: int
     committed: Committed
 
 
 class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
-    """The positions of all groups that are `wanted` and have some. Feed it every batch of every partition, in order."""
+    """The positions of all `wanted` groups that have some. Feed it every batch of every partition, in order."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
@@ -59,22 +59,22 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         return len(self._groups)
 
     def seed(self, group: str, positions: Mapping[PartitionKey, Committed]) -> None:
-        """What the coordinator says of a group. What the log says from now on counts more, also where it is older:
-        whoever seeds reads on until it has caught up with the moment of the seed.
+        """Set the positions that the coordinator returned for a group. Later entries of the log replace them, even
+        older ones: the caller reads on until the log has caught up with the moment of the seed.
         """
         self._groups[group] = {key: _Entry(_UNKNOWN_PLACE, committed) for key, committed in positions.items()}
 
     def transacted(self, group: str) -> dict[PartitionKey, tuple[Transacted, ...]]:
-        """What was committed in transactions: by each of the last producers its newest, whether it still counts or not.
+        """The newest transactional commit of each of the last producers, whether it still counts or not.
 
-        Of what was replaced before `begin` nothing is told.
+        Commits that were replaced before `begin` are left out.
         """
         return {key: tuple(found.values()) for key, found in self._transacted.get(group, {}).items()}
 
     def writers(self, group: str) -> dict[PartitionKey, int]:
-        """The producers in whose transactions the positions that count now were committed, -1 for none.
+        """The producers whose transactions committed the present positions, -1 for a commit outside a transaction.
 
-        Positions that only the coordinator has told are left out.
+        Positions that are known only from the coordinator are left out.
         """
         transacted = self._transacted.get(group, {})
         return {
@@ -84,16 +84,16 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         }
 
     def begin(self) -> None:
-        """The log was read up to now: what was replaced by then is history."""
+        """Drop transactional commits that were replaced up to now."""
         for group, found in self._transacted.items():
             for key, by_producer in found.items():
                 place = self._groups[group][key].place
                 found[key] = {producer: one for producer, one in by_producer.items() if one.place == place}
 
     def take(self, partition: int, batch: Batch) -> set[str]:
-        """Take the next batch of a partition of the log; the groups whose positions may have changed.
+        """Take the next batch of a partition of the log. Return the groups whose positions may have changed.
 
-        :raises ValueError: It holds what cannot be understood.
+        :raises ValueError: The batch holds records that cannot be decoded.
         """
         if batch.is_control:
             return self._end(partition, batch)

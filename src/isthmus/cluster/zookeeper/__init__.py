@@ -1,1 +1,1 @@
-"""The registry of clusters that keep it in ZooKeeper: nodes as values, read and watched, never written."""
+"""The registry of clusters with ZooKeeper: nodes as values, read and watched, never written."""

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 5.0
 SESSION_S: Final = 10.0
-# kazoo tells of every attempt to connect; what matters of it becomes an error of ours.
+# kazoo logs every attempt to connect; relevant failures become errors of ours.
 _logger = logging.getLogger(f"{__name__}.kazoo")
 _logger.setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[KazooClient]:
-    """A session with the cluster's ZooKeeper, which ends with the block.
+    """Open a session with the cluster's ZooKeeper, which ends with the block.
 
-    :raises HostError: kazoo, or what it logs in with, is not installed.
+    :raises HostError: kazoo, or its login package, is not installed.
     :raises Unreachable: No server of the ensemble answered, or the session was lost.
-    :raises AuthenticationFailed: It refused the login, asks for one, or its certificate is not trusted.
+    :raises AuthenticationFailed: ZooKeeper refused the login, requires one, or its certificate is not trusted.
     :raises NotAuthorized: An access rule of ZooKeeper forbids reading.
     :raises ClusterError: ZooKeeper refused.
     """
@@ -51,28 +51,28 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
         )
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError as error:
-        raise _missing("reading", "kazoo", cluster) from error
+        raise _missing_package_error("reading", "kazoo", cluster) from error
     zookeeper = renewed_zookeeper(cluster.zookeeper) if cluster.zookeeper is not None else ZooKeeper(connect="")
     where = f"the ZooKeeper of {cluster.alias} at {zookeeper}"
     settings = _settings(zookeeper, cluster)
     _check_tls(cluster, zookeeper, where)
     was_refused = threading.Event()
-    settings |= {"timeout": SESSION_S, "read_only": True, "logger": _logger, "handler": _threads(was_refused)}
+    settings |= {"timeout": SESSION_S, "read_only": True, "logger": _logger, "handler": _build_handler(was_refused)}
     client = KazooClient(hosts=zookeeper.connect, **settings)
     try:
         with warnings.catch_warnings():
-            # A chroot that is not there is told below, when nothing is found in it.
+            # A missing chroot is reported below, when no node is found in it.
             warnings.simplefilter("ignore", UserWarning)
             client.start(timeout=CONNECT_S)
         yield client
     except AuthFailedError as error:
-        raise _refused(cluster, zookeeper, where) from error
+        raise _login_error(cluster, zookeeper, where) from error
     except SessionClosedRequireSaslError as error:
-        raise _login_missing(cluster, where) from error
+        raise _login_missing_error(cluster, where) from error
     except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
         if was_refused.is_set():
-            raise _refused(cluster, zookeeper, where) from error
-        raise _unanswered(cluster, zookeeper, where) from error
+            raise _login_error(cluster, zookeeper, where) from error
+        raise _no_answer_error(cluster, zookeeper, where) from error
     except NoNodeError as error:
         raise ClusterError(
             f"{where} holds no Kafka cluster",
@@ -92,8 +92,8 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
         client.close()
 
 
-def _threads(was_refused: threading.Event) -> Any:
-    """The threads of a client; a refused login ends the one that connects, and is told there alone."""
+def _build_handler(was_refused: threading.Event) -> Any:
+    """Build the thread handler of a client that notes a refused login: only the connecting thread sees that error."""
     from kazoo.exceptions import SessionClosedRequireSaslError
     from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -101,26 +101,26 @@ def _threads(was_refused: threading.Event) -> Any:
     spawn, create_connection = handler.spawn, handler.create_connection
     connections: list[Any] = []
 
-    def created(*arguments: object, **named: object) -> Any:
+    def create(*arguments: object, **named: object) -> Any:
         connections[:] = [create_connection(*arguments, **named)]
         return connections[0]
 
-    def spawned(work: Callable[..., object], *arguments: object, **named: object) -> object:
-        def guarded() -> None:
+    def spawn_guarded(work: Callable[..., object], *arguments: object, **named: object) -> object:
+        def run_guarded() -> None:
             try:
                 work(*arguments, **named)
             except SessionClosedRequireSaslError:
                 was_refused.set()
-                # kazoo leaves it open then.
+                # kazoo does not close it then.
                 connections[0].close()
 
-        return spawn(guarded)
+        return spawn(run_guarded)
 
-    handler.spawn, handler.create_connection = spawned, created
+    handler.spawn, handler.create_connection = spawn_guarded, create
     return handler
 
 
-def _login_missing(cluster: Cluster, where: str) -> AuthenticationFailed:
+def _login_missing_error(cluster: Cluster, where: str) -> AuthenticationFailed:
     return AuthenticationFailed(
         f"{where} asks for a login",
         cluster=cluster.alias,
@@ -128,7 +128,7 @@ def _login_missing(cluster: Cluster, where: str) -> AuthenticationFailed:
     )
 
 
-def _refused(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> AuthenticationFailed:
+def _login_error(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> AuthenticationFailed:
     return AuthenticationFailed(
         f"{where} refused the login of user {zookeeper.username}",
         cluster=cluster.alias,
@@ -137,11 +137,11 @@ def _refused(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> Authenticati
 
 
 def _settings(zookeeper: ZooKeeper, cluster: Cluster) -> dict[str, Any]:
-    """What kazoo has to know of login and TLS."""
+    """The settings of kazoo for login and TLS."""
     settings: dict[str, Any] = {}
     if zookeeper.username is not None and zookeeper.password is not None:
         if importlib.util.find_spec("puresasl") is None:
-            raise _missing("logging in to", "pure-sasl", cluster)
+            raise _missing_package_error("logging in to", "pure-sasl", cluster)
         settings["sasl_options"] = {
             "mechanism": "DIGEST-MD5",
             "username": zookeeper.username,
@@ -160,9 +160,9 @@ def _settings(zookeeper: ZooKeeper, cluster: Cluster) -> dict[str, Any]:
 
 
 def _check_tls(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> None:
-    """See that a server speaks TLS with us: kazoo would only tell that none answers.
+    """Check that a server accepts TLS: kazoo would only report that none answers.
 
-    :raises AuthenticationFailed: One does not.
+    :raises AuthenticationFailed: A server does not.
     """
     if zookeeper.tls is None:
         return
@@ -193,7 +193,7 @@ def _check_tls(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> None:
             continue
 
 
-def _unanswered(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> Unreachable:
+def _no_answer_error(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> Unreachable:
     login = "" if zookeeper.username else " It may ask for a login (username, password) or for TLS (tls)."
     return Unreachable(
         f"{where} does not answer",
@@ -202,7 +202,7 @@ def _unanswered(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> Unreachab
     )
 
 
-def _missing(what: str, package: str, cluster: Cluster) -> HostError:
+def _missing_package_error(what: str, package: str, cluster: Cluster) -> HostError:
     return HostError(
         f"{what} the ZooKeeper of {cluster.alias} needs {package}, which is not installed",
         hint="Install the extra: pip install 'isthmus[zookeeper]'.",

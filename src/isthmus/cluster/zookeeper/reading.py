@@ -1,4 +1,4 @@
-"""The registry read from ZooKeeper, many nodes at once."""
+"""Reads the registry from ZooKeeper, many nodes at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def kept_registry(cluster: Cluster) -> Registry:
-    """The registry as ZooKeeper keeps it. Blocking; nothing is written.
+    """Read the registry from ZooKeeper. Blocking; nothing is written.
 
     :raises HostError: kazoo is not installed.
     :raises ClusterError: ZooKeeper does not answer, forbids it, or holds no Kafka cluster.
@@ -35,12 +35,12 @@ def kept_registry(cluster: Cluster) -> Registry:
 
 
 def read_registry(client: KazooClient) -> Registry:
-    """One look at all nodes of the registry."""
+    """Read all nodes of the registry once."""
     return registry_of(read_nodes(client, registry_paths(client)))
 
 
 def registry_paths(client: KazooClient) -> list[str]:
-    """The nodes of the registry, those of partitions included that have no state yet."""
+    """The paths of the registry's nodes, including partitions that have no state yet."""
     brokers = [f"{BROKERS}/{node}" for node in client.get_children(BROKERS)]
     topics = client.get_children(TOPICS)
     listed = {topic: client.get_children_async(partitions_path(topic)) for topic in topics}
@@ -51,7 +51,7 @@ def registry_paths(client: KazooClient) -> list[str]:
 
 
 def read_nodes(client: KazooClient, paths: Iterable[str]) -> Iterator[RegistryNode]:
-    """The nodes at these paths that are there, all asked for at once."""
+    """Yield the existing nodes at these paths, all asked for at once."""
     asked = {path: client.get_async(path) for path in paths}
     for path, answer in asked.items():
         found = _answer(answer, default=None)
@@ -61,7 +61,7 @@ def read_nodes(client: KazooClient, paths: Iterable[str]) -> Iterator[RegistryNo
 
 
 def _answer(asked: Any, *, default: Any) -> Any:
-    """What came back; `default` for a node that went, or has not come yet, while others were read."""
+    """Return the answer; `default` for a node that was deleted, or not created yet, while others were read."""
     from kazoo.exceptions import NoNodeError
 
     try:

@@ -1,4 +1,4 @@
-"""The registry watched: ZooKeeper says when a node changes, nobody asks again and again."""
+"""Watches the registry: ZooKeeper reports changes of nodes, without polling."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _GATHER_S: Final = 0.05
-"""Changes come in flocks: when a broker goes, all partitions it led get new states."""
+"""Changes come in groups: when a broker stops, all partitions it led get new states."""
 _AWAY_S: Final = SESSION_S
-"""How long ZooKeeper may be away: it keeps a session no longer itself."""
+"""How long ZooKeeper may be away: it does not keep a session for longer either."""
 _HEED_S: Final = 1.0
-"""How long it may take until it is noticed that nobody waits any more."""
+"""The longest delay until the end of the caller's interest is noticed."""
 
 
 class _Event(enum.Enum):
@@ -35,7 +35,7 @@ class _Event(enum.Enum):
 
 
 def watched_registry(cluster: Cluster, over: threading.Event) -> Generator[Registry, None, None]:
-    """The registry now, and again whenever something in it has changed, until it is `over`. Blocking.
+    """Yield the registry now, and again after each change, until it is `over`. Blocking.
 
     :raises HostError: kazoo is not installed.
     :raises ClusterError: ZooKeeper does not answer, forbids it, holds no Kafka cluster, or ended the session.
@@ -52,7 +52,7 @@ def watched_registry(cluster: Cluster, over: threading.Event) -> Generator[Regis
 
 
 class _Watch:
-    """Has ZooKeeper tell of every node of the registry, those that come later included."""
+    """Watches every node of the registry, including later ones."""
 
     def __init__(self, client: KazooClient, cluster: Cluster) -> None:
         self._client = client
@@ -64,10 +64,10 @@ class _Watch:
             client.ChildrenWatch(path, self._on_change)
 
     def look(self) -> Registry:
-        """The registry, with watches on all that is in it."""
+        """Read the registry, and set watches on all its nodes."""
         paths = registry_paths(self._client)
         registry = registry_of(read_nodes(self._client, paths))
-        # What changes before its watch is set is not lost: a new watch calls back at once.
+        # A change before the watch is set is not lost: a new watch calls back at once.
         for path in sorted({*paths} - self._watched):
             self._client.DataWatch(path, self._on_change)
         for path in sorted({partitions_path(topic) for topic, _ in registry.partitions} - self._watched):
@@ -77,9 +77,9 @@ class _Watch:
         return registry
 
     def wait(self, over: threading.Event) -> bool:
-        """Wait for a change, and a moment for those that come with it; whether there was one before it was `over`.
+        """Wait for a change, and a moment for related ones. Return whether there was one before it was `over`.
 
-        :raises Unreachable: ZooKeeper went away, or ended the session: what happened meanwhile is not known.
+        :raises Unreachable: ZooKeeper went away, or ended the session: changes may have been missed.
         """
         until: float | None = None
         is_away = False
@@ -90,12 +90,12 @@ class _Watch:
                 if until is None:
                     continue
                 if is_away:
-                    raise self._lost() from None
+                    raise self._lost_error() from None
                 return True
             now = time.monotonic()
             match event:
                 case _Event.LOST:
-                    raise self._lost()
+                    raise self._lost_error()
                 case _Event.AWAY:
                     is_away, until = True, now + _AWAY_S
                 case _Event.BACK:
@@ -104,7 +104,7 @@ class _Watch:
                     until = until or now + _GATHER_S
         return False
 
-    def _lost(self) -> Unreachable:
+    def _lost_error(self) -> Unreachable:
         return Unreachable(
             f"the session with the ZooKeeper of {self._cluster.alias} was lost",
             cluster=self._cluster.alias,

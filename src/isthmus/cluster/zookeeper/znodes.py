@@ -1,4 +1,4 @@
-"""Kafka's nodes in ZooKeeper, parsed. Pure: what is read comes in, a `Registry` comes out."""
+"""Parses Kafka's nodes in ZooKeeper to a `Registry`. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]+://(.+)")
 
 
 def registry_of(nodes: Iterable[RegistryNode]) -> Registry:
-    """The registry that these nodes hold; what is missing or cannot be read is left out, and shown as it is."""
+    """Parse the registry from these nodes; missing or unreadable parts are left out, but `nodes` keeps their texts."""
     by_path = {node.path: node for node in nodes}
     brokers: dict[int, frozenset[str]] = {}
     partitions: dict[tuple[str, int], PartitionRegistration] = {}
@@ -47,17 +47,17 @@ def registry_of(nodes: Iterable[RegistryNode]) -> Registry:
 
 
 def topic_path(topic: str) -> str:
-    """Where a topic's assignment is."""
+    """The path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Where a topic's partitions are."""
+    """The path of a topic's partitions."""
     return f"{topic_path(topic)}/partitions"
 
 
 def state_path(topic: str, partition: str) -> str:
-    """Where a partition's state is."""
+    """The path of a partition's state."""
     return f"{partitions_path(topic)}/{partition}/state"
 
 
@@ -72,7 +72,7 @@ def _content(node: RegistryNode | None) -> Mapping[str, Any]:
 
 
 def _endpoints(broker: Mapping[str, Any]) -> frozenset[str]:
-    """`host:port` of every listener."""
+    """The `host:port` of every listener."""
     found = (_ENDPOINT.fullmatch(str(endpoint)) for endpoint in broker.get("endpoints") or ())
     return frozenset(endpoint[1] for endpoint in found if endpoint is not None)
 

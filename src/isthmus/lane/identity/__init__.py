@@ -1,1 +1,1 @@
-"""Lanes that keep the offsets of their records: the end of the target's log is their place."""
+"""Identity lanes: their records keep their offsets, so the end of the target's log is their place."""

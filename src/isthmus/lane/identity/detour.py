@@ -1,8 +1,8 @@
-"""The detour of a lane that keeps its offsets: whatever cannot pass as the bytes it is, in offset order.
+"""The detour of an identity lane: writes in offset order all that the fast path cannot send unchanged.
 
-Control records, transactions that are copied as such, holes, deleted prefixes, and batches that have to be taken apart.
-Each is brought to the target so that every record keeps its offset and both isolation levels see what they see at the
-source. Nothing here is tried again blindly: after a failure the log is asked first.
+That is control records, transactions that are copied as such, holes, deleted prefixes, and batches that have to be
+rebuilt. Each is written so that every record keeps its offset, and consumers of both isolation levels see the same as
+at the source. No request is repeated blindly: after a failure the log is looked at first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRODUCE_TIMEOUT_MS: Final = 10_000
 
 
 class Careful(Regrouping, Protocol):
-    """What the detour needs of its engine."""
+    """The part of the engine that the detour uses."""
 
     producer: ProducerIdentity
     link: str
@@ -51,7 +51,7 @@ class Careful(Regrouping, Protocol):
 
 
 class Detour:
-    """Takes lanes past what the fast path cannot carry."""
+    """Takes lanes past pieces that the fast path cannot send."""
 
     def __init__(self, engine: Careful, routes: Routes) -> None:
         self._engine = engine
@@ -61,63 +61,63 @@ class Detour:
         self._omission = Omission(engine, self._aborts, self._markers)
 
     async def take(self, run: LaneRun) -> None:
-        """Go on until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
+        """Continue until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
 
-        Whether it may is asked again before every request, after whatever was waited for.
+        The permission is checked again before every request, after all waits.
 
         :raises ClusterError: A request failed; the log has to be looked at.
-        :raises Refused: The lane is in another state now.
+        :raises Refused: The lane cannot go on; its state shows why.
         """
         while self._engine.may_go_on(run) and await self._step(run):
             pass
 
     async def _step(self, run: LaneRun) -> bool:
-        """Take what comes next; False when the fast path may go on."""
+        """Do the next step; return False when the fast path may go on."""
         position = run.writer.position
         if run.ending:
             await self._markers.confirm(run)
         elif run.prefix is not None and (run.prefix.end > position or run.prefix.is_stored):
-            await self._prefix(run, run.prefix.end)
+            await self._write_fillers(run, run.prefix.end)
         elif run.gap_end > position:
-            # Deleted at the source and passed as configured: no limit holds here.
-            await self._gap(run)
+            # Deleted at the source, and skipped as configured: no limit applies here.
+            await self._fill_gap(run)
         elif run.pending:
-            return await self._head(run, run.pending[0])
+            return await self._take_head(run, run.pending[0])
         else:
             return False
         return True
 
-    async def _head(self, run: LaneRun, piece: Piece) -> bool:
+    async def _take_head(self, run: LaneRun, piece: Piece) -> bool:
         batch, position = piece.batch, run.writer.position
         if batch.offset_end <= position:
             self._engine.advanced(run, 1, run.pending[0].batch.record_count)
         elif batch.base_offset > position:
-            await self._hole(run, batch.base_offset)
+            await self._fill_hole(run, batch.base_offset)
         elif batch.is_control:
-            await self._marker(run, batch)
+            await self._write_marker(run, batch)
         elif batch.record_count == 0:
-            await self._hole(run, batch.offset_end)
+            await self._fill_hole(run, batch.offset_end)
         elif batch.base_offset == position and piece.is_plain:
             return False
         elif piece.is_undecided:
-            await self._undecided(run, piece)
+            await self._append_undecided(run, piece)
         elif piece.is_aborted and await self._omission.applies(run):
             await self._omission.take(run)
         elif batch.base_offset == position and piece.is_aborted and passes(batch, run.lane.batch_bytes_max):
-            await self._aborted(run, batch)
+            await self._append_aborted(run, batch)
         else:
             regroup(run, piece, self._engine)
         return True
 
     def forget(self, run: LaneRun) -> None:
-        """The lane was looked at anew: what is known of its transactions may be wrong now."""
+        """Forget the lane's transactions after a new look at its log: their known state may be wrong now."""
         self._aborts.forget(run)
 
     # Holes and control records
 
-    async def _gap(self, run: LaneRun) -> None:
-        """Where transactions are open at the target the source has nothing of their beginning any more, and may have
-        deleted their ends: they are aborted.
+    async def _fill_gap(self, run: LaneRun) -> None:
+        """Abort the transactions that are open at the target, as the source may have deleted their ends, and fill the
+        gap with control records.
         """
         room = run.gap_end - run.writer.position
         left_open = self._aborts.all_left_alone(run)
@@ -133,7 +133,7 @@ class Detour:
             await self._markers.end(run, transaction.producer_id, transaction)
         await self._markers.fill(run, run.gap_end)
 
-    async def _hole(self, run: LaneRun, hole_end: int) -> None:
+    async def _fill_hole(self, run: LaneRun, hole_end: int) -> None:
         lane, size = run.lane, hole_end - run.writer.position
         if run.holes + size > lane.holes_max:
             run.fail(
@@ -146,14 +146,14 @@ class Detour:
         run.holes += size
         await self._markers.fill(run, hole_end)
 
-    async def _marker(self, run: LaneRun, batch: Batch) -> None:
+    async def _write_marker(self, run: LaneRun, batch: Batch) -> None:
         kind = control_type(batch)
         commit = kind == COMMIT
         transaction: Transaction | LoneTransaction | None
         if run.is_whole:
             transaction = await self._aborts.undecided(run, batch.producer_id)
         elif commit:
-            # Of a lane that was whole before. Of a compacted topic it may be aborted data whose end was cleaned away.
+            # Open if the lane was whole before. In a compacted topic it may be aborted, and its end cleaned away.
             transaction = None if run.lane.is_compacted else self._aborts.left_alone(run, batch.producer_id)
         elif kind == ABORT and await self._omission.applies(run):
             await self._omission.take(run)
@@ -171,24 +171,24 @@ class Detour:
         may_be_alone = await self._markers.ask_whether_allowed(run)
         return await self._aborts.find(run, batch.producer_id, may_be_alone=may_be_alone)
 
-    async def _aborted(self, run: LaneRun, batch: Batch) -> None:
+    async def _append_aborted(self, run: LaneRun, batch: Batch) -> None:
         try:
-            # The target would tell, but a transaction that was begun in vain runs out, and its end costs an offset.
+            # The target would refuse it, but a transaction begun in vain times out, and its end takes an offset.
             checked(batch)
         except ValueError as error:
             raise damaged(run, error, self._engine.faults) from error
         transaction = await self._aborted_transaction(run, batch)
         if not transaction.is_open and await self._omission.applies(run):
-            # Another lane has heard meanwhile that brokers verify transactions.
+            # Another lane has found meanwhile that brokers verify transactions.
             return
         await self._append_in(run, transaction, batch, 1)
 
-    # Transactions of which nobody knows how they end
+    # Undecided transactions: it is not known yet how they end
 
-    async def _undecided(self, run: LaneRun, piece: Piece) -> None:
+    async def _append_undecided(self, run: LaneRun, piece: Piece) -> None:
         batch = piece.batch
         if not run.is_whole:
-            # It was read before the lane went by records.
+            # It was read before the lane changed to copying record by record.
             raise Refused
         if batch.base_offset != run.writer.position or not passes(batch, run.lane.batch_bytes_max):
             regroup(run, piece, self._engine)
@@ -200,7 +200,7 @@ class Detour:
         try:
             joined, pieces = gathered(run)
         except ValueError:
-            # Told when its parts are looked at one by one.
+            # Its parts raise the error one by one.
             regroup(run, piece, self._engine)
             return
         if not await self._append_in(run, transaction, joined, pieces):
@@ -208,7 +208,7 @@ class Detour:
             raise Refused
 
     async def _may_begin(self, run: LaneRun, transaction: Transaction | LoneTransaction) -> bool:
-        """Whether a transaction may be begun that only we can end."""
+        """Whether to begin a transaction that only we can end."""
         return (
             isinstance(transaction, LoneTransaction)
             and await self._markers.ask_whether_allowed(run)
@@ -218,10 +218,10 @@ class Detour:
     async def _append_in(
         self, run: LaneRun, transaction: Transaction | LoneTransaction, batch: Batch, pieces: int
     ) -> bool:
-        """Append the first pieces as one batch of a transaction; False if a broker wants it to have a coordinator.
+        """Append the first pieces as one batch of a transaction; False if a broker requires a coordinator for it.
 
         :raises ClusterError: The request failed; the log has to be looked at.
-        :raises Refused: The lane is in another state now.
+        :raises Refused: The lane cannot go on; its state shows why.
         """
         await self._aborts.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
@@ -249,7 +249,7 @@ class Detour:
 
     # The prefix that the source has deleted
 
-    async def _prefix(self, run: LaneRun, end: int) -> None:
+    async def _write_fillers(self, run: LaneRun, end: int) -> None:
         timestamp = run.pending[0].batch.base_timestamp if run.pending else int(time.time() * 1000)
         while run.writer.position < end and self._engine.may_go_on(run):
             batch = filler(min(end - run.writer.position, RECORDS_PER_BATCH), max(timestamp, 0))
@@ -262,7 +262,7 @@ class Detour:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
         if run.writer.position == end and self._engine.may_go_on(run):
-            # Should that be refused, they are still to be deleted when the lane is placed again.
+            # If the deletion is refused, the fillers still have to be deleted when the lane is placed again.
             run.prefix = Prefix(end, is_stored=True)
             await self._delete_prefix(run, end)
 

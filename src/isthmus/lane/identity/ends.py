@@ -1,4 +1,4 @@
-"""Where lanes that keep their offsets go on: at the end of the target's log, once that is believed to be our work."""
+"""Finds where identity lanes continue: at the end of the target's log, once it is believed to be our work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.model.transactions import TransactionState, marker_epoch
 
 
 class Ends:
-    """Finds the places of lanes that keep their offsets: `looked`, then `check`, then `decided`."""
+    """Finds the places of identity lanes: call `looked`, then `check`, then `decided`."""
 
     def __init__(
         self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float, doubt: Doubt = USUAL_DOUBT
@@ -35,10 +35,10 @@ class Ends:
         self._doubts: dict[LaneRun, int] = {}
 
     def looked(self, run: LaneRun, seen: LogLook) -> float | None:
-        """The seconds after which to look again; `None` if the log has shown where it ends."""
+        """Take a look. Return the seconds after which to look again; `None` if the log's end is known."""
         now = time.monotonic()
         looked_at, held_until = self._looked_at.get(run, now), run.writer.held_until
-        # What a broker over its quota holds back comes in when it reads on, however long we had waited by then.
+        # Requests that a broker has not read yet because of a quota arrive when it reads on, however long we waited.
         settled = now - looked_at >= self._settle_s and looked_at >= held_until
         before, was_abandoned = run.writer.position, run.writer.abandoned
         run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
@@ -57,7 +57,7 @@ class Ends:
         return RETRY_S / 2
 
     def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
-        """What has to be done before the end of the target's log is believed, where `before` was expected."""
+        """Decide which check the end of the target's log needs; `before` was the expected end."""
         position, left, been = run.writer.position, run.left, run.left or run.milestone
         run.tail_epoch = -1
         if before < 0:
@@ -71,7 +71,7 @@ class Ends:
                 run.doubt_tail()
             return
         if before >= 0:
-            # Only at the beginning the owner before may vouch for it; later somebody else may have written.
+            # The previous owner's mark counts only at the beginning; later other producers may have written.
             left = been = None
         elif been is not None and position <= been.position:
             run.read_offset, run.read_epoch = been.position, been.source_epoch
@@ -79,23 +79,23 @@ class Ends:
         run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
-        """The lanes whose log ends with our work, and grows by our work alone. The state of the others tells whether
-        that is for good or for now.
+        """Return the lanes whose target log ends with our work, and grows by our work alone. The state of the others
+        shows whether they end or are looked at again.
         """
         believed = await self._tails.check(runs)
         waiting = await self._await_others([run for run in believed if run.others_open])
         return [run for run in believed if run not in waiting]
 
     async def _await_others(self, runs: Sequence[LaneRun]) -> set[LaneRun]:
-        """Those of these lanes in which a coordinator is still to end a transaction that is not ours, as of a cluster
-        that was a leader before: the end takes an offset, wherever the log ends by then.
+        """Find the lanes in which a coordinator still has to end a transaction that is not ours, as on a cluster that
+        was a leader before: its control record takes an offset at the log's end.
         """
         client = self._target.client
         logs = {run.target: LogRange(0, 0, run.writer.position) for run in runs}
         try:
             found = await transactions_holding(client, logs) if logs else ()
         except ClusterError:
-            # Without the right to see them a lane goes on, and notices.
+            # Without the right to see them the lane goes on, and notices later.
             return set()
         others = {
             (each.topic, each.partition): each
@@ -113,11 +113,11 @@ class Ends:
         return waiting
 
     def decided(self, run: LaneRun) -> float | None:
-        """The seconds after which to look again at a lane that is believed; `None` if it is placed or has ended."""
+        """Return the seconds after which to look again at a believed lane; `None` if it is placed or has ended."""
         position = run.writer.position
         sight = sight_of(run, self._target.client.cluster)
         if sight.is_beyond:
-            # There was nothing to compare the end with: if the source gets that far, there is.
+            # The source had no record to compare the end with: compare once it gets that far.
             run.doubt_tail()
             self._doubts[run] = self._doubts.get(run, 0) + 1
             if self._doubts[run] < self._doubt.looks:
@@ -139,7 +139,7 @@ class Ends:
         return None
 
     def _pass_gap(self, run: LaneRun) -> None:
-        """What is to be copied begins above the lane's position: it goes on with fillers or a gap, or ends."""
+        """Handle a source that begins above the lane's position: with fillers, with a gap, or by ending the lane."""
         target = self._target.client.cluster
         gap = gap_before(sight_of(run, target), is_filling=run.prefix is not None)
         if gap is None:
@@ -149,7 +149,7 @@ class Ends:
 
 
 def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> None:
-    """Record that the source deleted what was not copied yet. The lane ends unless it is configured to go on."""
+    """Record that the source deleted offsets before they were copied. The lane ends unless configured to go on."""
     if run.lane.continues_after_gap:
         if gap not in run.gaps:
             run.gaps.append(gap)

@@ -1,7 +1,7 @@
-"""Fillers: records that take the offsets a source has deleted, so that the ones behind them keep theirs.
+"""Fillers: records that take the offsets a source has deleted, so that the records behind them keep theirs.
 
 They are deleted again (DeleteRecords) before the first real record is written. Each has a key, so that compacted topics
-take them too, and no value.
+accept them too, and no value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _ZSTD: Final = 4
 
 @lru_cache(maxsize=2)
 def filler(count: int, timestamp: int) -> Batch:
-    """A zstd batch of `count` fillers stamped `timestamp` (ms). Made once and sent again with another header."""
+    """Build a zstd batch of `count` fillers with `timestamp` (ms). It is cached, and sent again with another header."""
     return encode([Record(offset, timestamp, FILLER_KEY, None, []) for offset in range(count)], _ZSTD)
 
 
 def is_filler(batch: Batch) -> bool:
-    """Whether a batch of the target's log is one of ours to be deleted.
+    """Whether a batch of the target's log is one of our fillers, to be deleted.
 
-    :raises ValueError: It cannot be decoded.
+    :raises ValueError: The batch cannot be decoded.
     """
     if batch.is_control or batch.magic != 2 or batch.codec != _ZSTD:
         return False
@@ -36,5 +36,5 @@ def is_filler(batch: Batch) -> bool:
 
 
 def is_in_place(batch: Batch) -> bool:
-    """Whether fillers stand where they were written for, as their sequence tells: behind nothing but fillers."""
+    """Whether fillers are at the offsets they were written for, by their sequence: behind nothing but fillers."""
     return batch.base_sequence == batch.base_offset & SEQUENCE_MASK

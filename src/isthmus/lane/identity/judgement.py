@@ -1,8 +1,8 @@
-"""What the ends of both logs say of a lane before anything is written: rules alone, the same for a run and for a plan.
+"""Rules that judge a lane by the ends of both logs before anything is written, the same for a run and for a plan.
 
-Our producer id alone does not tell whether the end of the target's log is our work: after a foreign write records of
-ours may stand behind it, at wrong offsets. So the last record is compared with what the source has at the same offset.
-Only what a log is known to have, or not to have, counts: a broker that cannot tell now is asked again.
+Our producer id alone does not prove that the end of the target's log is our work: after a foreign write records of ours
+may lie behind it, at wrong offsets. So the last record is compared with the source's at the same offset. Only definite
+answers about a log count: a broker that cannot answer now is asked again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from isthmus.wire.batch import Batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is seen of one lane: where the target's log begins and ends (`position`), and the bounds of the source's.
+    """One lane's logs: where the target's begins and ends (`position`), and the bounds of the source's.
 
-    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known. The lane began at
-    `begin`, if that is not where the source begins: what the target holds before are fillers. `is_known` says that the
-    target ends where its owner left it: if the source has something else there, the source has changed. Up to
-    `believed_end` the target was once known to hold what the source has, -1 if that was never known. While it
-    `is_filling` only fillers were written.
+    `target` is the target cluster, for hints. `target_start` is 0 while it is not known. The lane began at `begin`, if
+    that is not where the source begins: the target holds fillers before it. `is_known` means that the target ends where
+    its owner left it: if the source has another record there, the source has changed. Up to `believed_end` the target
+    was once known to hold the source's records, -1 if never. While it `is_filling` only fillers were written.
     """
 
     key: LaneKey
@@ -52,43 +51,43 @@ class Sight:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the target holds more than the source has. What is in open transactions there a lane that is whole
-        has copied.
+        """Whether the target's log ends beyond the source's. Records in open transactions count as the source's, as a
+        lane that is whole has copied them.
         """
         return self.position > max(self.source.stable_end, self.source.log_end)
 
     def extent(self, offset_begin: int, offset_end: int) -> HeldOffsets:
-        """What of these offsets the target may still have."""
+        """Those of these offsets that the target may still hold."""
         return HeldOffsets(self.key.partition, max(offset_begin, self.target_start), offset_end)
 
 
 class Weight(enum.Enum):
-    """What the last batch of the target's log is worth by itself."""
+    """The weight of the last batch of the target's log as evidence by itself."""
 
     BELIEVED = enum.auto()
     """It needs no comparison: it is known, or the source has nothing to compare it with."""
     FILLERS = enum.auto()
     """The log holds nothing but fillers of ours."""
     MIXED = enum.auto()
-    """The log holds fillers of ours, and something that somebody else wrote."""
+    """The log holds fillers of ours, and records of another producer."""
     DOUBTED = enum.auto()
     """It has to be compared with the source's."""
     FOREIGN = enum.auto()
-    """It lies beyond the source, and somebody else wrote it."""
+    """It lies beyond the source, and another producer wrote it."""
     UNCLEAR = enum.auto()
-    """It lies beyond the source, and is a copy or somebody else's: a coordinator ends what it belongs to, or it was
-    never compared, and the source may only lag.
+    """It lies beyond the source, and is a copy or a foreign record: a coordinator ends its transaction, or it was never
+    compared, and the source may only lag.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the end of the target's log amounts to. With a `state` the lane must not go on, for the reason given.
+    """The conclusion from the end of the target's log. With a `state` the lane must not go on, for the reason given.
 
-    `has_fillers` says that the log begins with fillers. `ending` are producers of the source whose transactions here a
-    coordinator may still be ending. `source_epoch` is the leader epoch in which the source got what it has at the last
-    offset, -1 unless that was compared. `beyond` is what it amounts to where the source does not get so far.
-    `proven_end` is up to where the target is known to be right all the same.
+    `has_fillers` means that the log begins with fillers. `ending` are producers of the source whose transactions here a
+    coordinator may still be ending. `source_epoch` is the leader epoch of the source's record at the last offset, -1
+    unless it was compared. `beyond` is the problem if the source does not get that far. Up to `proven_end` the target
+    is known to be right in spite of a `state`.
     """
 
     state: LaneState | None = None
@@ -101,12 +100,12 @@ class Judgement:
 
 
 def is_left_at(left: LaneMark | Milestone | None, position: int) -> bool:
-    """Whether a log that ends there is as its owner before said by its mark."""
+    """Whether the log ends where the previous owner's mark or milestone is."""
     return left is not None and left.position == position
 
 
 def first_check(left: LaneMark | None, position: int, *, is_in_order: bool) -> TailCheck:
-    """What it takes to believe the end of a log that the owner before has left, in good order or not."""
+    """The check that the end of a log needs at the start, depending on whether the previous owner left it in order."""
     return TailCheck.PRODUCER if is_in_order and is_left_at(left, position) else TailCheck.CONTENT
 
 
@@ -128,10 +127,10 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
 
 
 def weigh_beyond(sight: Sight, ours: Collection[int], batch: Batch) -> Weight:
-    """Whose work it is that the target ends beyond its source: the link's own shows that the source lost records.
+    """Judge who wrote a batch beyond the source's end. If the link did, the source has lost records.
 
-    Others cannot have made copies of what comes behind all that was ever known to be right. Before that they can: the
-    link wrote in another direction, or under another producer id that its ledger has lost.
+    Behind `believed_end` a batch of another producer cannot be a copy. Before it, it may be: the link wrote in the
+    other direction, or under another producer id that its ledger has lost.
     """
     if batch.producer_id in ours or is_lone(batch.producer_id):
         return Weight.BELIEVED
@@ -142,66 +141,68 @@ def weigh_beyond(sight: Sight, ours: Collection[int], batch: Batch) -> Weight:
 def compare(
     sight: Sight, ours: Collection[int], tail: Batch, source: Batch | NoBatch, *, is_aborted: bool = False
 ) -> Judgement:
-    """Hold the last batch of the target against the source's first batch from that offset on.
+    """Compare the last batch of the target with the source's first batch from that offset on.
 
-    `is_aborted` says that this one belongs to an aborted transaction.
+    `is_aborted` means that the source's batch belongs to an aborted transaction.
     """
     if source is NoBatch.DELETED:
-        # It was there when the bounds were read: the next look goes by those that hold now.
+        # It was there when the bounds were read: the next look uses the present bounds.
         return unanswered(UNTOLD, LaneState.SOURCE_UNAVAILABLE)
     copied = None if isinstance(source, NoBatch) else source
     offset = sight.position - 1
     try:
-        # Only a log cleaner makes holes. Its topic may not be compacted any more; then our own record came from there.
+        # Only a log cleaner makes holes, even if the topic is not compacted now: our record was copied before.
         is_cleaned = sight.is_compacted or (tail.producer_id in ours and is_hole(copied, offset))
         is_ours = is_copy(tail, copied, offset, is_compacted=is_cleaned, is_aborted=is_aborted)
     except ValueError as error:
         return undecodable(error)
     if not is_ours:
         is_ended_here = copied is not None and _is_end(copied, offset) and tail.is_control
-        return _changed(sight) if sight.is_known else _foreign(sight, tail, ours, is_ended_here=is_ended_here)
+        return (
+            _judge_changed(sight) if sight.is_known else _judge_foreign(sight, tail, ours, is_ended_here=is_ended_here)
+        )
     epoch = -1 if copied is None or copied.base_offset > offset else copied.leader_epoch
     if tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id):
-        # A coordinator wrote it, and may write it once more until it is heard that it need not.
+        # A coordinator wrote it, and may write it again until the coordinator confirms that it has ended.
         ending = frozenset({NO_PRODUCER} if copied is None else {NO_PRODUCER, copied.producer_id})
         return Judgement(ending=ending, source_epoch=epoch)
     return Judgement(source_epoch=epoch)
 
 
 def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool, is_aborted: bool = False) -> bool:
-    """Whether `tail` shows at `offset` what the source has there, `source` being its first batch from there on.
+    """Whether `tail` has the source's record at `offset`; `source` is the source's first batch from there on.
 
     Where the source has no record (a control batch, a hole) the target must have none either, unless the source's log
-    cleaner may have taken it (`is_compacted`). Where the source's is aborted (`is_aborted`) a control record may stand
-    for it, whatever is configured: it may have been another way when that was written.
+    cleaner may have removed it (`is_compacted`). Where the source's record is aborted (`is_aborted`) a control record
+    may stand for it, whatever is configured now: the setting may have been different when it was written.
 
     :raises ValueError: One of the batches cannot be decoded.
     """
     if is_aborted and tail.is_control:
         return True
     if _is_end(tail, offset) and source is not None and _is_end(source, offset):
-        # What is open here is aborted by whoever lets go of it, and may have been committed there since, or the other
-        # way round; or what ended there next was another one.
-        is_told = is_lone(tail.producer_id) and not is_marker(tail.producer_id)
-        is_same = not is_told or tail.producer_id == lone_producer_id(source.producer_id)
+        # A failover aborts the transactions that are open here, while the source may have committed them since, or the
+        # other way round; or another transaction ended at this offset of the source.
+        is_identified = is_lone(tail.producer_id) and not is_marker(tail.producer_id)
+        is_same = not is_identified or tail.producer_id == lone_producer_id(source.producer_id)
         return is_same and control_type(tail) == control_type(source)
     wanted = None if source is None else _record_at(source, offset)
     return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
 
 
 def _is_end(batch: Batch, offset: int) -> bool:
-    """Whether it has a control record there."""
+    """Whether the batch is a control record at `offset`."""
     return batch.is_control and batch.base_offset == offset
 
 
 def may_be_let_go(tail: Batch) -> bool:
-    """Whether it is the end of a transaction that has no coordinator: by a lane, or by whoever let go of the copy."""
+    """Whether it ends a transaction without a coordinator: by a lane, or by a failover that let go of the copy."""
     return tail.is_control and is_lone(tail.producer_id) and not is_marker(tail.producer_id)
 
 
 def is_hole(source: Batch | None, offset: int) -> bool:
-    """Whether the source has nothing at all at `offset`, `source` being its first batch from there on: neither a record
-    nor a control record, though its log goes on.
+    """Whether the source has neither a record nor a control record at `offset`, though its log goes on. `source` is its
+    first batch from there on.
 
     :raises ValueError: The batch cannot be decoded.
     """
@@ -217,7 +218,7 @@ def _record_at(batch: Batch, offset: int) -> Record | None:
 
 
 def written_beyond(sight: Sight, batch: Batch) -> Problem:
-    """Somebody else's `batch` is at the target beyond what the source has."""
+    """The problem that another producer's `batch` is at the target beyond the source's end."""
     end, position = sight.source.stable_end, sight.position
     return Problem(
         f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target, "
@@ -228,12 +229,12 @@ def written_beyond(sight: Sight, batch: Batch) -> Problem:
 
 
 def foreign(problem: Problem) -> Judgement:
-    """Somebody else has written."""
+    """The judgement that another producer has written."""
     return Judgement(state=LaneState.FOREIGN_WRITE, problem=problem)
 
 
 def among_fillers(sight: Sight) -> Problem:
-    """Somebody else has written where fillers stand for what the source has deleted: they are not deleted then."""
+    """The problem that another producer has written among fillers, which are not deleted then."""
     held = [sight.extent(sight.target_start, sight.position)]
     return Problem(
         f"somebody else writes to the partition: before offset {sight.position} the target was to hold fillers alone, "
@@ -242,7 +243,7 @@ def among_fillers(sight: Sight) -> Problem:
     )
 
 
-def _changed(sight: Sight) -> Judgement:
+def _judge_changed(sight: Sight) -> Judgement:
     topic, partition = sight.key
     message = (
         f"the source has not at offset {sight.position - 1} any more what was copied from there: it lost records "
@@ -252,7 +253,7 @@ def _changed(sight: Sight) -> Judgement:
     return Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint))
 
 
-def _foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended_here: bool = False) -> Judgement:
+def _judge_foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended_here: bool = False) -> Judgement:
     topic, partition = sight.key
     ways = keep_or_delete_unknown(topic, sight.target, partition)
     if is_ended_here:
@@ -281,7 +282,7 @@ def _foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended_here:
 
 
 def undecodable(error: ValueError) -> Judgement:
-    """The end of one of the logs is damaged."""
+    """The judgement that the end of one of the logs is damaged."""
     problem = Problem(
         f"the end of the target's log cannot be compared with the source: {error}",
         "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
@@ -290,13 +291,13 @@ def undecodable(error: ValueError) -> Judgement:
 
 
 def unanswered(error: ClusterError, otherwise: LaneState) -> Judgement:
-    """The end of one of the logs could not be read."""
+    """The judgement that the end of one of the logs could not be read."""
     return Judgement(state=state_of(error, otherwise), problem=Problem(str(error), error.hint))
 
 
 def lost(sight: Sight, milestone: Milestone, end: int) -> Judgement | None:
-    """What it amounts to that the source's epoch of the milestone, or the last one before, ends at `end`; `None` if
-    the source still has all of it, or cannot tell (-1).
+    """Judge a source whose leader epoch of the milestone, or the last one before, ends at `end`. Return `None` if the
+    source still has all records up to the milestone, or does not know (-1).
     """
     if not 0 <= end < milestone.position:
         return None
@@ -309,12 +310,12 @@ def lost(sight: Sight, milestone: Milestone, end: int) -> Judgement | None:
 
 
 def beyond(sight: Sight, written: Problem | None) -> tuple[LaneState, Problem]:
-    """What a lane comes to whose target ends beyond its source, where `written` may tell that others wrote there."""
+    """The state and problem of a lane whose target ends beyond its source; `written` if others may have written it."""
     return (LaneState.DIVERGED, diverged(sight)) if written is None else (LaneState.FOREIGN_WRITE, written)
 
 
 def diverged(sight: Sight) -> Problem:
-    """The target is beyond its source, and ends with what the link wrote."""
+    """The problem that the target ends beyond its source, with records of the link."""
     end, position = sight.source.stable_end, sight.position
     only_there = [sight.extent(end, position), _deleted_at_source(sight)]
     return Problem(
@@ -326,19 +327,19 @@ def diverged(sight: Sight) -> Problem:
 
 
 def _deleted_at_source(sight: Sight) -> HeldOffsets:
-    """What retention has left at the target alone."""
+    """The offsets that only the target holds, because of the source's retention."""
     return sight.extent(sight.target_start, min(sight.source.start, sight.position, sight.source.stable_end))
 
 
 def gap_before(sight: Sight, *, is_filling: bool) -> Gap | None:
-    """What the source deleted before it was copied. A log that is empty, or begins with fillers, is only beginning."""
+    """The offsets that the source deleted before they were copied. None if the target is empty or has fillers only."""
     if sight.position >= sight.source.start or sight.position == 0 or is_filling:
         return None
     return Gap(sight.position, sight.source.start)
 
 
 def stopped_by(sight: Sight, gap: Gap) -> Problem:
-    """The lane cannot go on without leaving out what the source has deleted."""
+    """The problem that the lane cannot go on without leaving out offsets that the source has deleted."""
     only_there = [sight.extent(sight.target_start, gap.offset_begin)]
     return Problem(
         f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
@@ -348,7 +349,7 @@ def stopped_by(sight: Sight, gap: Gap) -> Problem:
 
 
 def outlook_of(sight: Sight, judgement: Judgement, *, continues_after_gap: bool) -> Outlook:
-    """What becomes of a lane of which this is seen, and whose end was judged."""
+    """The outlook of a lane from its sight and the judgement of its end."""
     if judgement.state is not None:
         return Outlook(state=judgement.state, problem=judgement.problem)
     if sight.is_beyond:

@@ -1,7 +1,7 @@
-"""Control records at the target: ends of aborted transactions, and offsets that hold no record nobody may see anyway.
+"""Writes control records at the target: ends of transactions, and placeholders for offsets without a visible record.
 
-With ALTER on the cluster they are written directly (WriteTxnMarkers), each as surely once as a record: nothing is sent
-again before the log was asked. Without it the coordinator of an empty transaction writes them.
+With ALTER on the cluster they are written directly (WriteTxnMarkers), exactly once like records: no request is repeated
+before a look at the log. Without it the coordinator of an empty transaction writes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import LATEST, PartitionKey, list_offsets, log_ends
 
 AT_ONCE: Final = 2_000
-"""So many markers go in one request: a leader takes some 30 microseconds for each of them."""
+"""The maximum of markers in one request: a leader takes about 30 microseconds for each."""
 _FENCED_STEP: Final = 3600
 _WRITE_TXN_MARKERS: Final = 27
 _TIMEOUT_S: Final = 15.0
@@ -39,7 +39,7 @@ _NO_PARTITION: Final = (1 << 31) - 1
 
 
 class Marking(Protocol):
-    """What the markers need of their engine."""
+    """The part of the engine that the markers use."""
 
     producer: ProducerIdentity
 
@@ -50,7 +50,7 @@ class Marking(Protocol):
 class Markers:
     """Writes control records for one lane at a time, one request at a time.
 
-    All of it raises `ClusterError` when a request failed, so that the log has to be looked at, and `Refused`.
+    All methods raise `ClusterError` when a request failed, so that the log has to be looked at, and `Refused`.
     """
 
     def __init__(self, engine: Marking, routes: Routes, aborts: Aborts) -> None:
@@ -60,8 +60,8 @@ class Markers:
         self._are_allowed: bool | None = None
 
     async def ask_whether_allowed(self, run: LaneRun) -> bool:
-        """Whether the target lets us write control records directly: asked with one for a partition no topic has, and
-        remembered until one is refused.
+        """Whether the target lets us write control records directly. This is tested with one for a partition that no
+        topic has, and remembered until one is refused.
         """
         if self._are_allowed is None:
             _, connection = await self._routes.reach(*run.target)
@@ -73,14 +73,14 @@ class Markers:
         return self._are_allowed
 
     async def fill(self, run: LaneRun, end: int) -> None:
-        """Take the offsets up to `end`; fewer when the lane may not write any more."""
+        """Fill the offsets up to `end` with control records; fewer if the lane may not write any more."""
         while run.writer.position < end and self._engine.may_go_on(run):
             await self.write(run, min(end - run.writer.position, AT_ONCE), commit=False)
 
     async def write(self, run: LaneRun, count: int, *, commit: bool) -> None:
-        """Append `count` control records that belong to no transaction: they take offsets and nobody sees them.
+        """Append `count` control records that belong to no transaction: they take offsets and consumers skip them.
 
-        Fewer when the lane may not write any more.
+        Writes fewer if the lane may not write any more.
         """
         if await self.ask_whether_allowed(run):
             ids = marker_producer_ids(self._engine.producer.marker_producer_id, run.writer.position, count)
@@ -100,7 +100,7 @@ class Markers:
         *,
         commit: bool = False,
     ) -> None:
-        """End a transaction, by one control record."""
+        """End a transaction with one control record."""
         if isinstance(transaction, LoneTransaction):
             await self._append(run, [transaction.producer_id], commit=commit, producer_epoch=transaction.epoch)
             transaction.is_open = False
@@ -111,11 +111,11 @@ class Markers:
         with _in_doubt(run):
             await transaction.end(commit=commit)
             await transaction.ended(commit=commit)
-            await self._arrived(run, end)
+            await self._wait_for_arrival(run, end)
         run.ending.discard(source_producer_id)
 
     async def confirm(self, run: LaneRun) -> None:
-        """Wait for coordinators that may still be ending transactions: nothing is written as long as they may."""
+        """Wait for coordinators that may still be ending transactions: the lane does not write before."""
         for source_producer_id in list(run.ending):
             await self._aborts.find(run, source_producer_id, may_be_alone=False)
         self._aborts.forget(run)
@@ -137,7 +137,7 @@ class Markers:
                 producer_epoch=producer_epoch,
             )
             if code == codes.TRANSACTION_COORDINATOR_FENCED:
-                # An owner before us had a clock that is ahead, and the leader does not tell its epoch.
+                # A previous owner's clock was ahead, and the leader does not report its epoch.
                 run.marker_epoch += _FENCED_STEP
             if code in codes.AUTHORIZATION:
                 run.writer.refused()
@@ -147,8 +147,8 @@ class Markers:
             if len(set(producer_ids)) == count:
                 run.writer.advanced_unsequenced(count)
             else:
-                # The broker answers once for all markers of a producer id, with what became of the last one.
-                await self._arrived(run, run.writer.position + count)
+                # The broker answers once for all markers of a producer id, with the result of the last one.
+                await self._wait_for_arrival(run, run.writer.position + count)
 
     async def _post(
         self,
@@ -160,7 +160,7 @@ class Markers:
         producer_epoch: int | None = None,
         commit: bool = False,
     ) -> int:
-        """Ask a leader for a control record of each producer; the error code it answers, of any of them."""
+        """Ask a leader to write a control record of each producer. Return an error code, -1 without full answer."""
         marker_class: Any = WriteTxnMarkersRequest.WritableTxnMarker
         markers = [
             marker_class(
@@ -179,18 +179,18 @@ class Markers:
         is_answered = len(results) == len(set(producer_ids))
         return next((code for code in results if code != codes.NONE), codes.NONE if is_answered else -1)
 
-    async def _arrived(self, run: LaneRun, end: int) -> None:
-        """Wait until control records are in the log, replicated, where nothing else may be."""
+    async def _wait_for_arrival(self, run: LaneRun, end: int) -> None:
+        """Wait until the control records are in the log and replicated, and the log ends with them."""
         leader, connection = await self._routes.reach(*run.target)
         epochs = {run.target: leader.epoch}
         deadline = Deadline(_ARRIVAL_S)
         while not deadline.has_passed:
-            # In this order: a high watermark read before the end could be that of less.
+            # In this order: a high watermark read before the log end could be that of a shorter log.
             ends, marks = await asyncio.gather(log_ends(connection, epochs), list_offsets(connection, epochs, LATEST))
             log_end, mark = ends[run.target], marks[run.target]
             if log_end.error_code == mark.error_code == codes.NONE:
                 if log_end.offset > end:
-                    self._doubled(run, log_end.offset, end)
+                    self._fail_doubled(run, log_end.offset, end)
                 if mark.offset >= log_end.offset == end:
                     run.writer.advanced_unsequenced(end - run.writer.position)
                     return
@@ -204,7 +204,7 @@ class Markers:
         if not self._engine.may_go_on(run):
             raise Refused
 
-    def _doubled(self, run: LaneRun, log_end: int, end: int) -> None:
+    def _fail_doubled(self, run: LaneRun, log_end: int, end: int) -> None:
         run.writer.refused()
         run.fail(
             LaneState.FOREIGN_WRITE,
@@ -217,7 +217,7 @@ class Markers:
 
 @contextmanager
 def _in_doubt(run: LaneRun) -> Iterator[None]:
-    """What is sent now and fails may be in the log or not."""
+    """Count the request inside as in flight, and abandon it on failure: it may be in the log or not."""
     run.writer.sent()
     try:
         yield

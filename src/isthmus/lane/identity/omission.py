@@ -1,7 +1,7 @@
-"""Aborted data that is left out: control records take its offsets, and nobody at read_committed sees a difference.
+"""Leaves aborted data out: control records take its offsets, and consumers at read_committed see no difference.
 
-That is exact wherever control records are: they go to the leader directly, and nobody else writes. No transaction is
-begun for it. One that was begun when aborted data was still copied is ended at the next offset that is left out.
+It is as exact as control records are: they are sent to the leader directly, and only we write. No transaction is begun
+for it. One that was begun while aborted data was still copied is ended at the next offset that is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isthmus.wire.batch import Batch, checked
 
 
 class Omitting(Protocol):
-    """What leaving out needs of its engine."""
+    """The part of the engine that the omission uses."""
 
     @property
     def faults(self) -> Judges: ...
@@ -31,7 +31,7 @@ class Omitting(Protocol):
 
 
 class Omission:
-    """Leaves aborted data out, one lane at a time."""
+    """Leaves out aborted data, one lane at a time."""
 
     def __init__(self, engine: Omitting, aborts: Aborts, markers: Markers) -> None:
         self._engine = engine
@@ -45,27 +45,27 @@ class Omission:
         """
         if run.lane.aborted is not AbortedPolicy.AUTO:
             return run.lane.aborted is AbortedPolicy.OMIT
-        # Without the right to write control records a coordinator would write each of them: one for each record.
+        # Without the right to write control records a coordinator would have to write one for each record.
         return await self._markers.ask_whether_allowed(run) and not await self._aborts.may_be_alone(run)
 
     async def take(self, run: LaneRun) -> None:
-        """Leave out the head of the lane, which is aborted, and what follows it as far as that may be left out too.
+        """Leave out the head of the lane, which is aborted, and the following pieces as far as possible.
 
         :raises ClusterError: A request failed; the log has to be looked at.
-        :raises Refused: The lane is in another state now.
+        :raises Refused: The lane cannot go on; its state shows why.
         """
         head = run.pending[0].batch
         transaction = await self._aborts.left_open(run, head.producer_id)
         if transaction is not None:
             await self._markers.end(run, head.producer_id, transaction)
             return
-        # While others are open the end of one may be among what follows.
+        # While other transactions are open, the following pieces may contain the end of one.
         parts = islice(stretch(run.pending), None if await self._aborts.ask_whether_quiet(run) else 1)
-        await self._markers.fill(run, self._end_of(run, [part.batch for part in parts]))
+        await self._markers.fill(run, self._find_end(run, [part.batch for part in parts]))
         self._engine.advanced(run, run.written, 0)
 
-    def _end_of(self, run: LaneRun, batches: list[Batch]) -> int:
-        """Where those end that are whole: what is damaged may not be aborted."""
+    def _find_end(self, run: LaneRun, batches: list[Batch]) -> int:
+        """The end of the undamaged batches: a damaged one may not be aborted."""
         end = run.writer.position
         for batch in batches:
             try:
@@ -81,7 +81,7 @@ class Omission:
 
 
 def stretch(pending: Iterable[Piece]) -> Iterator[Piece]:
-    """The first pieces as far as they follow one another and are aborted data, or ends of aborted transactions."""
+    """Yield the first pieces as long as they are consecutive, and aborted data or ends of aborted transactions."""
     end = -1
     for piece in pending:
         batch = piece.batch

@@ -1,4 +1,4 @@
-"""The ends of both logs, read for many lanes at once and held against each other (`judgement` has the rules)."""
+"""Reads the ends of both logs for many lanes at once, and compares them by the rules of `judgement`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, Parti
 
 
 class TailLook(NamedTuple):
-    """A lane whose end is in doubt: what is seen of it, and what it takes to believe its end.
+    """A lane whose end is in doubt: its sight, and the check that its end needs.
 
-    If it had been somewhere by a `milestone` that lies before its end, the source is asked whether it still has that.
+    If it has a `milestone` before its end, the source is asked whether it still has the records up to there.
     """
 
     lane: Lane
@@ -50,14 +50,14 @@ class TailLook(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What a look brought: the sight with what was learnt of the target's log, and the judgement."""
+    """The result of a look: the sight, completed from the target's log, and the judgement."""
 
     sight: Sight
     judgement: Judgement
 
 
 class Tails:
-    """Looks at the last batches of many lanes at once. Without a `producer` nothing is known to be ours."""
+    """Looks at the last batches of many lanes at once. Without a `producer` no batch is known to be ours."""
 
     def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity | None) -> None:
         self._source = source
@@ -65,7 +65,7 @@ class Tails:
         self._ours = () if producer is None else (producer.producer_id, producer.marker_producer_id)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
-        """The lanes whose target is not in doubt. Of the others the state tells whether that is for good or for now."""
+        """Return the lanes whose target is believed. The state of the others shows whether they end or are retried."""
         doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
         cluster = self._target.client.cluster
         leaders = {run: self._source.leader(*run.source) for run in runs}
@@ -88,7 +88,7 @@ class Tails:
         believed = [run for run in runs if run not in unsure]
         for run in believed:
             leader = leaders[run]
-            # What ends before the target does has not shown yet what it will have there.
+            # A source that ends before the target has no record to compare yet.
             if not sight_of(run, cluster).is_beyond and leader is not None:
                 run.believe_tail(leader.epoch)
         return believed
@@ -96,40 +96,44 @@ class Tails:
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
         """Read the last batches at the target, and at the source those that have to be compared.
 
-        Whoever lets go of a copy aborts all that is open there at once. So where such an end is the last record, what
-        stands before it is compared as well.
+        A failover that lets go of a copy aborts all open transactions of a partition at once. So where such an end is
+        the last record, the record before it is compared as well.
         """
         every = {look.lane.key: look for look in looks}
-        judged, befores = await self._last(every)
+        judged, befores = await self._judge_last(every)
         while befores:
-            before, befores = await self._last(befores)
+            before, befores = await self._judge_last(befores)
             judged |= {key: each for key, each in before.items() if each.judgement.state is not None}
-        return judged | await self._begun_by_others(every, judged)
+        return judged | await self._find_foreign_before(every, judged)
 
-    async def _last(self, every: Mapping[LaneKey, TailLook]) -> tuple[dict[LaneKey, Judged], dict[LaneKey, TailLook]]:
-        """What the last records of lanes tell, and which of them have to be looked at one record before."""
-        judged = await self._lost(every.values())
-        tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in every.items()})
+    async def _judge_last(
+        self, every: Mapping[LaneKey, TailLook]
+    ) -> tuple[dict[LaneKey, Judged], dict[LaneKey, TailLook]]:
+        """Judge lanes by their last records. Return also those that have to be looked at one record before."""
+        judged = await self._find_lost(every.values())
+        tails = await _read_batches(
+            self._target, {(k.topic, k.partition): _want_target(look) for k, look in every.items()}
+        )
         doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
         for key, look in every.items():
             outcome = self._weighed(look, tails[key])
             if key in judged:
-                # Whose source has lost records may have been written to by others as well: that is for an operator.
+                # A lane whose source has lost records may have foreign writes too: these are shown to the operator.
                 is_foreign = isinstance(outcome, Judged) and outcome.judgement.state is LaneState.FOREIGN_WRITE
                 judged[key] = outcome if is_foreign and isinstance(outcome, Judged) else judged[key]
             elif isinstance(outcome, Judged):
                 judged[key] = outcome
             else:
                 doubted[key] = outcome
-        wants: dict[PartitionKey, Want] = {_source(look): _at_source(look) for look, _ in doubted.values()}
-        sources = await _batches(self._source, wants, READ_COMMITTED)
-        # What is in open transactions there only a lane that is whole has copied, or has been.
+        wants: dict[PartitionKey, Want] = {_source(look): _want_source(look) for look, _ in doubted.values()}
+        sources = await _read_batches(self._source, wants, READ_COMMITTED)
+        # Only a lane that is or was whole has copied records of open transactions.
         undecided = {
             key: wants[key]
             for key, look in ((_source(look), look) for look, _ in doubted.values())
             if sources[key] is UNTOLD and (look.lane.is_whole or look.sight.position > look.sight.source.stable_end)
         }
-        sources |= await _batches(self._source, undecided)
+        sources |= await _read_batches(self._source, undecided)
         befores: dict[LaneKey, TailLook] = {}
         for key, (look, batch) in doubted.items():
             is_decided = _source(look) not in undecided
@@ -139,11 +143,11 @@ class Tails:
                 befores[key] = TailLook(look.lane, sight, TailCheck.CONTENT)
         return judged, befores
 
-    async def _begun_by_others(
+    async def _find_foreign_before(
         self, looks: Mapping[LaneKey, TailLook], judged: Mapping[LaneKey, Judged]
     ) -> dict[LaneKey, Judged]:
-        """Of the lanes whose target ends with their own work beyond the source, those where others wrote before: what
-        was in flight then stands behind.
+        """Among the lanes whose target ends beyond the source with their own records, find those where other producers
+        wrote first: our requests in flight were appended behind them.
         """
         own = {
             key: each.sight
@@ -152,7 +156,7 @@ class Tails:
             and each.judgement.state in (None, LaneState.DIVERGED)
             and each.judgement.beyond is None
         }
-        # What was known to be right is the source's, whoever wrote it.
+        # Records up to `believed_end` are the source's, whichever producer wrote them.
         begins = {key: max(sight.source.stable_end, sight.believed_end) for key, sight in own.items()}
         wants: dict[PartitionKey, Want] = {
             (key.topic, key.partition): Want(looks[key].lane.target_topic_id, begin, -1, -1)
@@ -160,7 +164,7 @@ class Tails:
             if begin < own[key].position
         }
         found: dict[LaneKey, Judged] = {}
-        for (topic, partition), first in (await _batches(self._target, wants)).items():
+        for (topic, partition), first in (await _read_batches(self._target, wants)).items():
             key = LaneKey(TargetTopic(topic), partition)
             if isinstance(first, ClusterError):
                 found[key] = Judged(own[key], unanswered(first, LaneState.TARGET_UNAVAILABLE))
@@ -172,8 +176,8 @@ class Tails:
                     found[key] = Judged(own[key], Judgement(beyond=written))
         return found
 
-    async def _lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
-        """The lanes whose source has lost what was copied before their milestones, or does not say."""
+    async def _find_lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
+        """Find the lanes whose source has lost records copied before their milestones, or does not answer."""
         asked: dict[PartitionKey, tuple[TailLook, Milestone]] = {}
         for look in looks:
             if look.milestone is not None and look.milestone.position < look.sight.position:
@@ -182,13 +186,13 @@ class Tails:
         ends = await self._source.ask(asked, lambda connection, led: epoch_ends(connection, led, epochs))
         judged: dict[LaneKey, Judged] = {}
         for key, (look, milestone) in asked.items():
-            judgement = _ended(look, milestone, ends.get(key, UNTOLD))
+            judgement = _judge_epoch_end(look, milestone, ends.get(key, UNTOLD))
             if judgement is not None:
                 judged[look.lane.key] = Judged(look.sight, judgement)
         return judged
 
     def _weighed(self, look: TailLook, found: Found) -> Judged | tuple[TailLook, Batch]:
-        """What the end of the target's log tells by itself, or the batch that has to be compared."""
+        """Judge by the end of the target's log alone, or return the batch that has to be compared."""
         sight = look.sight
         if isinstance(found, ClusterError):
             return Judged(sight, unanswered(found, LaneState.TARGET_UNAVAILABLE))
@@ -209,17 +213,17 @@ class Tails:
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
     def _compared(self, look: TailLook, batch: Batch, found: Found, *, is_decided: bool) -> Judged:
-        """What the end of the target's log amounts to, held against what the source says."""
+        """Judge by comparing the end of the target's log with the source."""
         if isinstance(found, ClusterError):
             return Judged(look.sight, unanswered(found, LaneState.SOURCE_UNAVAILABLE))
         if batch.is_control and not is_decided and isinstance(found.batch, Batch) and not found.batch.is_control:
-            # For what is aborted a control record may stand: whether it is so the source does not tell yet.
+            # A control record may stand for aborted data, and the source does not show yet whether this is aborted.
             return Judged(look.sight, unanswered(UNTOLD, LaneState.SOURCE_UNAVAILABLE))
         return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch, is_aborted=found.is_aborted))
 
 
 def sight_of(run: LaneRun, target: Cluster) -> Sight:
-    """What an engine sees of a lane."""
+    """Build the sight of an engine's lane."""
     return Sight(
         key=run.lane.key,
         target=target,
@@ -234,7 +238,7 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
     )
 
 
-def _ended(look: TailLook, milestone: Milestone, end: Offset | ClusterError) -> Judgement | None:
+def _judge_epoch_end(look: TailLook, milestone: Milestone, end: Offset | ClusterError) -> Judgement | None:
     if isinstance(end, UnsupportedByBroker):
         return None
     if isinstance(end, ClusterError):
@@ -251,15 +255,15 @@ def _source(look: TailLook) -> PartitionKey:
     return look.lane.source_topic, look.lane.partition
 
 
-def _at_target(look: TailLook) -> Want:
+def _want_target(look: TailLook) -> Want:
     return Want(look.lane.target_topic_id, look.sight.position - 1, -1, -1)
 
 
-def _at_source(look: TailLook) -> Want:
+def _want_source(look: TailLook) -> Want:
     return Want(look.lane.source_topic_id, look.sight.position - 1, -1, -1)
 
 
-async def _batches(
+async def _read_batches(
     routes: Routes, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
 ) -> dict[PartitionKey, Found]:
     answers = await routes.ask(

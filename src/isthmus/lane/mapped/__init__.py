@@ -1,1 +1,1 @@
-"""Lanes whose records get other offsets at the target, next to what others write there."""
+"""Mapped lanes: their records get other offsets at the target, among those that other producers write there."""

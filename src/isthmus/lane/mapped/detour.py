@@ -1,4 +1,4 @@
-"""The detour of a mapped lane: batches that have to be taken apart. Nothing else is in its way, see `transit`."""
+"""The detour of a mapped lane: it only rebuilds batches. `transit` leaves out everything else."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from isthmus.model.lane import LaneState
 
 
 class Shortened(Regrouping, Protocol):
-    """What this detour needs of its engine."""
+    """The part of the engine that this detour uses."""
 
     def may_go_on(self, run: LaneRun) -> bool: ...
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
 
 
 class ShortDetour:
-    """Takes mapped lanes past what the fast path cannot carry."""
+    """Takes mapped lanes past pieces that the fast path cannot send."""
 
     def __init__(self, engine: Shortened) -> None:
         self._engine = engine
 
     async def take(self, run: LaneRun) -> None:
-        """Go on until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
+        """Continue until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
 
-        :raises Refused: The lane is in another state now.
+        :raises Refused: The lane cannot go on; its state shows why.
         """
         while self._engine.may_go_on(run) and run.pending:
             piece, position = run.pending[0], run.writer.position
             if piece.batch.offset_end <= position:
                 self._engine.advanced(run, 1, piece.batch.record_count)
             elif piece.batch.base_offset > position:
-                # The lane went back: taking the batch apart would never lead to its place.
-                raise _beyond(run, piece.batch.base_offset)
+                # The lane went back: rebuilding the batch would never lead to its place.
+                raise _refuse_beyond(run, piece.batch.base_offset)
             elif piece.is_plain and piece.batch.base_offset == position:
                 return
             else:
                 regroup(run, piece, self._engine)
 
 
-def _beyond(run: LaneRun, ordinal: int) -> Refused:
-    """What was read is not what comes next: the place is looked up anew, and it is read again from there."""
+def _refuse_beyond(run: LaneRun, ordinal: int) -> Refused:
+    """The next piece is not at the lane's place: find the place again, and read from there."""
     run.intake = Intake.SPOILT
     run.fail(
         LaneState.BLOCKED,

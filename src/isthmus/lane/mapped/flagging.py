@@ -1,4 +1,4 @@
-"""Records of a distributor that keeps copy flags in a header: which are copied, and with which flags. Pure."""
+"""Selects the records that a distributor with copy flags in a header copies, and sets their flags. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from isthmus.model.offsets import Cursor
 
 
 class Flagged(NamedTuple):
-    """What is copied. `replaced` are the places among `records` of those whose header said nothing and is replaced."""
+    """The copied records. `replaced` are the indexes of records whose flags header was malformed and is replaced."""
 
     records: list[Record]
     replaced: list[int]
 
 
 def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> Flagged:
-    """The records that a distributor of `level` copies, as it writes them: all else of them stays as it is."""
+    """Return the records that a distributor of `level` copies, as it writes them: only their flags change."""
     found = Flagged([], [])
     for record in records:
         flags, is_malformed = header.read(record.headers)
@@ -31,6 +31,6 @@ def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> Flagg
 
 
 def selection_of(lane: Lane, cursor: Cursor) -> tuple[int, FlagsHeader | None]:
-    """By which level and which header of flags was selected what came behind a place: they may be others by now."""
+    """The level and flags header by which records behind the cursor were selected; the lane's may differ by now."""
     chosen = cursor.selection or Selection(level=lane.level, flags=lane.flags)
     return chosen.level, chosen.flags

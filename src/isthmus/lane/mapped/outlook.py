@@ -1,4 +1,4 @@
-"""What a mapped lane finds at its source, by how far it was copied: for runs and plans. Pure."""
+"""Compares the progress of a mapped lane with its source, for runs and plans. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus.model.problem import Problem
 
 
 def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook:
-    """What becomes of a lane that goes on there, `None` if it is yet to begin. Where the target ends says nothing."""
+    """The state of a lane that continues at `cursor`, `None` if it is yet to begin. The target does not matter."""
     if cursor is None:
         return Outlook()
-    # What lies before its beginning another leaf got meanwhile.
+    # Another leaf got the records before the lane's beginning meanwhile.
     cursor = lane.begun(cursor)
     if source.stable_end < cursor.copied_to:
         return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
@@ -24,13 +24,13 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
 
 
 def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
-    """What the source has deleted before it was copied. Before the beginning of a lane nothing is missing."""
+    """The offsets that the source deleted before they were copied. Before the lane's beginning nothing is missing."""
     has_begun = lane.start != EARLIEST or lane.begin_offset >= 0 or cursor.has_copies
     return Gap(cursor.source_offset, source.start) if has_begun and cursor.source_offset < source.start else None
 
 
 def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
-    """The source has not any more what was copied."""
+    """The problem that the source does not have the copied records any more."""
     what = f"records up to offset {cursor.copied_to} or behind were copied"
     if source.stable_end >= cursor.copied_to:
         what = f"not all that was copied up to offset {cursor.copied_to} or behind is there any more"
@@ -42,12 +42,12 @@ def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
 
 
 def kept_at_target(lane: Lane) -> str:
-    """What to do about records that only the target has now."""
+    """Advise the operator about records that only the target has now."""
     return f"They stay at the target; `isthmus verify --topic {lane.target_topic}` names them. {way_out(lane)}"
 
 
 def untold(lane: Lane, begin: int, start: int) -> Problem:
-    """The target has deleted what would tell how far the lane was: from `begin` on, its log begins at `start` now."""
+    """The problem that the target deleted the records from `begin` on that show the lane's progress."""
     what, longer = f"the target deleted its offsets [{begin}, {start})", "retention"
     if start <= begin:
         what, longer = f"the target's log cleaner took offsets from {begin} on", "min.compaction.lag.ms"
@@ -59,7 +59,7 @@ def untold(lane: Lane, begin: int, start: int) -> Problem:
 
 
 def way_out(lane: Lane) -> str:
-    """What to do where a lane cannot go on: names are the same on all clusters of a tree."""
+    """Advise the operator of a lane that cannot go on. In a tree the topic cannot get another name."""
     if lane.level:
         return (
             "Have the cluster that lost records leave the tree and come back: it gets all that the others have "
@@ -69,7 +69,7 @@ def way_out(lane: Lane) -> str:
 
 
 def deleted(lane: Lane, gap: Gap) -> Problem:
-    """The lane cannot go on without leaving out what the source has deleted."""
+    """The problem that the lane cannot go on without leaving out records that the source has deleted."""
     return Problem(
         f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
         f"Set on_data_gap: continue on the {'tree' if lane.level else 'link'} to record the gap and go on. A longer "

@@ -1,8 +1,8 @@
-"""Where mapped lanes go on: what the ledger knows of them, held against what the target's logs hold of ours.
+"""Finds where mapped lanes continue: compares their progress in the ledger with our batches in the target's logs.
 
-The end of the target's log says nothing: others write there too. But every batch of ours carries our producer id and
-the sequence of its first record, which is its ordinal. So the log itself says how many records have arrived, whatever
-became of the request that brought them, and whether or not the broker remembers our producer.
+The end of the target's log proves nothing, as others write there too. But every batch of ours carries our producer id
+and the sequence of its first record, which is its ordinal. So the log shows how many records have arrived, with or
+without an answer to their request, and whether or not the broker still keeps the state of our producer.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _log = logging.getLogger(__name__)
 
 
 class Known(NamedTuple):
-    """What the ledger knows of a mapped lane: how far it was, and the ranges from `ordinal_begin` on, which are to be
-    written down once more. It `is_final` if nothing of the lane came behind that, by the word of who had it last.
+    """The state of a mapped lane in the ledger: its cursor, and the ranges from `ordinal_begin` on, which are to be
+    stored again. It `is_final` if the previous owner reported that no record of the lane lies behind the cursor.
     """
 
     cursor: Cursor
@@ -72,23 +72,23 @@ class Known(NamedTuple):
 
 
 class MapStore(Protocol):
-    """Where the maps of mapped lanes are kept. Both raise `ClusterError` where that does not answer."""
+    """The store of the maps of mapped lanes. All methods raise `ClusterError` if it does not answer."""
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
-        """What is known of these lanes by now, or why it is of no use; those that have not begun are missing."""
+        """Load the state of these lanes, or why it cannot be used; lanes that have not begun are missing."""
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
-        """Write down where lanes begin, or go on, before anything of them is appended."""
+        """Store where lanes begin or continue, before any record of them is appended."""
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
-        """Write down how far lanes are that have moved."""
+        """Store the progress of lanes that have moved."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """What earlier looks at a lane have brought. `awaited_end` has to be replicated first, -1 while it is unknown. From
-    `unseen_from` on the target has deleted offsets of which nobody knows what they held, and the log was read up to
-    `scanned_to`, in that leader epoch; -1 without such.
+    """The results of earlier looks at a lane. `awaited_end` has to be replicated first, -1 while it is unknown. From
+    `unseen_from` on the target deleted offsets that may have held records of ours, and the log was read up to
+    `scanned_to` in leader epoch `scanned_epoch`; -1 if there are none.
     """
 
     awaited_end: int = -1
@@ -116,7 +116,7 @@ class Places:
     ) -> None:
         self._source, self._target = source, target
         self._source_log = LogReader(source.client)
-        # Open transactions of others hide nothing of ours.
+        # Uncommitted, so that open transactions of others do not hide our records.
         self._target_log = LogReader(target.client, isolation=READ_UNCOMMITTED)
         self._producer_id = producer.producer_id
         self._store = store
@@ -129,8 +129,8 @@ class Places:
     async def find(
         self, looks: Sequence[Look], may_write: Callable[[], bool] = lambda: True
     ) -> dict[LaneRun, float | None]:
-        """The seconds after which to look again for each lane, `None` for those that are placed or have ended. Where
-        there is much to search, that is done bit by bit, so that no lane waits for another.
+        """Return the seconds after which to look again for each lane, `None` for those that are placed or have ended.
+        Long searches are done in parts, so that no lane waits for another.
         """
         if not looks:
             return {}
@@ -141,13 +141,13 @@ class Places:
                 look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
             return {look.run: RETRY_S for look in looks}
         deadline = Deadline(self._search_s)
-        delays = await asyncio.gather(*(self._guarded(look, deadline) for look in looks))
+        delays = await asyncio.gather(*(self._find_guarded(look, deadline) for look in looks))
         return {look.run: delay for look, delay in zip(looks, delays, strict=True)}
 
     async def look_on(self, runs: Iterable[LaneRun], may_write: Callable[[], bool]) -> None:
-        """Note for lanes with nothing on its way how far the target's log is: what comes of them lies behind that, and
-        whoever looks for their places next needs not read what others wrote before. Who may not write any more by the
-        time of the answer knows nothing: the next owner may have written before that end.
+        """Note the target's log end for lanes with no request in flight: their next records lie behind it, so that the
+        next search need not read what others wrote before. The answer is ignored if this owner may not write any more
+        by then: the next owner may have written before that end.
         """
         before = {run: run.transit.cursor for run in runs if _is_quiet(run) and run.transit is not None}
         epochs: dict[PartitionKey, int] = {}
@@ -156,19 +156,19 @@ class Places:
             epochs.update(led)
             return await list_offsets(connection, led, LATEST)
 
-        told = await self._target.ask((run.target for run in before), ends)
+        reported = await self._target.ask((run.target for run in before), ends)
         for run, cursor in before.items():
-            end, epoch = told.get(run.target), epochs.get(run.target, -1)
+            end, epoch = reported.get(run.target), epochs.get(run.target, -1)
             if not isinstance(end, Offset) or end.error_code or epoch < 0 or run.transit is None:
                 continue
             is_far = end.offset - max(cursor.target_offset, cursor.looked_to) >= _LOOK_ON_OFFSETS
-            # What was sent meanwhile and not answered may lie before the end that was told.
+            # Records sent meanwhile without an answer may lie before the reported end.
             if is_far and may_write() and _is_quiet(run) and run.transit.cursor == cursor:
                 run.transit.cursor = replace(cursor, looked_to=end.offset, looked_epoch=epoch)
 
     async def _begin(self, looks: Sequence[Look], may_write: Callable[[], bool]) -> None:
-        """Learn how far lanes are, or say where they begin. Where nothing came behind that by the word of who had them
-        last, it is said that this holds no more.
+        """Load the progress of lanes, or store where they begin. Where the previous owner's cursor was final, store
+        that this does not hold any more.
         """
         if not looks:
             return
@@ -176,13 +176,13 @@ class Places:
             raise ValueError("mapped lanes need a place for their maps")
         known = await self._store.load([look.run.lane for look in looks])
         new = [look for look in looks if look.run.lane.key not in known]
-        begun = await self._origins(new)
-        said = {run.lane: cursor for run, cursor in begun.items()} | _gone_on(looks, known)
+        begun = await self._find_origins(new)
+        stored = {run.lane: cursor for run, cursor in begun.items()} | _continued_cursors(looks, known)
         if not may_write():
-            # What was read may be older than the word of the next owner.
+            # The next owner may have stored newer state than was read.
             return
-        if said:
-            await self._store.begin(said)
+        if stored:
+            await self._store.begin(stored)
         for run, _, _ in looks:
             if run in begun:
                 run.transit = Transit(begun[run], is_final=True)
@@ -191,10 +191,10 @@ class Places:
             if isinstance(found, Problem):
                 run.fail(LaneState.FAILED, found.message, found.hint)
             elif found is not None:
-                run.transit = Transit.known(said.get(run.lane, found.cursor), *found[1:])
+                run.transit = Transit.known(stored.get(run.lane, found.cursor), *found[1:])
 
-    async def _origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
-        """Where lanes begin; those whose source does not tell now are left out."""
+    async def _find_origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
+        """Find where lanes begin. Lanes whose source does not answer now are left out."""
         at: dict[PartitionKey, int] = {
             look.run.source: look.run.lane.start
             for look in looks
@@ -203,7 +203,7 @@ class Places:
         asking = partial(list_offsets, timestamp=at)
         if EARLIEST_LOCAL in at.values():
             asking = partial(asking, min_version=EARLIEST_LOCAL_FROM)
-        told = await self._source.ask(at, asking) if at else {}
+        reported = await self._source.ask(at, asking) if at else {}
         origins: dict[LaneRun, Cursor] = {}
         for run, target, source in looks:
             offset = {EARLIEST: source.start, LATEST: source.stable_end}.get(run.lane.start)
@@ -211,12 +211,12 @@ class Places:
             if run.lane.begin_offset >= 0:
                 offset, left_out, epoch = run.lane.begin_offset, run.lane.begin_left_out, run.lane.begin_epoch
             if offset is None:
-                answer = told.get(run.source)
+                answer = reported.get(run.source)
                 if answer is None or isinstance(answer, ClusterError) or answer.error_code:
-                    run.hinder(LaneState.SOURCE_UNAVAILABLE, *_untold_origin(run, answer))
+                    run.hinder(LaneState.SOURCE_UNAVAILABLE, *_explain_unknown_origin(run, answer))
                     continue
                 offset = answer.offset if answer.offset >= 0 else source.stable_end
-            # A link that comes back to a topic has its producer still, and the leader may remember it: it counts on.
+            # If a link returns to a topic, the leader may still keep the state of its producer: continue its sequence.
             first = 0 if target.producer is None else target.producer.last_sequence + 1
             origins[run] = Cursor(
                 offset,
@@ -229,7 +229,7 @@ class Places:
             )
         return origins
 
-    async def _guarded(self, look: Look, deadline: Deadline) -> float | None:
+    async def _find_guarded(self, look: Look, deadline: Deadline) -> float | None:
         run = look.run
         if run.transit is None:
             return RETRY_S
@@ -246,7 +246,7 @@ class Places:
         return self._doubt.pause_s
 
     def _room(self, run: LaneRun) -> asyncio.Semaphore:
-        """So many are looked for at once of those that the same brokers lead: a silent one keeps no others waiting."""
+        """Limits the searches at once per pair of brokers, so that a silent broker does not delay other lanes."""
         leaders = self._source.leader(*run.source), self._target.leader(*run.target)
         source, target = (-1 if leader is None else leader.node_id for leader in leaders)
         return self._rooms.setdefault((source, target), asyncio.Semaphore(_AT_ONCE))
@@ -261,34 +261,34 @@ class Places:
             run.hinder(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
             return RETRY_S / 2
         end, search.awaited_end = search.awaited_end, -1
-        if not await self._is_there(run, transit, limit, end):
-            return self._beyond(run, search, limit, transit.cursor)
+        if not await self._is_at_source(run, transit, limit, end):
+            return self._doubt_or_end(run, search, limit, transit.cursor)
         found = await self._scan(look, transit, search, end, deadline)
-        if found.is_lost and await self._rewinds(run, transit, end):
+        if found.is_lost and await self._rewind(run, transit, end):
             found = await self._scan(look, transit, search, end, deadline)
         if found.is_lost:
             self._end(run, LaneState.DIVERGED, _lost_at_target(run, transit.cursor))
             return None
-        if _is_told(look, transit):
+        if _is_progress_known(look, transit):
             search.unseen_from = -1
         else:
             await self._note_unseen(look, search, found)
-        # What arrived stays true, however much comes later: it is noted at once, and need not be read again.
-        if not await self._counts(run, transit, found, limit, seen.leader_epoch):
-            return self._beyond(run, search, limit, transit.cursor)
+        # Note the arrived records at once, so that they need not be read again.
+        if not await self._advance(run, transit, found, limit, seen.leader_epoch):
+            return self._doubt_or_end(run, search, limit, transit.cursor)
         if found.is_cut:
             search.unseen_from = search.scanned_to = -1
         if found.is_whole:
-            return await self._settled(look, transit, search, end)
+            return await self._settle(look, transit, search, end)
         search.doubts = 0
         return 0.0
 
-    async def _settled(self, look: Look, transit: Transit, search: _Search, end: int) -> float | None:
-        """Go on from where the lane was found, once nothing of it comes any more."""
+    async def _settle(self, look: Look, transit: Transit, search: _Search, end: int) -> float | None:
+        """Place the lane where it was found, once no earlier request of it can arrive any more."""
         run, seen, limit = look
-        reached = Searched(max(transit.cursor.ordinal, _remembered(seen.producer, transit.cursor)), end)
+        reached = Searched(max(transit.cursor.ordinal, _count_remembered(seen.producer, transit.cursor)), end)
         now, held_until = time.monotonic(), run.writer.held_until
-        # What a broker over its quota holds back comes in when it reads on.
+        # Requests that a broker has not read yet because of a quota (KIP-219) arrive when it reads on.
         is_settled = now - search.looked_at >= self._settle_s and search.looked_at >= held_until
         if run.writer.abandoned and (reached.ordinal_end != search.ordinal_end or not is_settled):
             search.ordinal_end, search.looked_at, search.doubts = reached.ordinal_end, now, 0
@@ -297,12 +297,12 @@ class Places:
             start = await _log_start(self._target, run.target)
             self._end(run, LaneState.FAILED, untold(run.lane, search.unseen_from, start))
             return None
-        # The target may have deleted by now what arrived last.
-        if not await self._counts(run, transit, reached, limit, seen.leader_epoch):
-            return self._beyond(run, search, limit, transit.cursor)
+        # The target may have deleted the last arrived records by now.
+        if not await self._advance(run, transit, reached, limit, seen.leader_epoch):
+            return self._doubt_or_end(run, search, limit, transit.cursor)
         self._searches.pop(run, None)
         transit.is_final = True
-        await self._leap(run, transit)
+        await self._skip_copied(run, transit)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
             leader = self._source.leader(*run.source)
@@ -310,8 +310,8 @@ class Places:
                 run.believe_tail(leader.epoch)
         return None
 
-    async def _counts(self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int) -> bool:
-        """Take over what was found to have arrived, and how far was looked; whether the source has it."""
+    async def _advance(self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int) -> bool:
+        """Advance the transit by the arrived records and the search position. Return whether the source has them."""
         recount = await self._recount(run, transit.cursor, found, limit)
         if recount is None:
             return False
@@ -322,9 +322,9 @@ class Places:
             transit.resume(cursor, recount.ranges)
         return True
 
-    async def _is_there(self, run: LaneRun, transit: Transit, limit: Bounds, end: int) -> bool:
-        """Whether the source has what was copied before the lane's place, as far as that can be known. What it does not
-        have of what was left out there is read anew.
+    async def _is_at_source(self, run: LaneRun, transit: Transit, limit: Bounds, end: int) -> bool:
+        """Whether the source has the records copied before the lane's place, as far as that can be known. If it has
+        lost offsets that were left out there, they are read again.
         """
         cursor = transit.cursor
         if min(limit.stable_end, transit.lost_from) < cursor.copied_to:
@@ -337,15 +337,15 @@ class Places:
         return True
 
     def _is_unwatched(self, run: LaneRun, cursor: Cursor) -> bool:
-        """Whether the source may have lost what was copied without a word: no leader epoch is known that it could hold
-        against its log, and it has another leader than when that was last looked at.
+        """Whether the source may have lost copied records unnoticed: no leader epoch is known that it could compare
+        with its log, and it has another leader than at the last check.
         """
         leader = self._source.leader(*run.source)
         has_moved = leader is None or leader.epoch != run.source_epoch
         return cursor.has_appended and cursor.source_epoch < 0 and run.read_epoch < 0 and has_moved
 
-    def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
-        """The source has not what was copied: a new leader may not know better yet."""
+    def _doubt_or_end(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
+        """The source lacks copied records: end the lane after enough looks, as a new leader may lag."""
         search.doubts += 1
         if search.doubts < self._doubt.looks:
             why = f"the source ends at {limit.stable_end}, and has not all that was copied"
@@ -358,22 +358,22 @@ class Places:
         self._searches.pop(run, None)
         run.fail(state, problem.message, problem.hint)
 
-    async def _leap(self, run: LaneRun, transit: Transit) -> None:
-        """Go past what another leaf got since the lane was here last, and select by what the lane is told now. Both are
-        written down before anything is appended behind it: whoever counts what arrived has to know from where, and
-        what was selected.
+    async def _skip_copied(self, run: LaneRun, transit: Transit) -> None:
+        """Skip records that another leaf got since this lane last ran, and use the lane's present selection. Both are
+        stored before any record is appended behind: a later count of the arrived records needs to know where it begins,
+        and the selection.
         """
         before, selection = transit.cursor, run.lane.selection
         after = replace(before, selection=selection)
         if before.selection not in (None, selection):
-            # A late word of the owner before, of the same place, must not bring back the former selection.
+            # A late save of the previous owner, for the same place, must not restore the former selection.
             after = replace(after, rewound=before.rewound + 1)
         after = run.lane.begun(after)
         if after == before:
             return
         transit.resume(after)
         if self._store is None or after.reach == before.reach:
-            # So it was selected before, as far as anybody knows.
+            # The stored selection is the same as far as known.
             return
         try:
             await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
@@ -399,7 +399,7 @@ class Places:
     # The target's log
 
     async def _scan(self, look: Look, transit: Transit, search: _Search, end: int, deadline: Deadline) -> Searched:
-        """What of ours lies behind the lane's place, before `end`: the first stretch that was not searched before."""
+        """Search the next stretch of the target's log behind the lane's place, before `end`, for batches of ours."""
         run, seen, _ = look
         cursor, state = transit.cursor, seen.producer
         if state is not None and 0 <= state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
@@ -410,15 +410,15 @@ class Places:
         found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, deadline=deadline)
         if found.is_short:
             if await _log_start(self._target, run.target) < end:
-                raise _unread(self._target, run.target, found.scanned_to, end)
+                raise _unread_error(self._target, run.target, found.scanned_to, end)
             if found.unseen_from < 0:
                 found.unseen_from = found.scanned_to
             found.scanned_to, found.is_whole = end, True
         return found
 
     async def _note_unseen(self, look: Look, search: _Search, found: Searched) -> None:
-        """Note what the target has deleted before anybody looked what of the lane lay there. How far was looked is not
-        written down then, as that would say that nothing did.
+        """Note offsets that the target deleted before they were searched for records of the lane. The stored search
+        position stays before them then, as it would claim that no record of the lane lay there.
         """
         if found.arrived or search.scanned_epoch != look.target.leader_epoch:
             search.unseen_from = -1
@@ -427,28 +427,28 @@ class Places:
         if search.unseen_from >= 0:
             start = await _log_start(self._target, look.run.target)
             if start < 0:
-                raise _cut_short(self._target, look.run.target, search.unseen_from)
+                raise _cut_short_error(self._target, look.run.target, search.unseen_from)
             search.scanned_to, search.scanned_epoch = found.scanned_to, look.target.leader_epoch
             found.scanned_to = min(found.scanned_to, search.unseen_from)
 
     async def _searched_to(self, run: LaneRun, cursor: Cursor, leader_epoch: int) -> int:
-        """Where nobody has looked for records of ours yet. A log that was cut off since may have taken some of ours
-        before that: the leader epoch of the look ends there.
+        """The offset from which the log was not searched yet for records of ours. If the log was truncated since, the
+        leader epoch of that search ends before it, and some of ours before it may be lost.
         """
         if cursor.looked_to <= cursor.target_offset or cursor.looked_epoch < 0:
             return cursor.target_offset
         if cursor.looked_epoch != leader_epoch:
             asked = {run.target: cursor.looked_epoch}
-            told = await self._target.ask(asked, lambda connection, led: epoch_ends(connection, led, asked))
-            end = told.get(run.target)
+            reported = await self._target.ask(asked, lambda connection, led: epoch_ends(connection, led, asked))
+            end = reported.get(run.target)
             if not isinstance(end, Offset) or end.error_code or end.offset < cursor.looked_to:
                 return cursor.target_offset
         return cursor.looked_to
 
-    async def _rewinds(self, run: LaneRun, transit: Transit, end: int) -> bool:
-        """Whether the lane went back to its last record that the target holds, by what its map tells of them."""
+    async def _rewind(self, run: LaneRun, transit: Transit, end: int) -> bool:
+        """Rewind the lane to its last record that the target holds, by its map. Return whether it was rewound."""
         if run.lane.level:
-            # Others may have distributed what was lost: it would come to them once more.
+            # Others may have distributed the lost records: they would get them a second time.
             return False
         before = transit.cursor
         found = await last_held(self._target_log, run.target, self._producer_id, transit, end)
@@ -464,48 +464,48 @@ class Places:
     # The source's log
 
     async def _recount(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> Recount | None:
-        """How far the lane is; `None` if the source has fewer records than were copied of it, or others."""
+        """Find the lane's cursor; `None` if the source has fewer records than were copied, or other ones."""
         if found.ordinal_end == cursor.ordinal:
             return Recount(cursor, [])
-        recount = await self._recounted(run, cursor, found, limit)
+        recount = await self._count_read(run, cursor, found, limit)
         begin = max(cursor.source_offset, limit.start)
-        # What is deleted while it is read is missing: others would be taken for what was copied.
+        # Records deleted during the count are missing: others would be taken for the copied ones.
         if not 0 <= await _log_start(self._source, run.source) <= begin:
-            raise _cut_short(self._source, run.source, begin)
+            raise _cut_short_error(self._source, run.source, begin)
         return recount
 
-    async def _recounted(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> Recount | None:
-        """The same by what the source gives, of which nothing may be deleted meanwhile."""
+    async def _count_read(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> Recount | None:
+        """Find the lane's cursor by reading the source, whose log may not lose records meanwhile."""
         deleted = max(limit.start - cursor.source_offset, 0)
         if deleted or run.lane.is_compacted:
-            return await self._compared(run, cursor, found, limit, deleted)
+            return await self._count_by_comparing(run, cursor, found, limit, deleted)
         read, epochs, reached = Transit(cursor), set[int](), cursor.source_offset
         span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
-                if not await aside(_taken, read, stored, run.lane, found.ordinal_end, reached, epochs):
-                    # A cleaner was here, whether or not the topic is compacted still: it may have taken copied ones.
-                    return await self._compared(run, cursor, found, limit, deleted)
+                if not await aside(_take_answer, read, stored, run.lane, found.ordinal_end, reached, epochs):
+                    # A log cleaner made holes, even if the topic is not compacted now: copied records may be gone.
+                    return await self._count_by_comparing(run, cursor, found, limit, deleted)
                 reached = stored[-1].batch.offset_end
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
             if reached < limit.stable_end:
-                raise _unread(self._source, run.source, reached, limit.stable_end)
+                raise _unread_error(self._source, run.source, reached, limit.stable_end)
             return None
-        recount = await aside(counted_anew, read, _without_gaps(found, cursor.ordinal))
-        # The source may have had another leader since, which lost what was copied and has others in its place.
+        recount = await aside(counted_anew, read, _fill_gaps(found, cursor.ordinal))
+        # The source may have had another leader since, with other records in place of the copied ones.
         if epochs != {cursor.source_epoch} and not await self._has_all(run, cursor, found, limit):
             return None
         return recount
 
-    async def _compared(
+    async def _count_by_comparing(
         self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds, deleted: int
     ) -> Recount | None:
-        """The same of a source that may have lost some of what was copied, record by record."""
+        """Find the lane's cursor record by record: the source may have lost some of the copied records."""
         held = await aside(found.held)
         count = found.ordinal_end - cursor.ordinal if held else 0
-        source, is_whole = await self._records(run, cursor, limit, count)
+        source, is_whole = await self._read_records(run, cursor, limit, count)
         if not is_whole:
             # The rest is compared once this is counted.
             found.cut(cursor.ordinal + len(source))
@@ -514,10 +514,10 @@ class Places:
         return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
 
     async def _has_all(self, run: LaneRun, cursor: Cursor, found: Searched, limit: Bounds) -> bool:
-        """Whether the target holds what the source has now; a target may give times of its own."""
+        """Whether the target holds the source's present records. Timestamps are ignored: the target may set its own."""
         held = {one.ordinal: one.record for one in await aside(found.held)}
         ordinal = cursor.ordinal
-        async with aclosing(self._copyable(run, cursor, limit)) as answers:
+        async with aclosing(self._read_copyable(run, cursor, limit)) as answers:
             async for records in answers:
                 for record, _ in records:
                     there = held.pop(ordinal, None)
@@ -528,15 +528,17 @@ class Places:
                     break
         return not held
 
-    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> tuple[list[Sourced], bool]:
-        """The first `count` records of the source that are copied from the cursor on, or as many as there are; and
-        whether that is all, as memory holds only so many.
+    async def _read_records(
+        self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int
+    ) -> tuple[list[Sourced], bool]:
+        """Read the first `count` records of the source that are copied from the cursor on, or as many as there are.
+        Return them and whether they are complete: memory limits how many are read.
         """
         found: list[Sourced] = []
         size = 0
         if not count:
             return found, True
-        async with aclosing(self._copyable(run, cursor, limit)) as answers:
+        async with aclosing(self._read_copyable(run, cursor, limit)) as answers:
             async for records in answers:
                 found += records
                 size += sum(len(record.key or b"") + len(record.value or b"") for record, _ in records)
@@ -546,19 +548,19 @@ class Places:
                     return found, False
         return found[:count], True
 
-    async def _copyable(self, run: LaneRun, cursor: Cursor, limit: Bounds) -> AsyncGenerator[list[Sourced], None]:
-        """The records of the source that are copied from the cursor on, as they are copied, answer by answer."""
+    async def _read_copyable(self, run: LaneRun, cursor: Cursor, limit: Bounds) -> AsyncGenerator[list[Sourced], None]:
+        """Yield the records of the source from the cursor on as they are copied, answer by answer."""
         span = OffsetRange(*run.source, max(cursor.source_offset, limit.start), limit.stable_end)
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
-                yield await aside(_copyable_of, stored, run.lane, cursor, span.offset_begin)
+                yield await aside(_select_copyable, stored, run.lane, cursor, span.offset_begin)
 
 
-def _taken(
+def _take_answer(
     read: Transit, stored: Iterable[StoredBatch], lane: Lane, ordinal_end: int, offset: int, epochs: set[int]
 ) -> bool:
-    """Take what an answer of the source holds from an offset on, as it was selected then, and its leader epochs up to a
-    record; whether all offsets are there up to that one.
+    """Take the records of an answer of the source from `offset` on into `read`, by the selection of its cursor, and
+    the leader epochs up to `ordinal_end`. Return whether no offset up to there is missing.
     """
     level, flags = selection_of(lane, read.cursor)
     for batch, is_aborted in stored:
@@ -571,8 +573,8 @@ def _taken(
     return True
 
 
-def _copyable_of(stored: Iterable[StoredBatch], lane: Lane, cursor: Cursor, begin: int) -> list[Sourced]:
-    """The records of an answer of the source that are copied, from an offset on."""
+def _select_copyable(stored: Iterable[StoredBatch], lane: Lane, cursor: Cursor, begin: int) -> list[Sourced]:
+    """Return the records of an answer of the source that are copied, from offset `begin` on."""
     level, flags = selection_of(lane, cursor)
     found: list[Sourced] = []
     for batch, is_aborted in stored:
@@ -583,8 +585,8 @@ def _copyable_of(stored: Iterable[StoredBatch], lane: Lane, cursor: Cursor, begi
     return found
 
 
-def _unread(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreachable:
-    """A log gives less than it has: that says nothing of what it holds."""
+def _unread_error(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreachable:
+    """The error that a log returns fewer records than it has, which proves nothing about them."""
     alias = routes.client.cluster.alias
     return Unreachable(
         f"{alias} gives nothing of {key[0]}-{key[1]} from offset {offset} on, although it ends at {end}",
@@ -593,17 +595,17 @@ def _unread(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreach
     )
 
 
-def _untold_origin(run: LaneRun, answer: Offset | ClusterError | None) -> tuple[str, str]:
-    """What to say where the source does not tell at which offset a lane begins."""
+def _explain_unknown_origin(run: LaneRun, answer: Offset | ClusterError | None) -> tuple[str, str]:
+    """The message and hint if the source does not answer at which offset a lane begins."""
     what = f"the source does not tell where {run.source[0]}-{run.source[1]} is to be read from"
     if isinstance(answer, ClusterError):
         return f"{what}: {answer}", answer.hint
-    said = "" if answer is None else f": its leader says {codes.name_of(answer.error_code)}"
-    return what + said, "Check that broker; the lane begins by itself when it answers."
+    reason = "" if answer is None else f": its leader says {codes.name_of(answer.error_code)}"
+    return what + reason, "Check that broker; the lane begins by itself when it answers."
 
 
-def _cut_short(routes: Routes, key: PartitionKey, begin: int) -> Unreachable:
-    """A log does not tell whether it still has all that was to be read of it."""
+def _cut_short_error(routes: Routes, key: PartitionKey, begin: int) -> Unreachable:
+    """The error that a log start is unknown, or above where reading began, so that records may be missing."""
     alias = routes.client.cluster.alias
     return Unreachable(
         f"{alias} does not say that {key[0]}-{key[1]} still begins at offset {begin} or before, where it was read from",
@@ -613,13 +615,13 @@ def _cut_short(routes: Routes, key: PartitionKey, begin: int) -> Unreachable:
 
 
 async def _log_start(routes: Routes, key: PartitionKey) -> int:
-    """Where a log begins now; -1 if its leader does not tell."""
-    told = (await routes.ask([key], partial(list_offsets, timestamp=EARLIEST))).get(key)
-    return told.offset if isinstance(told, Offset) and not told.error_code else -1
+    """Ask where a log begins now; -1 if its leader does not answer."""
+    reported = (await routes.ask([key], partial(list_offsets, timestamp=EARLIEST))).get(key)
+    return reported.offset if isinstance(reported, Offset) and not reported.error_code else -1
 
 
-def _without_gaps(found: Searched, ordinal: int) -> list[Arrived]:
-    """What arrived, with what the target has deleted since in between: that lies nowhere any more."""
+def _fill_gaps(found: Searched, ordinal: int) -> list[Arrived]:
+    """The arrived records, and those in between that the target has deleted since, with target offset -1."""
     whole: list[Arrived] = []
     for one in found.arrived:
         if one.ordinal > ordinal:
@@ -631,26 +633,26 @@ def _without_gaps(found: Searched, ordinal: int) -> list[Arrived]:
     return whole
 
 
-def _gone_on(looks: Iterable[Look], known: Mapping[LaneKey, Known | Problem]) -> dict[Lane, Cursor]:
-    """Where lanes go on that are where they were left."""
+def _continued_cursors(looks: Iterable[Look], known: Mapping[LaneKey, Known | Problem]) -> dict[Lane, Cursor]:
+    """The cursors of lanes that are exactly where the previous owner left them."""
     found = ((look, known.get(look.run.lane.key)) for look in looks)
     return {
-        look.run.lane: _looked_up_to(each.cursor, look.target)
+        look.run.lane: _mark_searched(each.cursor, look.target)
         for look, each in found
         if isinstance(each, Known) and each.is_final
     }
 
 
-def _looked_up_to(cursor: Cursor, target: LogLook) -> Cursor:
-    """A place behind which nothing of the lane lies: that holds of all that the log has now, whatever it deletes."""
+def _mark_searched(cursor: Cursor, target: LogLook) -> Cursor:
+    """A final cursor, marked as searched up to the present log end, whatever the target deletes later."""
     if target.leader_epoch < 0 or target.log_end <= cursor.target_offset:
         return cursor
     return replace(cursor, looked_to=target.log_end, looked_epoch=target.leader_epoch)
 
 
-def _is_told(look: Look, transit: Transit) -> bool:
-    """Whether it is known how far a lane is, whatever its target has deleted: its leader remembers, or nothing was sent
-    that may lie behind.
+def _is_progress_known(look: Look, transit: Transit) -> bool:
+    """Whether the lane's progress is known whatever its target has deleted: the leader keeps the producer's state, or
+    no record was sent that may lie behind.
     """
     state = look.target.producer
     is_remembered = state is not None and state.last_sequence >= 0
@@ -658,12 +660,12 @@ def _is_told(look: Look, transit: Transit) -> bool:
 
 
 def _is_quiet(run: LaneRun) -> bool:
-    """Whether nothing of a lane may be on its way."""
+    """Whether no request of a lane may be on its way."""
     return run.phase.is_placed and not (run.is_over or run.is_writing or run.writer.abandoned)
 
 
-def _remembered(state: ProducerState | None, cursor: Cursor) -> int:
-    """How many records of ours arrived, as the leader remembers."""
+def _count_remembered(state: ProducerState | None, cursor: Cursor) -> int:
+    """The ordinal behind the last record of ours by the leader's producer state, 0 without one."""
     return 0 if state is None or state.last_sequence < 0 else ordinal_of(state.last_sequence, cursor.ordinal) + 1
 
 

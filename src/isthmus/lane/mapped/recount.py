@@ -1,7 +1,7 @@
-"""How far a lane got that nobody wrote down: what its target holds of it, held against its source. Pure.
+"""Finds the progress of a mapped lane that was not stored: compares its records at the target with the source. Pure.
 
-The ledger says how far a mapped lane was some time ago, and that stays true. What the target's log holds of ours behind
-that tells the rest: how many records were appended since, by their sequences, and which they are.
+The ledger holds an earlier cursor of the lane, which stays true. Our batches behind it in the target's log show the
+rest: how many records were appended since, by their sequences, and which they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isthmus.wire.batch import SEQUENCE_MASK, Batch
 
 
 class Arrived(NamedTuple):
-    """Records of ours that the target's log holds: `length` from `ordinal` on, at `target_begin` and behind."""
+    """`length` records of ours in the target's log, from `ordinal` on, at the offsets from `target_begin` on."""
 
     ordinal: int
     target_begin: int
@@ -30,12 +30,12 @@ class Arrived(NamedTuple):
         return self.ordinal + self.length
 
     def is_aligned(self, cursor: Cursor) -> bool:
-        """Whether the last record before a cursor lies here where the cursor has it."""
+        """Whether these records contain the last one before the cursor, at the cursor's target offset."""
         last = cursor.target_offset - 1 - self.target_begin
         return 0 <= last < self.length and self.ordinal + last == cursor.ordinal - 1
 
     def since(self, ordinal: int) -> Arrived:
-        """What is here of the records from an ordinal on: after a lane went back a batch may begin before it."""
+        """Only the records from `ordinal` on: after a lane went back a batch may begin before it."""
         skipped = max(ordinal - self.ordinal, 0)
         return Arrived(self.ordinal + skipped, self.target_begin + skipped, self.length - skipped)
 
@@ -48,27 +48,27 @@ class Held(NamedTuple):
 
 
 class Sourced(NamedTuple):
-    """A record of the source as it is copied, and the leader epoch in which the source got it."""
+    """A record of the source as it is copied, and the leader epoch of its batch."""
 
     record: Record
     epoch: int
 
 
 class Recount(NamedTuple):
-    """How far a lane was found to be, and where went what nobody had written down."""
+    """The cursor found for a lane, and the ranges that were not stored yet."""
 
     cursor: Cursor
     ranges: list[MappedRange]
 
 
 def ordinal_of(sequence: int, near: int) -> int:
-    """The ordinal that has this sequence, of those that have it the one nearest to `near`."""
+    """The ordinal with this sequence that is nearest to `near`."""
     half = (SEQUENCE_MASK + 1) // 2
     return near + ((sequence - near + half) & SEQUENCE_MASK) - half
 
 
 def ours(batch: Batch, producer_id: int, cursor: Cursor) -> Arrived | None:
-    """What a batch of the target holds of a lane, `None` if it is of others."""
+    """The records of the lane in a batch of the target, `None` if another producer wrote it."""
     if batch.producer_id != producer_id or batch.is_control or batch.base_sequence < 0:
         return None
     ordinal = ordinal_of(batch.base_sequence, cursor.ordinal)
@@ -76,10 +76,10 @@ def ours(batch: Batch, producer_id: int, cursor: Cursor) -> Arrived | None:
 
 
 def counted_anew(read: Transit, arrived: Iterable[Arrived]) -> Recount:
-    """What the target holds of ours, by counting: for sources that still have all that was copied.
+    """Recount by counting, for sources that still have all copied records.
 
-    `read` was at the cursor and has read the source from there on, as far as anything arrived. What arrived comes in
-    the order of ordinals, without a gap.
+    `read` has read the source from the cursor on, as far as records have arrived. `arrived` is in the order of
+    ordinals, without a gap.
     """
     for one in arrived:
         read.appended(one.length, one.target_begin)
@@ -87,27 +87,27 @@ def counted_anew(read: Transit, arrived: Iterable[Arrived]) -> Recount:
 
 
 def compared_anew(cursor: Cursor, held: Sequence[Held], source: Sequence[Sourced], *, deleted: int) -> Recount:
-    """What the target holds of ours, by comparing: for sources that may have lost what was copied.
+    """Recount by comparing, for sources that may have lost copied records.
 
-    `source` is what there is from the cursor's offset on, at least as many as were copied where there are so many. Up
-    to `deleted` offsets at its beginning were deleted since, and anything may have been compacted away, at the target
-    too: that shows in its ordinals. What the source lost is passed over; a record that stands there twice alike, next
-    to its like, is taken for the same.
+    `source` holds the source's records from the cursor's offset on, if possible at least as many as were copied. Up to
+    `deleted` offsets at its beginning were deleted since, and any record may have been compacted away, also at the
+    target, where the ordinals show it. Records that the source lost are skipped; of equal records next to each other
+    the first is taken.
     """
     places: dict[_Content, deque[int]] = {}
     for place, (record, _) in enumerate(source):
         places.setdefault(_content(record), deque()).append(place)
-    skipped = _deleted_of(held, source, deleted)
+    skipped = _count_deleted(held, source, deleted)
     ranges: list[MappedRange] = []
     source_offset, position, epoch = cursor.source_offset + skipped, 0, -1
     unseen, ordinal = 0, held[skipped].ordinal if skipped else cursor.ordinal
     for one in held[skipped:]:
-        # So many that the target lost the source may have still, before this one.
+        # The source may still have so many records before this one that the target lost.
         unseen += one.ordinal - ordinal
         ordinal = one.ordinal + 1
-        same = _next_of(places.get(_content(one.record)), position)
+        same = _find_next(places.get(_content(one.record)), position)
         if same is None or same > position + unseen:
-            # It had an offset of its own, at or behind this one.
+            # The source has lost it: it had an offset of its own, at or behind this one.
             source_offset, epoch = source_offset + 1, -1
             continue
         found, epoch = source[same]
@@ -137,23 +137,23 @@ _Content = tuple[object, ...]
 
 
 def _content(record: Record) -> _Content:
-    """A record without its offset, to be found by."""
+    """A record without its offset, as a key."""
     return (*record[1:4], tuple(record.headers))
 
 
-def _next_of(places: deque[int] | None, begin: int) -> int | None:
+def _find_next(places: deque[int] | None, begin: int) -> int | None:
     """The first of ascending places that is not before `begin`; those before it are dropped."""
     while places and places[0] < begin:
         places.popleft()
     return places[0] if places else None
 
 
-def _deleted_of(held: Sequence[Held], source: Sequence[Sourced], deleted: int) -> int:
-    """How many of the first held records the source has deleted, if what is left follows there without a gap.
+def _count_deleted(held: Sequence[Held], source: Sequence[Sourced], deleted: int) -> int:
+    """How many of the first held records the source has deleted, if the others follow there without a gap.
 
-    Where records are alike it is as many as can be: what may have been copied twice is better than what was not. So
-    the shortest end of what is held is looked for that the source begins with, by the borders of both (Knuth, Morris
-    and Pratt): in one pass, however many are alike.
+    With equal records the largest possible number is taken: copying a record twice is better than not at all. So this
+    finds the shortest end of `held` that `source` begins with, by the borders of both (Knuth, Morris and Pratt), in one
+    pass however many records are equal.
     """
     there = [_content(record) for record, _ in source[: len(held)]]
     if not there or not deleted:
@@ -173,7 +173,7 @@ def _deleted_of(held: Sequence[Held], source: Sequence[Sourced], deleted: int) -
 
 
 def _borders(there: Sequence[_Content]) -> list[int]:
-    """Of each beginning, how long the longest shorter beginning is that it ends with."""
+    """For each prefix, the length of its longest proper prefix that is also its suffix."""
     borders = [0] * len(there)
     length = 0
     for place in range(1, len(there)):

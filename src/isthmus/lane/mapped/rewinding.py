@@ -1,4 +1,4 @@
-"""The last record of a lane that its target holds, where that has lost what it had acknowledged."""
+"""Finds the last record of a lane that its target still holds, after the target lost acknowledged records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isthmus.wire.offsets import PartitionKey
 
 
 class LastHeld(NamedTuple):
-    """The last range that the target holds, as far as it does: the record behind it would have that ordinal."""
+    """The last range that the target holds, cut to what it holds; the next record has ordinal `ordinal_end`."""
 
     ordinal_end: int
     range: MappedRange
@@ -23,10 +23,10 @@ class LastHeld(NamedTuple):
 async def last_held(
     log: LogReader, target: PartitionKey, producer_id: int, transit: Transit, end: int
 ) -> LastHeld | None:
-    """What the target holds, before `end`, of the ranges that are known; `None` for nothing of them.
+    """Find the last known range that the target holds before `end`; `None` if it holds none.
 
-    A log that lost records was cut off at one place, so ranges are searched by halves. A record counts that lies where
-    it was put, with its ordinal: what was appended anew since has others there.
+    A log that lost records was truncated at one offset, so this is a binary search. A record counts if it is at its
+    offset with its ordinal: records appended since have other ordinals there.
 
     :raises ClusterError: The target does not answer.
     """
@@ -35,21 +35,21 @@ async def last_held(
     while low < high:
         middle = (low + high) // 2
         ordinal, one = placed[middle]
-        if await _held(log, target, producer_id, transit.cursor, one._replace(length=1), ordinal, end):
+        if await _count_held(log, target, producer_id, transit.cursor, one._replace(length=1), ordinal, end):
             low = middle + 1
         else:
             high = middle
     if not low:
         return None
     ordinal, one = placed[low - 1]
-    length = await _held(log, target, producer_id, transit.cursor, one, ordinal, end)
+    length = await _count_held(log, target, producer_id, transit.cursor, one, ordinal, end)
     return LastHeld(ordinal + length, one._replace(length=length))
 
 
-async def _held(
+async def _count_held(
     log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, one: MappedRange, ordinal: int, end: int
 ) -> int:
-    """How many of the first records of a range lie where they were put, the first of them with that ordinal."""
+    """Count the first records of a range that are at their offsets with their ordinals, the first with `ordinal`."""
     at, stop = one.target_begin, min(one.target_end, end)
     if at >= stop:
         return 0

@@ -1,4 +1,4 @@
-"""What a target's log holds of a mapped lane behind its place, a stretch at a time."""
+"""Searches a target's log for records of a mapped lane behind its place, one stretch at a time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
 
 OURS_BYTES: Final = 4 << 20
-"""After so much of ours a stretch ends, with the answer that it came in: it is held in memory and decoded."""
+"""A stretch ends with the answer that exceeds so many bytes of ours: they are kept in memory and decoded."""
 
 
 @dataclass(slots=True)
 class Searched:
-    """What a stretch of the target's log up to `scanned_to` holds of ours, from the cursor on. `is_whole` says that it
-    reaches to the end that was asked for, and `is_short` that the log gave nothing up to there. From `unseen_from` on
-    the log did not have some offsets, and behind them nothing of ours was found (-1 without such). The lane's last
-    record `is_lost` where something else lies in its place. What `is_cut` was searched further than it says.
+    """The batches of ours in a stretch of the target's log, from the cursor up to `scanned_to`. It `is_whole` if it
+    reaches the requested end, and `is_short` if the log returned no records up to there. From `unseen_from` on the log
+    lacked some offsets, with no batch of ours behind them (-1 if none). With `is_lost` another record is in the place
+    of the lane's last one. With `is_cut` the stretch was searched further than `scanned_to`.
     """
 
     ordinal_end: int
@@ -38,9 +38,9 @@ class Searched:
     batches: list[Batch] = field(default_factory=list)
 
     def held(self) -> list[Held]:
-        """The records themselves, decoded: that takes seconds where there are many.
+        """Decode the records, which takes seconds for many.
 
-        :raises ValueError: They cannot be decoded.
+        :raises ValueError: The records cannot be decoded.
         """
         return [
             Held(arrived.ordinal + record.offset - arrived.target_begin, record)
@@ -50,7 +50,7 @@ class Searched:
         ]
 
     def cut(self, ordinal: int) -> None:
-        """Forget batches that do not end before this ordinal, but for the first one: they are found again."""
+        """Drop batches that end behind this ordinal, but keep the first: the others will be found again."""
         kept = max(sum(one.ordinal_end <= ordinal for one in self.arrived), 1)
         if kept < len(self.arrived):
             del self.arrived[kept:], self.batches[kept:]
@@ -59,14 +59,14 @@ class Searched:
             self.is_cut, self.is_whole = True, False
 
     def take(self, stored: Iterable[StoredBatch], producer_id: int, cursor: Cursor, end: int) -> int:
-        """Note what is ours of an answer; returns its size in bytes."""
+        """Note the batches of ours in an answer. Return their size in bytes."""
         size = 0
         for batch, _ in stored:
             arrived = ours(batch, producer_id, cursor)
             if batch.base_offset > self.scanned_to and self.unseen_from < 0:
                 self.unseen_from = self.scanned_to
             if arrived is not None and arrived.ordinal_end > self.ordinal_end:
-                # The ordinals tell how many were before it.
+                # Its ordinal shows how many records of ours were before it.
                 self.unseen_from = -1
                 self.arrived.append(arrived.since(self.ordinal_end))
                 self.batches.append(batch)
@@ -79,8 +79,8 @@ class Searched:
 async def scan(
     log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, begin: int, end: int, *, deadline: Deadline
 ) -> Searched:
-    """What of ours lies in `[begin, end)`, of which the first stretch: it ends after `OURS_BYTES` of ours, or with the
-    first answer that comes after the deadline.
+    """Search the first stretch of `[begin, end)` for batches of ours. It ends after `OURS_BYTES` of ours, or with the
+    first answer after the deadline.
 
     :raises ClusterError: The target does not answer.
     """
@@ -102,7 +102,7 @@ async def scan(
 
 
 async def _holds_last(log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, end: int) -> bool:
-    """Whether the lane's last record lies where it was put, or was deleted there: else the log is another one."""
+    """Whether the lane's last record is at its offset, or was deleted there: else the log is another one."""
     place = cursor.target_offset - 1
     if place >= end:
         return False

@@ -1,8 +1,8 @@
-"""From source offsets to ordinals, and from there to the target's offsets. Pure.
+"""Translates source offsets to ordinals, and these to the target's offsets. Pure.
 
 A mapped lane counts what it appends: the first record has ordinal 0, and the sequence of a record is its ordinal modulo
-2^31. Between reader and writer its pieces carry ordinals in the place of offsets, so they always follow one another,
-whatever is left out: control records, aborted transactions, what the log cleaner took.
+2^31. Between reader and writer its pieces carry ordinals in place of offsets. So they are always consecutive, although
+control records, aborted transactions and records removed by the log cleaner are left out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import scan
 
 SEGMENT_RANGES: Final = 4_000
-"""So many ranges are written down together, again and again while they grow; about 30 KB."""
+"""The number of ranges in a segment, which is stored again while it grows; about 30 KB."""
 
 
 class Stretch(NamedTuple):
-    """`length` records that were read, from `ordinal` on; at the source they follow one another from `source_begin`, in
-    one leader epoch.
+    """`length` records that were read, from `ordinal` on; at the source their offsets are consecutive from
+    `source_begin` on, in one leader epoch.
     """
 
     ordinal: int
@@ -42,12 +42,12 @@ class Stretch(NamedTuple):
 
 
 class Transit:
-    """What of one lane is on its way, and where what has arrived went.
+    """The records of one lane that are on their way, and the target offsets of those that have arrived.
 
-    `cursor` is how far it is. `ranges` are those of the present segment, which begins with the record `ordinal_begin`.
-    What was copied last `is_doubted` where the source says that it knows nothing of the leader epoch of the cursor;
-    from its offset `lost_from` on it may have lost all. It `is_final` if nothing of the lane lay behind the cursor when
-    it was taken over, or was looked for last.
+    `cursor` is the lane's progress. `ranges` are those of the present segment, which begins with the record
+    `ordinal_begin`. The transit `is_doubted` if the source does not know the leader epoch of the cursor; from its
+    offset `lost_from` on the source may have lost all. It `is_final` if no record of the lane lay behind the cursor
+    when the lane was taken over, or at the last search.
     """
 
     def __init__(self, cursor: Cursor, *, is_final: bool = False) -> None:
@@ -63,13 +63,13 @@ class Transit:
 
     @classmethod
     def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange], is_final: bool = False) -> Self:
-        """Of a lane that was begun; `ranges` are those of a segment that goes on."""
+        """Build the transit of a lane that has begun before; `ranges` are those of a segment that goes on."""
         transit = cls(cursor, is_final=is_final)
         transit.ordinal_begin, transit.ranges = ordinal_begin, list(ranges)
         return transit
 
     def resume(self, cursor: Cursor, ranges: Iterable[MappedRange] = ()) -> None:
-        """Go on from `cursor`, forgetting what was on its way; `ranges` are what was found to have arrived."""
+        """Continue from `cursor`, and drop records on their way; `ranges` are those found to have arrived."""
         for one in ranges:
             self._note(one)
         self.cursor = cursor
@@ -78,13 +78,13 @@ class Transit:
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
 
     def doubt(self, lost_from: int) -> None:
-        """The source has lost what was read from an offset on, `NO_END` where nothing is known of that."""
+        """Note that the source lost the records from an offset on, `NO_END` if that is not known."""
         self.is_doubted = True
         self.lost_from = min(self.lost_from, lost_from)
 
     def believe(self, source_epoch: int) -> None:
-        """The source has what was copied last, in that leader epoch (-1 while unknown). All that was read behind it is
-        read again: it may be gone there.
+        """Note that the source has the last copied record, in that leader epoch (-1 while unknown). All records behind
+        it are read again, as the source may have lost them.
         """
         cursor = self.cursor
         self.is_doubted, self.lost_from = False, NO_END
@@ -100,14 +100,14 @@ class Transit:
 
     @property
     def placed_ranges(self) -> list[tuple[int, MappedRange]]:
-        """The ranges of the present segment, each with the ordinal of its first record; none where some records of it
-        lie nowhere any more, so that ordinals do not follow from ranges.
+        """The ranges of the present segment, each with the ordinal of its first record. Empty if some records of the
+        segment were deleted before they were mapped, as the ordinals do not follow from the ranges then.
         """
         ordinals = list(accumulate((one.length for one in self.ranges), initial=self.ordinal_begin))
         return list(zip(ordinals, self.ranges, strict=False)) if ordinals[-1] == self.cursor.ordinal else []
 
     def rewind(self, ordinal: int, one: MappedRange) -> None:
-        """Go back to before `ordinal`, to the end of `one`: the last range that the target holds, as far as it does."""
+        """Go back to `ordinal`, the end of `one`: the last range that the target holds, cut to what it holds."""
         kept = [held for held in self.ranges if held.source_begin < one.source_begin]
         self.ranges = [*kept, one]
         self.resume(
@@ -124,37 +124,37 @@ class Transit:
         )
 
     def begin_segment(self) -> None:
-        """What the ranges of the present segment say is written down for good."""
+        """Begin a new segment: the ranges of the present one are stored for good."""
         self.ranges = []
         self.ordinal_begin = self.cursor.ordinal
 
     @property
     def is_full(self) -> bool:
-        """Whether the present segment has become long enough."""
+        """Whether the present segment is long enough."""
         return len(self.ranges) >= SEGMENT_RANGES
 
     # Reading
 
     @property
     def read_ordinal(self) -> int:
-        """The ordinal of the next record that is read."""
+        """The ordinal of the next record to be read."""
         return self._read_ordinal
 
     def take(
         self, piece: Piece, *, bytes_max: int, level: int = 0, flags: FlagsHeader | None = None, end: int = NO_END
     ) -> Piece | None:
-        """What is to be appended of a piece that was read, under its ordinals; `None` for nothing.
+        """Convert a piece that was read to the one to be appended, with ordinals; `None` if nothing of it is copied.
 
-        `level` is that of a distributor: what was distributed at it or below is left out. With `flags` that stands in
-        a header of each record as well, and copies get theirs. Nothing is taken from the source's offset `end` on.
+        `level` is that of a distributor: records distributed at it or below are left out. With `flags` each record has
+        this in a header too, and copies get their own. Nothing is taken from the source's offset `end` on.
 
-        :raises ValueError: Its records cannot be decoded, where they have to be: it is the next one still.
+        :raises ValueError: Its records have to be decoded, and cannot. The piece is still the next one.
         """
-        taken = self._taken(piece, bytes_max, level, flags, end)
+        taken = self._convert(piece, bytes_max, level, flags, end)
         self._read_offset = max(min(piece.batch.offset_end, end), self._read_offset)
         return taken
 
-    def _taken(self, piece: Piece, bytes_max: int, level: int, flags: FlagsHeader | None, end: int) -> Piece | None:
+    def _convert(self, piece: Piece, bytes_max: int, level: int, flags: FlagsHeader | None, end: int) -> Piece | None:
         batch, begin = piece.batch, self._read_offset
         if batch.offset_end <= begin or batch.is_control or piece.is_aborted or batch.record_count == 0:
             return None
@@ -163,8 +163,8 @@ class Transit:
         if flags is None and batch.is_dense and batch.base_offset >= begin and batch.offset_end <= end:
             ordinal = self._read(batch.base_offset, batch.record_count, batch.leader_epoch)
             return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
-        # The cleaner has taken records out of it, or some of it are not to be copied, or each has flags of its own.
-        # Those of a run have a checksum each.
+        # The log cleaner removed records of it, or some are not to be copied, or each has flags of its own.
+        # The batches of a run have a checksum each.
         stored = [batch] if piece.stored == 1 else scan(batch.view)
         records = [record for one in stored for record in records_of(one) if begin <= record.offset < end]
         ordinal = self._read_ordinal
@@ -189,7 +189,7 @@ class Transit:
         return ordinal
 
     def source_offset(self, ordinal: int) -> int:
-        """Where the record with this ordinal lies at the source: up to there everything before it is dealt with."""
+        """The source offset of the record with this ordinal: all records before it are copied or left out."""
         for stretch in self._stretches:
             if ordinal < stretch.ordinal + stretch.length:
                 return stretch.source_begin + max(ordinal - stretch.ordinal, 0)
@@ -198,7 +198,7 @@ class Transit:
     # Appending
 
     def appended(self, records: int, target_offset: int) -> None:
-        """The next `records` of what was read lie at the target, from `target_offset` on; -1 for not any more."""
+        """Note that the next `records` records are at the target from `target_offset` on; -1 if deleted since."""
         cursor = self.cursor
         left, target = records, target_offset if target_offset >= 0 else cursor.target_offset
         copied_to, epoch = cursor.copied_to, cursor.source_epoch
@@ -230,7 +230,7 @@ class Transit:
         )
 
     def passed(self, source_epoch: int) -> None:
-        """Where nothing is on its way, all that was read is dealt with: what was left out needs not be read again."""
+        """If no record is on its way, advance the cursor past offsets that were read and left out."""
         cursor = self.cursor
         if not self._stretches and self._read_offset > cursor.source_offset:
             self.cursor = replace(

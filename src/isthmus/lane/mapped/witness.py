@@ -1,4 +1,4 @@
-"""Whether a source still has the last record that was copied of it: for sources that do not know its leader epoch."""
+"""Checks whether a source still has the last record copied from it, if its leader epoch proves nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from isthmus.model.copyflags import is_done_with
 
 
 class Witness(NamedTuple):
-    """What the source has of the last record: whether it `is_lost`, else in which leader epoch, -1 where that is not
-    known, as one of the two sides does not hold it any more.
+    """Whether the source's last copied record `is_lost`; else its leader epoch, -1 if unknown because one of the two
+    sides does not hold the record any more.
     """
 
     is_lost: bool
@@ -26,22 +26,22 @@ class Witness(NamedTuple):
 async def last_copied(
     source_log: LogReader, target_log: LogReader, producer_id: int, run: LaneRun, transit: Transit, end: int
 ) -> Witness:
-    """The source has the record that the target holds, or something else in its place.
+    """Check whether the source has the lane's last record at the target, or another one in its place.
 
-    What either side has deleted or compacted away proves nothing. Of a lane whose ranges are not known the last record
-    may lie before what was left out, as an end of a transaction: what is no record to be copied proves nothing there.
+    A record that either side has deleted or compacted away proves nothing. If the lane's ranges are not known, the last
+    record may lie before offsets that were left out, as a control record: then such an offset proves nothing.
 
     :raises ClusterError: One side does not answer.
-    :raises ValueError: Its records cannot be decoded.
+    :raises ValueError: The records of one side cannot be decoded.
     """
     cursor, is_exact = transit.cursor, False
     offset = cursor.copied_to - 1
     if transit.ranges and transit.ranges[-1].target_end == cursor.target_offset:
         offset, is_exact = transit.ranges[-1].source_end - 1, True
-    # Right before where a lane begins another leaf got what there is.
+    # Another leaf got the record right before the lane's beginning.
     if not cursor.has_appended or offset < 0 or (not is_exact and run.lane.begin_copied_to == cursor.copied_to):
         return Witness(is_lost=False)
-    held = await _held(target_log, producer_id, run, transit, end)
+    held = await _read_last_held(target_log, producer_id, run, transit, end)
     if held is None:
         return Witness(is_lost=False)
     async with aclosing(source_log.read(OffsetRange(*run.source, offset, offset + 1))) as answers:
@@ -54,27 +54,27 @@ async def last_copied(
                 found = [one for one in records_of(batch) if one.offset == offset]
                 if found and _is_alike(run, found[0], held):
                     return Witness(is_lost=False, epoch=batch.leader_epoch)
-                # Only a log cleaner makes holes, whether or not its topic is compacted still.
+                # A hole is made by a log cleaner only, even if the topic is not compacted now.
                 return Witness(is_lost=bool(found) and (is_exact or _is_copied(run, found)))
     return Witness(is_lost=False)
 
 
 def _is_copied(run: LaneRun, found: list[Record]) -> bool:
-    """Whether there is a record, and not one that is left out for its flags."""
+    """Whether there is a record that is not left out for its flags."""
     flags = run.lane.flags
     return bool(found if flags is None else flagged(found, run.lane.level, flags).records)
 
 
 def _is_alike(run: LaneRun, found: Record, held: Record) -> bool:
-    """Whether a record is the one that is held. A target may give times of its own, and distributors headers, by what
-    they were told when they copied it.
+    """Whether the two records are the same. Timestamps may differ, as the target may set its own, and headers of
+    distributors, by their configuration at the time.
     """
     is_same = (found.key, found.value) == (held.key, held.value)
     return is_same and (run.lane.level > 0 or found.headers == held.headers)
 
 
-async def _held(log: LogReader, producer_id: int, run: LaneRun, transit: Transit, end: int) -> Record | None:
-    """The last record of the lane that its target holds, if it lies where it was put."""
+async def _read_last_held(log: LogReader, producer_id: int, run: LaneRun, transit: Transit, end: int) -> Record | None:
+    """Read the lane's last record at the target; None if it is not at its offset."""
     cursor = transit.cursor
     place = cursor.target_offset - 1
     if place >= end:

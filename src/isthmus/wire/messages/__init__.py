@@ -1,6 +1,7 @@
-"""Messages that kafka-python lacks, or knows older versions of, from Kafka's own definitions.
+"""Messages that kafka-python lacks, or has in older versions only, from Kafka's own definitions.
 
-They are the .json files of release 4.4 beside this; its codecs read them, and names and fields are those of the files.
+The definitions are the .json files of release 4.4 beside this module. kafka-python's codecs read them, and names and
+fields are those of the files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ApiVersionsResponse(ApiMessage, **_HERE):
     """API 18 up to version 5 (KIP-1242)."""
 
 
-# Whoever uses kafka-python's own clients beside Isthmus needs its class there: ours reads another header (KIP-511).
+# Keep kafka-python's class registered for its own clients: ours reads another header (KIP-511).
 ResponseClassRegistry.register_response_class(weakref.proxy(metadata.ApiVersionsResponse))
 
 
