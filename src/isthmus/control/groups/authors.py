@@ -1,4 +1,4 @@
-"""Who committed the positions of a cluster: consumers, or distributors of the tree, and at which level."""
+"""The authors of the positions committed at a cluster: consumers, or distributors of the tree, and at which level."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class CommitAuthors:
     async def flags(
         self, known: Mapping[str, Positions], writers: Writers
     ) -> tuple[dict[PositionKey, int], dict[str, GroupPlan]]:
-        """The copy flags of positions, where they have some; and the groups of which that cannot be told now.
+        """Return the copy flags of positions, where they have some; and the groups for which they are unknown now.
 
-        In front of what stands beside a position, in who committed it by the log of commits; or, where that does not
-        reach back to it, in what the ledger of the source remembers that distributors committed there last.
+        They are in front of a position's metadata, or follow from its author in the log of commits; or, where the log
+        does not reach back to it, from what the ledger of the source has of the last commits of distributors there.
 
         :raises ClusterError: The ledger of the source cannot be read.
         """
         producers = {name: set(found.values()) - {NO_PRODUCER} for name, found in writers.items()}
         unsure = await unsure_groups(self._links, producers, lambda name: name)
-        told = {name: found for name, found in known.items() if name not in unsure}
-        silent = {name for name, found in told.items() if found.keys() - writers[name].keys()}
-        written = await self._written(silent)
+        sure = {name: found for name, found in known.items() if name not in unsure}
+        silent = {name for name, found in sure.items() if found.keys() - writers[name].keys()}
+        written = await self._read_committed_flags(silent)
         flags: dict[PositionKey, int] = {}
-        for name, found in told.items():
+        for name, found in sure.items():
             for at, committed in found.items():
                 key = PositionKey(name, *at)
                 own = unflagged(committed.metadata)[1]
@@ -58,8 +58,8 @@ class CommitAuthors:
                     flags[key] = written.get((key, committed.offset), 0)
         return flags, unsure
 
-    async def _written(self, groups: set[str]) -> dict[tuple[PositionKey, int], int]:
-        """The flags of what distributors committed last, by position and offset, as the source's ledger has it."""
+    async def _read_committed_flags(self, groups: set[str]) -> dict[tuple[PositionKey, int], int]:
+        """Read the flags of what distributors committed last, by position and offset, from the source's ledger."""
         if not groups:
             return {}
         try:

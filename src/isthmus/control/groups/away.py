@@ -27,7 +27,7 @@ _RANGES_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What the target says of the groups, by their names there, and of the partitions they read."""
+    """The target's answers about the groups, by their names there, and about the partitions they read."""
 
     committed: Mapping[str, Positions]
     states: Mapping[str, GroupState]
@@ -35,7 +35,7 @@ class _Target:
 
 
 async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], bool]) -> list[GroupPlan]:
-    """The groups that the ledger or the configuration names, each UNAVAILABLE.
+    """Return the groups that the ledger or the configuration names, each UNAVAILABLE.
 
     :raises ClusterError: The target does not answer either.
     """
@@ -55,12 +55,12 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
     maps = LinkMaps(link.name, known.documents)
     maps.look()
     plans = [_group(known, documents.get(group), group, name, seen) for group, name in names.items()]
-    told = partial(_told, maps, is_time=link.distributor is not None)
-    return [replace(plan, positions=tuple(map(told, plan.positions))) for plan in plans]
+    completed = partial(_without_source, maps, is_time=link.distributor is not None)
+    return [replace(plan, positions=tuple(map(completed, plan.positions))) for plan in plans]
 
 
-def _told(maps: LinkMaps, position: PositionPlan, *, is_time: bool) -> PositionPlan:
-    """With what maps tell; a distributor remembers a time in place of the source's position."""
+def _without_source(maps: LinkMaps, position: PositionPlan, *, is_time: bool) -> PositionPlan:
+    """Complete a position from the maps; a distributor remembers a time in place of the source's position."""
     source = Committed(NO_OFFSET) if is_time else position.source
     return replace(position, source=source, is_mapped=maps.is_mapped(position.target_topic or ""))
 

@@ -1,4 +1,4 @@
-"""The groups of a link while it runs: by one loop, and by another one as soon as settings change."""
+"""The groups of a running link: carried by one loop, and by another one as soon as settings change."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class GroupCarrier:
         return GroupLoop(link, self._source, self._target, self._ledger, self._timings)
 
     def follow(self, link: Link) -> None:
-        """Go on with other settings, as soon as what was done so far is written down."""
+        """Apply other settings, as soon as the work so far is written down."""
         self._link = link
         self._changed.set()
 
     @property
     def problem(self) -> Problem | None:
-        """Why no groups can be carried at the moment."""
+        """Why no groups can be carried now, if there is a reason."""
         return None if self._loop is None else self._loop.problem
 
     @property
     def plan(self) -> GroupsPlan | None:
-        """How the groups stand in all detail, `None` where none are to be carried."""
+        """The standing of the groups in all detail, `None` where none are to be carried."""
         return None if self._loop is None else self._loop.plan
 
     @property
     def progress(self) -> tuple[GroupProgress, ...]:
-        """How the groups stand."""
+        """The standing of the groups."""
         plans = () if self._loop is None else self._loop.plan.groups
         return tuple(
             GroupProgress(
@@ -85,7 +85,7 @@ class GroupCarrier:
             await self._loop.remember()
 
     def catch_up(self) -> bool:
-        """Have all groups looked at; whether they were since this was first asked."""
+        """Request a look at all groups; return whether it was done since the first request."""
         if self._loop is None:
             return True
         if self._pass is None:

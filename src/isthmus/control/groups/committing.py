@@ -19,7 +19,7 @@ _ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommit:
-    """What to commit for one group. `based_on` are the target's positions the decision was made on."""
+    """The positions to commit for one group. `based_on` are the target's positions the decision was made on."""
 
     positions: Positions
     based_on: Positions
@@ -32,10 +32,10 @@ class GroupCommit:
 
 @dataclass(slots=True)
 class CommitOutcome:
-    """What became of commits, by group. `done` says what was taken of each. `changed` are those whose target was not as
-    it had been; nothing was written.
+    """The outcome of commits, by group. `done` has what was accepted of each. `changed` are those whose target was not
+    as it had been; nothing was written.
 
-    `uncertain` are those of which it is not known whether they were committed: look at the target.
+    `uncertain` are those that may or may not have been committed: look at the target.
     """
 
     done: dict[str, Accepted] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class CommitOutcome:
     errors: dict[str, ClusterError] = field(default_factory=dict)
 
     def add(self, other: CommitOutcome) -> None:
-        """What became of further groups."""
+        """Add the outcome of further groups."""
         self.done.update(other.done)
         self.changed |= other.changed
         self.uncertain |= other.uncertain
@@ -52,11 +52,11 @@ class CommitOutcome:
 
 
 class GroupCommitter:
-    """Commits for the groups of one link. `guard` says what keeps a commit from overwriting a real consumer's.
+    """Commits for the groups of one link. `guard` is what keeps a commit from overwriting a real consumer's.
 
-    With "transaction" nothing does ever get lost. With "membership" the broker refuses a group that has members, but a
-    consumer that came, committed and went in the few ms between look and commit loses its commit; `reason` says why it
-    is only that.
+    With "transaction" no commit is ever lost. With "membership" the broker refuses a group that has members, but a
+    consumer that came, committed and went in the few ms between look and commit loses its commit; `reason` is why only
+    that is possible.
     """
 
     def __init__(self, client: Client, link: str) -> None:
@@ -67,7 +67,7 @@ class GroupCommitter:
         self._transaction: GroupTransaction | None = None
 
     async def commit(self, commits: Mapping[str, GroupCommit]) -> CommitOutcome:
-        """Commit what still may be. The fate of each group is its own.
+        """Commit what still may be committed. The outcome of each group is its own.
 
         :raises ClusterError: The target as a whole did not answer; nothing was committed.
         """
@@ -84,7 +84,7 @@ class GroupCommitter:
             try:
                 remaining = await self._round(transaction, remaining, found)
             except ClusterError as error:
-                # All of this round comes again: what was found out in it says nothing of how that goes.
+                # All of this round is repeated: its results do not count.
                 self._transaction = None
                 if not GroupTransaction.is_lost(error):
                     raise
@@ -94,7 +94,7 @@ class GroupCommitter:
         return outcome
 
     async def clear(self, groups: Sequence[str]) -> None:
-        """End what a commit of ours that came too late has left pending for groups; see `GroupTransaction.clear`.
+        """End a commit of this link that came too late and is pending for groups; see `GroupTransaction.clear`.
 
         :raises ClusterError: The target did not answer.
         """
@@ -108,7 +108,7 @@ class GroupCommitter:
                     raise
 
     async def _begun(self) -> GroupTransaction | None:
-        """The transaction, ready for commits; `None` where we may not have one."""
+        """Return the transaction, ready for commits; `None` where it is not permitted."""
         if self._transaction is None and self.guard == "transaction":
             transaction = GroupTransaction(self._client, self._link)
             try:
@@ -122,7 +122,7 @@ class GroupCommitter:
     async def _round(
         self, transaction: GroupTransaction, commits: Mapping[str, GroupCommit], outcome: CommitOutcome
     ) -> dict[str, GroupCommit]:
-        """One transaction over all groups; those to be tried again without the ones that were in the way."""
+        """Run one transaction over all groups; return those to be retried, without those that prevented it."""
         placed = await self._place(transaction, commits)
         outcome.errors.update({**placed.refused, **placed.doubtful})
         changed = await self._changed(commits, placed.groups.keys(), outcome, transaction.producer_id)
@@ -150,10 +150,10 @@ class GroupCommitter:
     async def _changed(
         self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: CommitOutcome, producer_id: int
     ) -> set[str]:
-        """The groups that are not as they were when it was decided, or cannot be looked at."""
+        """Return the groups that are not as they were at the decision, or cannot be looked at."""
         if not groups:
             return set()
-        # Before the positions: what such a transaction commits now shows there. Where the brokers do not tell, a
+        # Before the positions: what such a transaction commits now shows there. Where brokers do not report them, a
         # consumer that left its group with a transaction open is not excluded.
         elders = await groups_with_elders(self._client, groups, producer_id) or frozenset()
         described = await describe_groups(self._client, groups, patience_s=PATIENCE_S)

@@ -1,7 +1,7 @@
-"""Other links that commit at our source: one in the other direction, and the distributors of a tree.
+"""Other links that commit at the source: one in the other direction, and the distributors of a tree.
 
 The log of commits names the producer of every commit in a transaction. A link commits under a transactional id of its
-own, and the ledger of the cluster it writes to, which is our source, says from which cluster it comes.
+own, and the ledger of the cluster it writes to, which is the source here, says from which cluster it comes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from isthmus.wire.client import Client
 
 
 class Counterparts:
-    """The links from the target to the source, or those `named`. `producers` says of a producer at the source which of
-    them it is, "" for none.
+    """The links from the target to the source, or those `named`. `producers` has, for a producer at the source, the
+    link it belongs to, "" for none.
     """
 
     def __init__(self, source: Client, target: Client, *, named: Collection[str] | None = None) -> None:
@@ -27,14 +27,14 @@ class Counterparts:
         self._named = named
 
     async def learn(self, producer_ids: Iterable[int]) -> None:
-        """Find out about producers. Only those that are new cost a question; where we may not ask, nobody is theirs.
+        """Look up producers. Only new ones cost a request; where reading is not permitted, none belongs to a link.
 
-        :raises ClusterError: It cannot be told now.
+        :raises ClusterError: That is unknown now.
         """
         unknown = set(producer_ids) - self.producers.keys()
         if unknown:
             theirs = await self._look_up()
-            # A link is in the ledger before it commits anything: who is not found now never will be.
+            # A link is in the ledger before it commits anything: a producer that is not found now never will be.
             self.producers |= {producer_id: theirs.get(producer_id, "") for producer_id in unknown}
 
     async def _look_up(self) -> dict[int, str]:

@@ -1,8 +1,8 @@
 """Positions of groups distributed in a tree, as Axual's offset distributors do it (docs/trees.md).
 
-Two parts, for one distributor of the tree each. What is sent: the last commits of its cluster, and what came there
-from above, as times (`model/positions.py`), into the map of its target. And what is committed there: what that map
-says, by time, under the rules of every link (`model/carrying.py`). The time stands for the position at the source.
+Two parts, for one distributor of the tree each. The sending: the last commits of its cluster, and the times that came
+there from above (`model/positions.py`), into the map of its target. And the committing there: by that map, by time,
+under the rules of every link (`model/carrying.py`). The time stands for the position at the source.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ELSEWHERE: Final = Committed(NO_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class _ByTime:
-    """The topics of a tree, of which times are looked up at the target."""
+    """The topics of a tree, for which times are looked up at the target."""
 
     mirrored: Mapping[SourceTopic, TargetTopic]
     home: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class _ByTime:
     async def translation(
         self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
     ) -> Translation:
-        """Times as offsets: the first record that is not older, else the end of what is there.
+        """Translate times into offsets: the first record that is not older, else the end of the log.
 
         :raises ClusterError: A partition's leader did not answer.
         """
@@ -80,8 +80,8 @@ class _ByTime:
 
 @dataclass(slots=True)
 class _Due:
-    """What is made of the positions of one group: entries by partition, which are news, and why others are none. Times
-    of records say little of those that are `doubtful`.
+    """The result for the positions of one group: entries by partition, which of them are news, and why others have
+    none. The times of records are unreliable for those that are `doubtful`.
     """
 
     entries: dict[PartitionKey, PositionEntry] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class _Due:
 
 
 class DistributedReview:
-    """Plans for one distributor of a tree; the same face as `GroupReview`."""
+    """Plans for one distributor of a tree; the same interface as `GroupReview`."""
 
     def __init__(
         self,
@@ -116,16 +116,16 @@ class DistributedReview:
 
     @property
     def groups(self) -> frozenset[str]:
-        """The groups that the maps of both clusters tell of."""
-        return self._wanted(key.group for key in (*self._here.entries, *self._there.entries))
+        """The groups in the maps of both clusters."""
+        return self._select(key.group for key in (*self._here.entries, *self._there.entries))
 
     async def stirred(self) -> frozenset[str]:
-        """The groups of which the maps told something new.
+        """Return the groups with news in the maps.
 
         :raises ClusterError: A map cannot be read.
         """
         here, there = await asyncio.gather(self._here.look(), self._there.look())
-        return self._wanted(here | there)
+        return self._select(here | there)
 
     async def refresh(self) -> None:
         """Look which topics are distributed, and at both maps.
@@ -136,13 +136,13 @@ class DistributedReview:
         await asyncio.gather(self._here.look(is_due=True), self._there.look(is_due=True))
 
     async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
-        """What to send and to commit of the groups that are due.
+        """Plan what to send and to commit of the groups that are due.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        told = self.groups
-        groups = [name for name in due if (name in positions or name in told) and not is_denied(commits, name)]
+        mapped_groups = self.groups
+        groups = [name for name in due if (name in positions or name in mapped_groups) and not is_denied(commits, name)]
         known: dict[str, Positions] = {name: positions.get(name, {}) for name in groups}
         writers = {name: commits.writers(name) for name in groups}
         if any(topic not in self._topics for found in known.values() for topic, _ in found):
@@ -166,7 +166,7 @@ class DistributedReview:
         self.maps.look()
         view = replace(view, groups=tuple(map(_without_flags, view.groups)))
         plans = [
-            self._whole(plan, dues[plan.group], known[plan.group], raw[plan.group])
+            self._complete(plan, dues[plan.group], known[plan.group], raw[plan.group])
             for plan in plan_groups(view, self._memory.written)
         ]
         if not commits.unheard:
@@ -176,7 +176,7 @@ class DistributedReview:
         return with_listings(plans, commits.listings)
 
     async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """Write what is news into the map of the target; the plans without it.
+        """Write the news into the map of the target; return the plans without them.
 
         :raises ClusterError: The map cannot be written; nothing may be committed then.
         """
@@ -191,14 +191,14 @@ class DistributedReview:
         return [replace(plan, positions=tuple(replace(p, is_news=False) for p in plan.positions)) for plan in plans]
 
     def close(self) -> None:
-        """Close what is held open."""
+        """Close the map of the target."""
         self._there.close()
 
-    def _wanted(self, groups: Iterable[str]) -> frozenset[str]:
+    def _select(self, groups: Iterable[str]) -> frozenset[str]:
         return frozenset(name for name in set(groups) if self._link.groups.matches(name))
 
     async def _dues(self, known: Mapping[str, Positions], flags: Mapping[PositionKey, int]) -> dict[str, _Due]:
-        """What is made of the positions of groups.
+        """Return the entries for the positions of groups.
 
         :raises ClusterError: The source as a whole did not answer.
         """
@@ -227,7 +227,7 @@ class DistributedReview:
         return dues
 
     def _is_own(self, key: PositionKey, flags: int) -> bool:
-        """Whether a commit is to be sent by the time of its record."""
+        """Whether a commit has to be sent by the time of its record."""
         return is_to_send(flags, self._role.level, self._here.entries.get(key))
 
     def _judge(
@@ -268,8 +268,8 @@ class DistributedReview:
         else:
             due.others[at] = Standing.CLOCKS_DIFFER if at in due.doubtful else Standing.BY_OTHERS
 
-    def _whole(self, plan: GroupPlan, due: _Due, known: Positions, raw: Positions) -> GroupPlan:
-        """A plan with what the source has in place of times, and with the positions that are left alone."""
+    def _complete(self, plan: GroupPlan, due: _Due, known: Positions, raw: Positions) -> GroupPlan:
+        """Complete a plan with the source's positions in place of times, and with positions that are left alone."""
         if not plan.positions and not due.others:
             return plan
         found = [self._position(position, due, known, raw) for position in plan.positions]

@@ -1,8 +1,8 @@
-"""A failover tried without one: what would a group read at the target if it went on there now?
+"""Try a failover without one: what would a group read at the target if it continued there now?
 
-A scratch group gets the positions the group would have at the target. What stands behind them is read from there, and
-held against what the group still has to read at the source. Of a distributor of a tree that is what it copies itself:
-what it leaves alone comes to its target from elsewhere, and is in the maps of others.
+A scratch group gets the positions the group would have at the target. The records behind them are read from there, and
+compared with those the group still has to read at the source. For a distributor of a tree only records that it copies
+itself count: the others come to its target from elsewhere, and are in the maps of others.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class PositionDrill:
     """One partition. `compared` records were read on both sides from the group's position on.
 
     `skipped` are those of them the group would never see at the target, `read_again` those it would see a second time.
-    `waiting` offsets are not at the target yet: they come with the mirror. What others write to a mapped partition is
-    none of these.
+    `waiting` offsets are not at the target yet: they come with the mirror. Records that others write to a mapped
+    partition are not counted.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class GroupDrillJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDrill:
-    """What a failover of one group would bring. `problem` is what could not be tried or tidied up."""
+    """The result of a tried failover of one group. `problem` is what could not be tried or cleaned up."""
 
     link: str
     group: str
@@ -126,15 +126,15 @@ async def drill(
     records: int,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> GroupDrill:
-    """Try the failover of one group as it was just planned, whether it may be carried now or not. `on_step` is told in
-    words what is done.
+    """Try the failover of one group as it was just planned, whether it may be carried now or not. `on_step` is called
+    with each step in words.
 
     :raises ClusterError: A cluster refused or did not answer.
     """
     able = {p.target_key: p for p in plan.positions if is_tried(p)}
     scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
     on_step(f"committing {counted(len(able), 'position')} for the scratch group {scratch} at {target.cluster.alias}")
-    committed = await _rehearsed(target, scratch, {key: _position(p) for key, p in able.items()})
+    committed = await _commit_and_fetch(target, scratch, {key: _position(p) for key, p in able.items()})
     is_whole = bool(able) and all(p.translated is not None or p.target_topic is None for p in plan.positions)
     problem = None if is_whole else plan.problem
     if problem is None and link.distributor is not None and not able:
@@ -144,7 +144,7 @@ async def drill(
         problem = Problem(f"{link.name} says nothing of {plan.group}: its newest position comes another way", hint)
     try:
         on_step(f"comparing up to {counted(records, 'record')} in {counted(len(able), 'partition')}")
-        found = await _compared(link, (source, target), able, committed, maps, records)
+        found = await _compare_all(link, (source, target), able, committed, maps, records)
     finally:
         on_step("deleting the scratch group")
         error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
@@ -164,7 +164,7 @@ async def drill(
 
 
 def is_tried(position: PositionPlan) -> bool:
-    """Whether there is something to compare: a position at the source, and where that is at the target."""
+    """Whether there are records to compare: a position at the source, and its translation at the target."""
     return position.translated is not None and position.source.offset != NO_OFFSET
 
 
@@ -172,19 +172,19 @@ def _position(plan: PositionPlan) -> Committed:
     return Committed(min(max(plan.translated or 0, plan.log_start or 0), plan.high_watermark or 0))
 
 
-async def _rehearsed(target: Client, scratch: str, positions: Positions) -> Positions:
-    """What a consumer of the scratch group is told to begin with, after the positions were committed for it."""
+async def _commit_and_fetch(target: Client, scratch: str, positions: Positions) -> Positions:
+    """Commit the positions for the scratch group, and return those that a consumer of it would begin with."""
     if not positions:
         return {}
     for error in (await commit_outside(target, {scratch: positions})).errors.values():
         raise error
-    told = await committed_offsets(target, [scratch])
-    for error in told.errors.values():
+    fetched = await committed_offsets(target, [scratch])
+    for error in fetched.errors.values():
         raise error
-    return told.values[scratch]
+    return fetched.values[scratch]
 
 
-async def _compared(
+async def _compare_all(
     link: Link,
     clients: tuple[Client, Client],
     able: Mapping[PartitionKey, PositionPlan],
@@ -221,7 +221,7 @@ async def _compare(
     logs: tuple[LogRange, LogRange],
     records: int,
 ) -> PositionDrill:
-    """Mirrored topics have the same offsets on both sides: that is what tells which record is which."""
+    """Compare a mirrored partition: same offsets on both sides show which record is which."""
     here, there = logs
     begin = max(plan.source.offset, here.start)
     end = min(here.stable_end, there.stable_end, begin + records)
@@ -250,15 +250,15 @@ async def _compare_mapped(
     lane: LaneMap,
     records: int,
 ) -> PositionDrill:
-    """The map tells which record is which, and which of those before the position would be read once more."""
+    """Compare a mapped partition: the map shows which record is which, and which would be read once more."""
     here, there = logs
     seen_end = lane.seen_by_source(there).end
     begin = max(plan.source.offset, here.start)
     if lane.cursor.continues_another:
-        # Where another program copied what lies before, nobody knows.
+        # Where another program copied the earlier records is unknown.
         begin = max(begin, lane.begin)
     if link.distributor is not None:
-        # What lies before went to another leaf.
+        # Earlier records went to another leaf.
         begins = link.distributor.begins
         begin = max(begin, begin_of(begins, SourceTopic(plan.topic), NO_TOPIC_ID, plan.partition))
     end = min(here.stable_end, seen_end, begin + records)
@@ -287,8 +287,8 @@ async def _compare_mapped(
 
 
 def _read_elsewhere_ms(link: Link, plan: PositionPlan) -> int:
-    """In a tree, up to which time the group has read on another cluster, if its position came from there: what is older
-    is behind the position here only because records are in another order. 0 where consumers committed it here.
+    """Return up to which time the group has read on another cluster of a tree, if its position came from there: older
+    records are behind the position here only because their order differs. 0 where consumers committed it here.
     """
     sent = plan.sent
     if sent is None or (sent.distributor == link.name and sent.flags == bit(link.level)):
@@ -307,19 +307,21 @@ def _is_same(record: Record, other: Record | None) -> bool:
 async def _read(
     reader: LogReader, span: OffsetRange, *, begin: int = 0, role: DistributorRole | None = None
 ) -> list[Record]:
-    """What a consumer would see in a range, from batches that end behind `begin`; of a distributor what it copies."""
+    """Read what a consumer would see in a range, from batches that end behind `begin`; with a `role` what it copies."""
     found: list[Record] = []
     if span.is_empty:
         return found
     async for batches in reader.read(span):
         for item in batches:
             if not item.batch.is_control and not item.is_aborted and item.batch.offset_end > begin:
-                found += [r for r in _copied(item.batch, role) if span.offset_begin <= r.offset < span.offset_end]
+                found += [
+                    r for r in _records_to_copy(item.batch, role) if span.offset_begin <= r.offset < span.offset_end
+                ]
     return found
 
 
-def _copied(batch: Batch, role: DistributorRole | None) -> list[Record]:
-    """The records of a batch, without those that a distributor leaves alone."""
+def _records_to_copy(batch: Batch, role: DistributorRole | None) -> list[Record]:
+    """Return the records of a batch, without those that a distributor does not copy."""
     if role is not None and is_done_with(batch.producer_id, role.level):
         return []
     records, flags = records_of(batch), None if role is None else role.flags
@@ -329,7 +331,7 @@ def _copied(batch: Batch, role: DistributorRole | None) -> list[Record]:
 
 
 async def _count(reader: LogReader, span: OffsetRange) -> int:
-    """How many records a consumer would see in a range; batches wholly inside it are not decoded."""
+    """Count the records a consumer would see in a range; batches wholly inside it are not decoded."""
     count = 0
     if span.is_empty:
         return count

@@ -1,4 +1,4 @@
-"""What `doctor` says of a link's groups: which can be carried, and which rights are missing."""
+"""The findings of `doctor` about a link's groups: which can be carried, and which rights are missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHECK: Final = "groups"
 
 
 async def group_findings(link: Link, pool: ClusterPool) -> list[Finding]:
-    """Findings about the groups a link carries; none where it carries none."""
+    """Return findings about the groups a link carries; none where it carries none."""
     if not link.groups.is_configured:
         return []
     target = pool.client(link.target)
@@ -33,8 +33,8 @@ async def group_findings(link: Link, pool: ClusterPool) -> list[Finding]:
         look = await look_at(link, None, pool)
         missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
         if look.problem is not None:
-            told = {"message": look.problem.message, "hint": look.problem.hint}
-            findings.append(Finding(level=Level.WARN, subject=link.name, check=_CHECK, **told))
+            found = {"message": look.problem.message, "hint": look.problem.hint}
+            findings.append(Finding(level=Level.WARN, subject=link.name, check=_CHECK, **found))
         return [*findings, *missing, *_about(link, look.plans)]
     except ClusterError as error:
         return [Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)]
@@ -80,5 +80,5 @@ def _level(link: Link, plan: GroupPlan) -> Level:
         ):
             return Level.WARN
         case _:
-            # Topics that are not there yet will be created, and members at the target are nobody's mistake.
+            # Topics that are not there yet will be created, and members at the target are no mistake.
             return Level.OK

@@ -1,4 +1,4 @@
-"""Plans of groups carried out at the target; each group has its own outcome."""
+"""Carry out plans of groups at the target; each group has its own outcome."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ async def apply_groups(
     target: Client,
     remember: Callable[[], Awaitable[None]],
 ) -> tuple[GroupPlan, ...]:
-    """Carry plans out; how the groups stand afterwards. One that changed meanwhile is `UNAVAILABLE`: plan it again.
+    """Carry plans out; return how the groups stand afterwards. A group that changed meanwhile is `UNAVAILABLE`: replan
+    it.
 
-    `remember` writes the changes of `memory` into the ledger: before anything is set back.
+    `remember` writes the changes of `memory` into the ledger, before any position is set back.
 
     :raises ClusterError: The target as a whole did not answer; nothing was written.
     """
@@ -52,10 +53,10 @@ async def apply_groups(
         plan = by_target[name]
         if outcome is None or name in outcome.errors or name in outcome.changed:
             error = None if outcome is None else outcome.errors.get(name)
-            stands[name] = _left(plan, error)
+            stands[name] = _not_carried(plan, error)
         elif name in outcome.uncertain:
             memory.attempted(plan)
-            stands[name] = _left(plan, None)
+            stands[name] = _not_carried(plan, None)
         else:
             accepted = outcome.done[name]
             memory.done(_without(plan, accepted.refused))
@@ -69,7 +70,7 @@ async def apply_groups(
     return (*stands.values(), *meeting)
 
 
-def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
+def _not_carried(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
     if error is None:
         return replace(plan, standing=Standing.UNAVAILABLE, problem=_CHANGED)
     found = troubled(plan.group, plan.target_group, error)
@@ -77,7 +78,7 @@ def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
 
 
 def _without(plan: GroupPlan, refused: Collection[PartitionKey]) -> GroupPlan:
-    """The plan without what was not written: those positions are looked at again."""
+    """Return the plan without refused positions: those are looked at again."""
     positions = (
         replace(p, standing=Standing.UNAVAILABLE, commit=None) if p.target_key in refused else p for p in plan.positions
     )
@@ -86,14 +87,14 @@ def _without(plan: GroupPlan, refused: Collection[PartitionKey]) -> GroupPlan:
 
 def _carried_out(plan: GroupPlan, accepted: Accepted) -> GroupPlan:
     left = _without(plan, accepted.refused)
-    done = with_positions(left, (_committed(each, accepted.bare) for each in left.positions))
+    done = with_positions(left, (_as_committed(each, accepted.bare) for each in left.positions))
     if accepted.refused:
         found = troubled(plan.group, plan.target_group, next(iter(accepted.refused.values())))
         return replace(done, standing=found.standing, problem=found.problem)
     return done if done.standing is not plan.standing or done.problem else replace(done, problem=plan.problem)
 
 
-def _committed(position: PositionPlan, bare: Collection[PartitionKey]) -> PositionPlan:
+def _as_committed(position: PositionPlan, bare: Collection[PartitionKey]) -> PositionPlan:
     if position.commit is None:
         return position
     standing = Standing.IN_STEP if position.standing is Standing.DUE else position.standing
@@ -103,7 +104,7 @@ def _committed(position: PositionPlan, bare: Collection[PartitionKey]) -> Positi
 
 
 async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> GroupPlan:
-    """Delete a group at the target if nobody used it there: all its positions are those that were written."""
+    """Delete a group at the target if no consumer used it there: all its positions are those written by the link."""
     name = plan.target_group
     described = (await describe_groups(target, [name])).values.get(name)
     committed = (await committed_offsets(target, [name])).values.get(name)

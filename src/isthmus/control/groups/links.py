@@ -1,4 +1,4 @@
-"""The groups of links, looked at and carried once: what `isthmus groups` does."""
+"""The groups of links, looked at and carried once: the work of `isthmus groups`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AsyncGroups:
         self._pool = pool
 
     async def plan(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
-        """How the groups stand on both sides, and what `sync` would write. Nothing is changed.
+        """Return how the groups stand on both sides, and what `sync` would write. Nothing is changed.
 
         A cluster that does not answer is a problem of its links, not an error.
 
@@ -56,7 +56,7 @@ class AsyncGroups:
         return await self._each(link, group, dry_run=True)
 
     async def sync(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
-        """Carry the groups once; how they stand afterwards. While links run their controllers do this all the time.
+        """Carry the groups once; return how they stand then. While links run their controllers do this all the time.
 
         :raises ConfigError: There is no link of that name.
         :raises PlanRefused: No link carries a group of that name.
@@ -71,9 +71,9 @@ class AsyncGroups:
         records: int = 1000,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> GroupDrill:
-        """Try what a failover of a group would bring, with a scratch group: what is skipped, what is read again.
+        """Try a failover of a group with a scratch group: what would be skipped, and what would be read again.
 
-        `records` is how many are compared in each partition; `on_step` is told in words what is done.
+        `records` is how many are compared in each partition; `on_step` is called with each step in words.
 
         :raises ConfigError: There is no link of that name.
         :raises PlanRefused: No link carries a group of that name.
@@ -87,7 +87,7 @@ class AsyncGroups:
             on_step(f"looking at both sides of {each.name}")
             look = await look_at(each, group, self._pool)
             if look.plans:
-                # Records of a copy are its link's to compare.
+                # Records of a returning copy are compared by the link that made it.
                 own = tuple(p for p in look.plans[0].positions if not p.is_returning)
                 this = each, look, replace(look.plans[0], positions=own)
                 # In a tree the newest position comes to most targets by another distributor.
@@ -101,7 +101,7 @@ class AsyncGroups:
         return await drill(chosen, plan, look.source, look.target, look.review.maps, records=records, on_step=on_step)
 
     def key(self, group: str, *, link: str | None = None) -> bytes:
-        """The key that opens the values of one group in an encrypted copy of positions; no cluster is asked.
+        """Return the key that opens the values of one group in an encrypted copy of positions; no cluster is asked.
 
         Without `link` it is that of the only source for which there is a secret.
 
@@ -200,15 +200,15 @@ async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLoo
     await review.refresh()
     known = {name for name in memory.groups | review.groups if wanted(name)}
     plans = await review.plan(commits, commits.positions.keys() | known)
-    # One that is listed is known, whoever was not heard.
+    # A listed group is known, no matter which brokers did not answer.
     is_known = group is not None and (group in commits.listings or not link.groups.matches(group))
     unheard = None if is_known else next(iter(commits.unheard.values()), None)
-    problem = None if unheard is None else _unheard(unheard)
+    problem = None if unheard is None else _unheard_problem(unheard)
     return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), review, problem)
 
 
-def _unheard(error: ClusterError) -> Problem:
-    """Why groups may be missing that were not carried before."""
+def _unheard_problem(error: ClusterError) -> Problem:
+    """Return why groups may be missing that were not carried before."""
     return Problem(f"not all groups of the source are known: {error.message}", error.hint)
 
 
@@ -217,7 +217,7 @@ def _is_wanted(link: Link, group: str | None, name: str) -> bool:
 
 
 async def _last_known(link: Link, group: str | None, pool: ClusterPool) -> tuple[GroupPlan, ...]:
-    """What can be said of the groups although something is away: nothing, where that is the target."""
+    """Return what is known of the groups although a cluster is away: nothing, where that is the target."""
     try:
         target = pool.client(link.target)
         return tuple(await remembered_groups(link, target, partial(_is_wanted, link, group)))

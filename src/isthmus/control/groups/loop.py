@@ -1,4 +1,4 @@
-"""A link's groups while it runs: followed at the source, carried to the target, beside the data."""
+"""The groups of a running link: followed at the source, carried to the target, beside the data."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _AGAIN_S: Final = {
     Standing.NAMES_MEET: 2.0,
     Standing.CLOCKS_DIFFER: 2.0,
 }
-"""How often groups are looked at that change without a commit at the source."""
+"""How often groups are looked at whose standing changes without a commit at the source."""
 
 
 class GroupLoop:
-    """Carries the groups of one link as long as `run` is kept running. Nothing that goes wrong here ends anything else.
+    """Carries the groups of one link as long as `run` is kept running. A failure here ends nothing else.
 
-    `problem` is why the groups cannot be carried at the moment.
+    `problem` is why the groups cannot be carried now.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class GroupLoop:
 
     @property
     def plan(self) -> GroupsPlan:
-        """How the groups stand."""
+        """The standing of the groups."""
         link = self._link
         return GroupsPlan(
             link=link.name,
@@ -86,20 +86,21 @@ class GroupLoop:
         )
 
     def begin_pass(self) -> int:
-        """Look at all groups once more from now on; returns which pass that is."""
+        """Request one more look at all groups from now on; return the number of that pass."""
         self._wanted_at = time.monotonic()
         self._passes_wanted = self._passes_begun + 1
         return self._passes_wanted
 
     def has_ended(self, number: int) -> bool:
-        """Whether a pass over all groups is over, and those that could not be looked at were tried again.
+        """Whether a pass over all groups is over, and groups that could not be looked at were retried.
 
-        What cannot be done is given up after `patience_s`: `problem` and the groups' standings tell why.
+        A pass that does not succeed is given up after `patience_s`: `problem` and the groups' standings have the
+        reason.
         """
         if time.monotonic() > self._wanted_at + self._timings.patience_s:
             return True
-        is_told = not any(map(_is_pending, self._groups.values()))
-        return self._passes_ended >= number and self.problem is None and is_told and not self._commits.unheard
+        is_settled = not any(map(_is_pending, self._groups.values()))
+        return self._passes_ended >= number and self.problem is None and is_settled and not self._commits.unheard
 
     async def run(self) -> None:
         """Carry groups until cancelled.
@@ -137,7 +138,7 @@ class GroupLoop:
             self._changed |= self._commits.positions.keys() | self._memory.groups | self._review.groups
             self._all_at = now + self._timings.groups_s
         if (topics := self._begun_topics()) != self._topics:
-            # What was committed in a topic before it was mirrored is carried now, though nobody commits there again.
+            # Commits in a topic from before it was mirrored are carried now, though no client commits there again.
             self._topics = topics
             self._changed |= {group for group, plan in self._groups.items() if _reads_elsewhere(plan)}
         for standing, interval_s in _AGAIN_S.items():
@@ -145,7 +146,7 @@ class GroupLoop:
                 self._changed |= {group for group, plan in self._groups.items() if plan.standing is standing}
                 self._again_at[standing] = now + interval_s
         if self._changed:
-            # What cannot be carried now stays due.
+            # Groups that cannot be carried now stay due.
             due = frozenset(self._changed)
             await self._carry(due)
             await self._clear()
@@ -159,19 +160,19 @@ class GroupLoop:
             await self.remember()
 
     def _begun_topics(self) -> frozenset[object]:
-        """What the ledger tells to be mirrored, with the ids at the target: to see that some came."""
-        told = (d for d in self._ledger.documents.values() if isinstance(d, TopicDocument))
-        return frozenset((d.source_topic, d.target_topic_id) for d in told if d.link == self._link.name)
+        """Return the topics that are mirrored by the ledger, with the ids at the target, to notice new ones."""
+        known = (d for d in self._ledger.documents.values() if isinstance(d, TopicDocument))
+        return frozenset((d.source_topic, d.target_topic_id) for d in known if d.link == self._link.name)
 
     async def _carry(self, due: Collection[str]) -> None:
         plans = await self._review.send(await self._review.plan(self._commits, due))
         for plan in await apply_groups(plans, self._committer, self._memory, self._target, self.remember):
             self._groups[plan.group] = plan
-        # Those that are gone on both sides are forgotten.
+        # Groups that are gone on both sides are forgotten.
         self._groups = {group: plan for group, plan in self._groups.items() if group in self._memory.groups}
 
     async def _clear(self) -> None:
-        """End what commits of ours that came too late have left pending."""
+        """End pending commits of this link that came too late."""
         now = time.monotonic()
         if stuck := [group for group, since in self._review.unstable.items() if now - since > self._timings.unstable_s]:
             await self._committer.clear(stuck)

@@ -1,4 +1,4 @@
-"""What was written for groups, and how they stood: kept in memory, and in the ledger so that it survives."""
+"""The positions written for groups, and how the groups stood: kept in memory, and in the ledger so that it survives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isthmus.wire.offsets import PartitionKey
 
 
 class GroupMemory:
-    """The memory of one link's groups. What changed since it was last taken is in `changes`.
+    """The memory of one link's groups. `changes` has what changed since it was last written to the ledger.
 
     Losing it costs no position: it only means that none is moved back.
     """
@@ -25,10 +25,12 @@ class GroupMemory:
         self._link = link
         self._documents = {d.group: d for d in documents.values() if isinstance(d, GroupDocument) and d.link == link}
         self._written: dict[str, dict[PartitionKey, Written]] = {
-            group: _known(document.positions) for group, document in self._documents.items()
+            group: _from_positions(document.positions) for group, document in self._documents.items()
         }
         self._attempted: dict[str, dict[PartitionKey, Written]] = {
-            group: _known(document.attempted) for group, document in self._documents.items() if document.attempted
+            group: _from_positions(document.attempted)
+            for group, document in self._documents.items()
+            if document.attempted
         }
         self._changed: set[str] = set()
         self._heard: dict[str, dict[PartitionKey, int]] = {}
@@ -44,7 +46,7 @@ class GroupMemory:
         return self._written
 
     def settle(self, group: str, committed: Positions) -> None:
-        """The target was looked at: did what was attempted last, without an answer, succeed?"""
+        """Settle, by the positions found at the target, whether the last attempt without an answer succeeded."""
         for key, written in self._attempted.pop(group, {}).items():
             found = committed.get(key)
             if found is not None and found.offset == written.target:
@@ -53,9 +55,9 @@ class GroupMemory:
     def echoes(
         self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, str]
     ) -> Echoes:
-        """What links in the other direction committed at the source since `echoed` was last told.
+        """Return the commits of links in the other direction at the source since the last call of `echoed`.
 
-        `theirs` says of each producer which such link it is, "" for none.
+        `theirs` names, for each producer, the link of that direction that it belongs to, "" for none.
         """
         newest = {
             key: max(found)
@@ -66,9 +68,9 @@ class GroupMemory:
         return {key: echo for key, echo in newest.items() if heard.get(key) != echo.place}
 
     def echoed(self, view: GroupsView, group: GroupView) -> None:
-        """What a link in the other direction committed at the source is agreed upon, as what is written here is.
+        """Count commits of a link in the other direction at the source as written here.
 
-        It came later than all that was written: else it would have been heard of when that was decided.
+        Such a commit came later than all that was written: else it would have been heard when that was decided.
         """
         for key, echo in group.echoes.items():
             topic, partition = key
@@ -80,24 +82,24 @@ class GroupMemory:
                 self._written.setdefault(group.group, {})[target_key] = written
 
     def attempting(self, plan: GroupPlan) -> None:
-        """A commit is about to be sent that sets something back: `changes` have to be in the ledger first.
+        """Note a commit that sets a position back before it is sent: write `changes` to the ledger first.
 
-        Else, were it the last that is done here, whoever comes next would take it for somebody else's.
+        Else, if this process ends there, its successor would take it for a commit of a consumer.
         """
         self.attempted(plan)
         self.stands(plan)
 
     def attempted(self, plan: GroupPlan) -> None:
-        """A commit was sent, and its answer got lost."""
-        self._attempted[plan.group] = _written(plan)
+        """Note that a commit was sent, and its answer got lost."""
+        self._attempted[plan.group] = _written_positions(plan)
 
     def done(self, plan: GroupPlan) -> None:
-        """A commit was made."""
+        """Note that a commit was made."""
         self._attempted.pop(plan.group, None)
-        self._written.setdefault(plan.group, {}).update(_written(plan))
+        self._written.setdefault(plan.group, {}).update(_written_positions(plan))
 
     def agreed(self, plan: GroupPlan) -> None:
-        """Where the target's position is the one to be written, it counts as written, whoever wrote it.
+        """Count the target's position as written where it is the one to be written, no matter which client wrote it.
 
         So a ledger that was lost comes back, and a group that is in step follows its source back.
         """
@@ -107,13 +109,13 @@ class GroupMemory:
                 known[p.target_key] = Written(p.basis.offset, p.committed.offset, p.basis.metadata)
 
     def stands(self, plan: GroupPlan) -> None:
-        """How the group stands now."""
+        """Note how the group stands now."""
         document = GroupDocument(
             link=self._link,
             group=plan.group,
             standing=str(plan.standing),
-            positions=_told(self._written.get(plan.group, {})),
-            attempted=_told(self._attempted.get(plan.group, {})),
+            positions=_to_positions(self._written.get(plan.group, {})),
+            attempted=_to_positions(self._attempted.get(plan.group, {})),
             problem=plan.problem,
         )
         if self._documents.get(plan.group) != document:
@@ -121,7 +123,7 @@ class GroupMemory:
             self._changed.add(plan.group)
 
     def forget(self, group: str) -> None:
-        """The group is gone on both sides."""
+        """Forget a group that is gone on both sides."""
         self._written.pop(group, None)
         self._attempted.pop(group, None)
         self._heard.pop(group, None)
@@ -129,11 +131,11 @@ class GroupMemory:
             self._changed.add(group)
 
     def changes(self, limit: int) -> list[LedgerChange]:
-        """What is to be written into the ledger, at most so many documents; `taken` says that it was."""
+        """Return the changes to write to the ledger, at most so many documents; `taken` confirms them."""
         return [self._change(group) for group in sorted(self._changed)[:limit]]
 
     def taken(self, changes: Iterable[LedgerChange]) -> None:
-        """These are in the ledger. What changed since stays to be written."""
+        """Note that these are in the ledger. Later changes stay to be written."""
         keys = {change.key: change for change in changes}
         for group in list(self._changed):
             change = self._change(group)
@@ -145,7 +147,7 @@ class GroupMemory:
         return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
 
 
-def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
+def _written_positions(plan: GroupPlan) -> dict[PartitionKey, Written]:
     return {
         p.target_key: Written(p.basis.offset, p.commit, p.basis.metadata)
         for p in plan.positions
@@ -153,11 +155,11 @@ def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
     }
 
 
-def _known(positions: Iterable[GroupPosition]) -> dict[PartitionKey, Written]:
+def _from_positions(positions: Iterable[GroupPosition]) -> dict[PartitionKey, Written]:
     return {(p.topic, p.partition): Written(p.source, p.target) for p in positions}
 
 
-def _told(written: Memory) -> tuple[GroupPosition, ...]:
+def _to_positions(written: Memory) -> tuple[GroupPosition, ...]:
     return tuple(
         GroupPosition(TargetTopic(topic), partition, each.source, each.target)
         for (topic, partition), each in sorted(written.items())

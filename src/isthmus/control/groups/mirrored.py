@@ -1,4 +1,4 @@
-"""What a link has mirrored, as its ledger has it and as long as both sides are still the same topics."""
+"""The topics that a link has mirrored, by its ledger, as long as both sides are still the same topics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.wire.offsets import PartitionKey
 
 _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})
-"""States in which copying has ended, while what was copied is what the source has or had."""
+"""States in which copying has ended, while the copied records are still those of the source."""
 
 
 async def mirrored_topics(
     link: str, documents: Mapping[str, Document], source: Client, target: Client
 ) -> dict[SourceTopic, TargetTopic]:
-    """The target topic of every source topic that the link of this name has mirrored.
+    """Return the target topic of every source topic that the link of this name has mirrored.
 
     That holds as long as both are still the same topics.
 
@@ -44,7 +44,7 @@ async def mirrored_topics(
 
 
 def ended_partitions(link: str, documents: Mapping[str, Document]) -> frozenset[PartitionKey]:
-    """The partitions of the source whose copies at the target are none any more."""
+    """Return the partitions of the source whose topics at the target are no copies any more."""
     return frozenset(
         (document.source_topic, each.partition)
         for document in documents.values()

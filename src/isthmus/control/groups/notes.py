@@ -1,4 +1,4 @@
-"""What works less well for the groups of a link than it may, and what would help."""
+"""Notes on what works less well for the groups of a link than it could, and what would help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from isthmus.model.rights import grant, on_topic, on_transactional_id
 
 
 def notes_of(link: Link, polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
-    """What works less well for a link than it may, and what would help; an empty reason is none."""
+    """Return what works less well for a link than it could, and what would help; an empty reason adds no note."""
     notes = []
     if polls_because:
         right = on_topic("READ", OFFSETS_TOPIC)

@@ -22,7 +22,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 _PATIENCE_S: Final = 0.5
-"""A group that is not ready shall not keep the others waiting: it is looked at again anyway."""
+"""A group that is not ready must not keep the others waiting: it is looked at again anyway."""
 
 Echoes = Mapping[PartitionKey, Transacted]
 """Commits at the source, by its partitions."""
@@ -48,10 +48,10 @@ class GroupView:
 class GroupsView:
     """Some groups of a link. `mirrored` maps source topics to the target topics that are made of them.
 
-    `ended` are partitions of the source whose copies are none any more, though those of their topics may be. `ranges`
-    are the logs of target partitions. `translated` are positions at the source as positions at the target, and `mapped`
-    the target topics whose offsets are others. Of those that are `home` the source's topics are copies. For
-    target groups in the `closed` namespaces nobody else can commit, and what is acknowledged has to be there.
+    `ended` are partitions of the source whose topics at the target are no copies any more, though other partitions may
+    be. `ranges` are the logs of target partitions. `translated` are positions at the source as positions at the target,
+    and `mapped` the target topics with other offsets. For those in `home` the source's topics are the copies. For
+    target groups in the `closed` namespaces no other client can commit, and acknowledged commits have to be there.
     """
 
     link: str
@@ -67,7 +67,7 @@ class GroupsView:
 
 
 class Paths(Protocol):
-    """Which topic of the target each topic of the source stands for; for `mapped` and `home` see `GroupsView`."""
+    """The topic of the target that each topic of the source stands for; for `mapped` and `home` see `GroupsView`."""
 
     @property
     def mirrored(self) -> Mapping[SourceTopic, TargetTopic]: ...
@@ -79,7 +79,7 @@ class Paths(Protocol):
     async def translation(
         self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
     ) -> Translation:
-        """Positions at the source as positions at the target.
+        """Translate positions at the source into positions at the target.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
@@ -96,7 +96,7 @@ async def observe_groups(
     *,
     ended: frozenset[PartitionKey] = frozenset(),
 ) -> GroupsView:
-    """The groups that have these positions at the source, as they stand at the target. For `ended` see `GroupsView`.
+    """Observe the groups that have these positions at the source, as they stand at the target. See `GroupsView`.
 
     :raises ClusterError: A cluster as a whole did not answer.
     """
@@ -130,7 +130,7 @@ async def observe_groups(
     wanted = {
         ((mirrored[SourceTopic(topic)], partition), committed.offset)
         for view in views
-        for (topic, partition), committed in _carried(view)
+        for (topic, partition), committed in _positions_to_translate(view)
         if topic in mirrored and (mirrored[SourceTopic(topic)], partition) in ranges.values
     }
     return GroupsView(
@@ -146,7 +146,7 @@ async def observe_groups(
     )
 
 
-def _carried(view: GroupView) -> Iterable[tuple[PartitionKey, Committed]]:
-    """All that is to be translated."""
+def _positions_to_translate(view: GroupView) -> Iterable[tuple[PartitionKey, Committed]]:
+    """Yield all positions to be translated."""
     yield from view.positions.items()
     yield from ((key, echo.committed) for key, echo in view.echoes.items())

@@ -1,4 +1,4 @@
-"""Which topic of the target each topic of the source stands for, and how positions on them are translated."""
+"""The topic of the target that each topic of the source stands for, and the translation of positions on them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from isthmus.wire.client import Client
 
 @dataclass(frozen=True, slots=True)
 class TopicPaths:
-    """The topics of a link. `mirrored` maps those of the source to those of the target: what the link copies, and what
-    came from the target as a copy, whose originals are `home`.
+    """The topics of a link. `mirrored` maps those of the source to those of the target: those that the link copies, and
+    those that came from the target as copies, whose originals are `home`.
     """
 
     mirrored: Mapping[SourceTopic, TargetTopic]
@@ -26,7 +26,7 @@ class TopicPaths:
 
     @property
     def mapped(self) -> frozenset[str]:
-        """The topics of the target whose offsets are others than at the source."""
+        """The topics of the target whose offsets differ from those at the source."""
         return frozenset(
             topic
             for topic in self.mirrored.values()
@@ -36,7 +36,7 @@ class TopicPaths:
     async def translation(
         self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
     ) -> Translation:
-        """Positions at the source as positions at the target.
+        """Translate positions at the source into positions at the target.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """

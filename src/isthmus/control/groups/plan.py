@@ -1,4 +1,4 @@
-"""What would be done with groups, how they stand, and the pure rules that make it of what was observed."""
+"""The plans for groups, how the groups stand, and the pure rules that derive plans from what was observed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from isthmus.wire.offsets import PartitionKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionPlan:
-    """One position of a group. Offsets are `None` where there is none, or none can be told.
+    """One position of a group. Offsets are `None` where there is none, or none is known.
 
-    `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
+    `translated` is the source's position at the target, `committed` the target's own, `commit` the one to write.
     `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
     A topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's.
-    In a tree `sent` is what the distributor says of the position, and what is committed; `is_news` that it is yet to be
-    sent. `written_metadata` is what is written beside a position, where that is not the consumer's alone. What the
-    target has `is_bare` where it does not take what the consumer wrote beside it.
+    In a tree `sent` is what the distributor sends of the position, and what is committed; `is_news` means that it has
+    not been sent yet. `written_metadata` is the metadata to write with a position, where it is not only the consumer's.
+    The target's position `is_bare` where the target does not accept the consumer's metadata.
     """
 
     topic: str
@@ -61,12 +61,12 @@ class PositionPlan:
 
     @property
     def basis(self) -> Committed:
-        """What was decided on: the source's position, in a tree the time that was made of it."""
+        """The position that was decided on: the source's, in a tree the time derived from it."""
         return self.source if self.sent is None else Committed(self.sent.timestamp_ms, metadata=self.sent.metadata)
 
     @property
     def to_commit(self) -> Committed:
-        """What is to be written at the target, if anything is."""
+        """The position to write at the target, if any."""
         written = self.written_metadata
         return Committed(self.commit or 0, metadata=self.basis.metadata if written is None else written)
 
@@ -75,7 +75,7 @@ class PositionPlan:
         return self.target_topic or "", self.partition
 
     def changes(self, subject: str) -> Iterator[Change]:
-        """What is written of it: where the group goes on at the target, and in a tree the time that is sent on."""
+        """Yield the changes: where the group continues at the target, and in a tree the time that is sent on."""
         place = f"{self.target_topic or self.topic}-{self.partition}"
         if self.commit is not None:
             before, after = None if self.committed is None else str(self.committed.offset), str(self.commit)
@@ -101,16 +101,16 @@ class PositionPlan:
             "standing": str(self.standing),
             "commit": self.commit,
             "metadata": self.source.metadata,
-            "distributed": None if self.sent is None else self._distributed(self.sent),
+            "distributed": None if self.sent is None else self._sent_time(self.sent),
         }
 
-    def _distributed(self, sent: PositionEntry) -> SentTimeJson:
+    def _sent_time(self, sent: PositionEntry) -> SentTimeJson:
         return {"timestamp_ms": sent.timestamp_ms, "flags": sent.flags, "to_send": self.is_news}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """One group. `standing` is that of the position that needs most attention; `delete` that it goes at the target."""
+    """One group. `standing` is that of the position that needs most attention; with `delete` it is deleted there."""
 
     group: str
     target_group: str
@@ -129,7 +129,7 @@ class GroupPlan:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What would be written at the target, in the words of all loops of a link, and why no more than that."""
+        """The changes at the target, in the form of all loops of a link, and why there are no more."""
         subject, there = f"group {self.target_group}", self.target_group if self.delete else None
         found = [change for position in self.positions for change in position.changes(subject)]
         if self.problem is not None or self.delete:
@@ -166,7 +166,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
-    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may,
+    """The groups of one link. `problem` is why nothing is known of any, `notes` what works less well than it could,
     `names` what users call topics and groups. `closed` are the target's namespaces of groups in which access rules keep
     consumers from committing (KIP-986, footnote 9); elsewhere a consumer's commit there wins over the source's.
     """
@@ -207,7 +207,7 @@ class GroupsPlan:
 
     @property
     def translations(self) -> list[TranslationJson]:
-        """What each position is at the target, whether it is written there or not: plain values under stable names."""
+        """Each position's translation at the target, whether it is written there or not, in plain values."""
         rows = (position.as_dict() for group in self.groups for position in group.positions)
         return [
             {
@@ -225,7 +225,7 @@ class GroupsPlan:
 
 
 Memory = Mapping[PartitionKey, Written]
-"""Where both sides of a group stood when they were last made alike, by target partition."""
+"""The positions of a group on both sides when they were last in step, by target partition."""
 
 
 _ATTENTION: Final = (
@@ -244,7 +244,7 @@ _ATTENTION: Final = (
     Standing.MIRROR_ENDED,
     Standing.UNAVAILABLE,
 )
-"""From what needs least attention to what needs most."""
+"""From the standing that needs least attention to the one that needs most."""
 
 
 _PROBLEMS: Final = {
@@ -294,12 +294,12 @@ _BARE: Final = Problem(
 
 
 def plan_groups(view: GroupsView, memory: Mapping[str, Memory]) -> tuple[GroupPlan, ...]:
-    """What to do with each group; `memory` is by the group's name at the source."""
+    """Plan what to do with each group; `memory` is by the group's name at the source."""
     return tuple(_plan(view, group, memory.get(group.group, {})) for group in view.groups)
 
 
 def commit_of(plan: GroupPlan) -> GroupCommit | None:
-    """What to write for a group, `None` for nothing."""
+    """Return the commit for a group, `None` for nothing."""
     due = {p.target_key: p for p in plan.positions if p.commit is not None}
     if not due:
         return None
@@ -310,7 +310,7 @@ def commit_of(plan: GroupPlan) -> GroupCommit | None:
 
 
 def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
-    """A group that cannot be read, or not written."""
+    """Return the plan of a group that cannot be read, or not written."""
     standing = Standing.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else Standing.UNAVAILABLE
     problem = problem_of(error)
     return GroupPlan(group=group, target_group=target_group, standing=standing, problem=problem)
@@ -333,24 +333,24 @@ def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
 
 
 def _problem(standing: Standing, positions: Iterable[PositionPlan]) -> Problem | None:
-    """What stands in the way of a group, or of what is beside its positions."""
+    """Return the problem of a group, or of the metadata of its positions."""
     return _PROBLEMS.get(standing) or (_BARE if any(position.is_bare for position in positions) else None)
 
 
 def _is_beside(view: GroupsView, group: GroupView, standing: Standing) -> bool:
-    """Whether a group reads other topics than those of the link, and only a pattern has brought it in."""
+    """Whether a group reads other topics than those of the link, and was selected only by a pattern."""
     return standing is Standing.NOT_MIRRORED and group.group not in view.settings.literals
 
 
 def with_positions(plan: GroupPlan, positions: Iterable[PositionPlan]) -> GroupPlan:
-    """A group that could be looked at, with other positions."""
+    """Return the plan of a group that could be looked at, with other positions."""
     found = tuple(positions)
     standing = worst(position.standing for position in found)
     return replace(plan, positions=found, standing=standing, problem=_problem(standing, found))
 
 
 def worst(standings: Iterable[Standing]) -> Standing:
-    """The one that needs most attention."""
+    """Return the standing that needs most attention."""
     return max(standings, key=_ATTENTION.index, default=Standing.IN_STEP)
 
 
@@ -413,7 +413,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
 
 
 def _is_bare(source: Committed, committed: Committed | None, written: Written | None) -> bool:
-    """Whether the target has a position that was written with what its consumer wrote beside it, and not that."""
+    """Whether the target has a position without the consumer's metadata that was written with it."""
     if committed is None or written is None or committed.offset != written.target:
         return False
     return written.metadata == source.metadata != committed.metadata == ""

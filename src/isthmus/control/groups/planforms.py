@@ -1,4 +1,4 @@
-"""What would be done with groups, in plain values: the keys of what `isthmus groups` prints with `-o json`."""
+"""The plans of groups in plain values: the keys of what `isthmus groups` prints with `-o json`."""
 
 from __future__ import annotations
 

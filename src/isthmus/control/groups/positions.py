@@ -31,7 +31,7 @@ _KEY: Final = (POSITIONS_TOPIC, PARTITION)
 
 
 class PositionMap:
-    """The map at one cluster, as it was when it was last looked at. What is no entry is passed over, and told once."""
+    """The map at one cluster, as it was at the last look. Invalid entries are passed over, with one warning."""
 
     def __init__(self, client: Client) -> None:
         self.entries: dict[PositionKey, PositionEntry] = {}
@@ -44,9 +44,9 @@ class PositionMap:
         self._has_told = False
 
     async def look(self, *, is_due: bool = False) -> frozenset[str]:
-        """The groups of which something new was read; every second, unless it `is_due`. No map is an empty one.
+        """Read the map; return the groups with news; once a second, unless it `is_due`. A missing map is an empty one.
 
-        :raises ClusterError: It cannot be read.
+        :raises ClusterError: The map cannot be read.
         """
         if not is_due and time.monotonic() < self._looked_at + _LOOK_S:
             return frozenset()
@@ -54,15 +54,15 @@ class PositionMap:
             begin, end = await self._range()
             changed = await self._read(begin, end) if begin < end else frozenset()
         except NotAuthorized:
-            # Where it may not be read, nothing is passed on that came from above.
+            # Where it may not be read, nothing that came from above is passed on.
             changed = frozenset()
         self._looked_at = time.monotonic()
         return changed
 
     async def send(self, entries: Mapping[PositionKey, PositionEntry]) -> None:
-        """Write entries; they are durable when this returns. A topic that is missing is created.
+        """Write entries; they are durable when this returns. A missing topic is created.
 
-        :raises ClusterError: They were not taken; some may be there all the same.
+        :raises ClusterError: They were not accepted; some may be there all the same.
         """
         deadline = Deadline(_CREATION_S)
         records = [record_of(key, entry) for key, entry in entries.items()]
@@ -73,7 +73,7 @@ class PositionMap:
                 break
             except ClusterError as error:
                 self._topics.doubt()
-                # One that was just created is not known to every broker at once.
+                # A topic that was just created is not known to every broker at once.
                 is_young = isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION
                 if not is_young or is_missing(POSITIONS_TOPIC, left) or deadline.has_passed:
                     raise
@@ -85,7 +85,7 @@ class PositionMap:
         self._appender.close()
 
     async def _range(self) -> tuple[int, int]:
-        """What is yet to be read."""
+        """Return the offsets still to be read."""
         topic = (await self._client.metadata([POSITIONS_TOPIC])).topics[POSITIONS_TOPIC]
         if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
             self._forget(None)
@@ -99,7 +99,7 @@ class PositionMap:
         return max(self._next, log.start), log.end
 
     def _forget(self, topic_id: uuid.UUID | None) -> None:
-        """It is another topic than the one that was read."""
+        """Forget the entries of another topic than the one that exists now."""
         self._topic_id, self._next = topic_id, 0
         self.entries.clear()
 
@@ -117,7 +117,7 @@ class PositionMap:
 
     def _take(self, key: bytes | None, value: bytes | None) -> set[str]:
         try:
-            # A deleted entry has no value; whose it was is told by its key all the same.
+            # A deleted entry has no value; its key still names the group.
             at, entry = entry_in(bytes(key or b""), b'{"timestamp_ms":0}' if value is None else bytes(value))
         except (ValueError, RecursionError) as error:
             if not self._has_told:

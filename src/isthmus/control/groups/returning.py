@@ -1,8 +1,8 @@
-"""Topics of the source that are copies of the target's own, under whatever names: a group's position there goes home.
+"""Topics of the source that are copies of the target's own, under whatever names: group positions there go home.
 
 `X.orders` at Y is made of `orders` at X by a link from X to Y. A link from Y to X that carries a group turns its
-position on `X.orders` into the one on `orders`, by what the link from X says in the ledger at Y. So consumers of a
-super topic (`.*orders`) go over and come back, and over several clusters hop by hop.
+position on `X.orders` into the one on `orders`, by the records of the link from X in the ledger at Y. So consumers of
+a super topic (`.*orders`) go over and come back, and over several clusters hop by hop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isthmus.wire.offsets import PartitionKey
 
 
 class ReturningTopics:
-    """What links from the target to the source have made of the target's topics.
+    """The copies that links from the target to the source have made of the target's topics.
 
     `topics` maps topics of the source to those of the target that they are copies of, `ended` are partitions of the
     source that are copies no more.
@@ -40,7 +40,7 @@ class ReturningTopics:
         self._ledger = source.companion(LedgerMemory)
 
     async def refresh(self) -> None:
-        """Find out which topics there are. Where the ledger at the source may not be read, none.
+        """Find out which topics there are; none where the ledger at the source may not be read.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -66,7 +66,7 @@ class ReturningTopics:
         self._copies = {original: copy for copy, original in topics.items()}
 
     async def look(self) -> None:
-        """Take what maps say now: they are written a moment after the records.
+        """Read the maps again: they are written a moment after the records.
 
         :raises ClusterError: The source does not answer.
         """
@@ -82,7 +82,7 @@ class ReturningTopics:
         return copy in self._maps and self._maps[copy].is_mapped(copy)
 
     def translation(self, wanted: Iterable[TargetPosition]) -> Translation:
-        """What positions on copies at the source are at the target's own topics."""
+        """Translate positions on copies at the source into positions on the target's own topics."""
         found = Translation()
         for at in wanted:
             (original, partition), position = at
@@ -98,13 +98,13 @@ class ReturningTopics:
                 continue
             found.offsets[at] = home
             if position > lane.cursor.target_offset:
-                # More may have been copied than the map tells yet.
+                # More records may have been copied than the map has yet.
                 found.unreached.add(at)
         return found
 
 
 def home_position(lane: LaneMap, position: int) -> int | None:
-    """Where a position on the copy lies in the original; `None` where the map does not tell.
+    """Translate a position on the copy into one in the original; `None` where the map does not have it.
 
     It is never above the first record of the original whose copy lies at or behind the position.
     """
@@ -112,11 +112,11 @@ def home_position(lane: LaneMap, position: int) -> int | None:
     known_from, ranges = gapless_from(lane.segments), lane.offsets.ranges
     begin = ranges[0].target_begin if ranges else lane.cursor.target_offset
     if (lane.cursor.continues_another or lane.is_trimmed) and position < begin:
-        # Another program copied what lies there, or it is deleted by now, and where from is not known.
+        # Another program copied the records there, or they are deleted by now, and their origin is unknown.
         return None
     before = bisect_right(ranges, position, key=lambda one: one.target_begin) - 1
     is_inside = before >= 0 and position < ranges[before].target_end
     if known_from and not is_inside and (before < 0 or ranges[before].source_begin < known_from):
-        # A segment that is lost may have had records that lie at or behind the position.
+        # A lost segment of the map may have had records at or behind the position.
         return None
     return lane.cursor.source_offset if first is None else first

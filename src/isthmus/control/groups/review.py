@@ -37,7 +37,7 @@ _MOVED: Final = (Standing.AHEAD_AT_TARGET, Standing.MOVED_AT_TARGET)
 
 
 class KnownCommits(Protocol):
-    """What is known of the groups at the source."""
+    """The knowledge of the groups at the source."""
 
     @property
     def way(self) -> CommitWay: ...
@@ -57,7 +57,7 @@ class Review(Protocol):
     """Plans for the groups of one link. `maps` are those of its lanes.
 
     `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since
-    when (on the monotonic clock). `groups` are known otherwise than by commits at the source.
+    when (on the monotonic clock). `groups` are known by other means than commits at the source.
     """
 
     maps: LinkMaps
@@ -67,40 +67,40 @@ class Review(Protocol):
     def groups(self) -> frozenset[str]: ...
 
     async def refresh(self) -> None:
-        """Look at what changes seldom.
+        """Look at what seldom changes.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
         ...
 
     async def stirred(self) -> frozenset[str]:
-        """The groups of which something new is known otherwise than by commits at the source.
+        """Return the groups with news from other means than commits at the source.
 
-        :raises ClusterError: It cannot be looked at.
+        :raises ClusterError: The news cannot be read.
         """
         ...
 
     async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
-        """What to do with the groups that are due, and with all that cannot be carried.
+        """Plan what to do with the groups that are due, and with all that cannot be carried.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
         ...
 
     async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """Do what has to be done before anything is committed; the plans as they are then.
+        """Do what has to be done before anything is committed; return the plans as they are then.
 
         :raises ClusterError: It cannot be done.
         """
         ...
 
     def close(self) -> None:
-        """Close what is held open."""
+        """Close the resources."""
         ...
 
 
 class GroupReview:
-    """Plans for one link that mirrors. `documents` are the ledger's, as they are at any moment."""
+    """Plans for one link that mirrors. `documents` are the ledger's, always up to date."""
 
     def __init__(
         self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
@@ -120,22 +120,22 @@ class GroupReview:
 
     @property
     def groups(self) -> frozenset[str]:
-        """None: a mirror knows its groups by their commits."""
+        """No groups: a mirror knows its groups by their commits."""
         return frozenset()
 
     async def stirred(self) -> frozenset[str]:
-        """None, likewise."""
+        """Return no groups, for the same reason."""
         return frozenset()
 
     async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """The plans as they are: a mirror commits, and sends nothing."""
+        """Return the plans as they are: a mirror commits, and sends nothing."""
         return list(plans)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no resources."""
 
     async def refresh(self) -> None:
-        """Look which topics are mirrored, and which are copies of the target's own.
+        """Find out which topics are mirrored, and which are copies of the target's own.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
@@ -150,19 +150,19 @@ class GroupReview:
         self._mirrored = {**mirrored, **self._home}
 
     async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
-        """What to do with the groups that are due, and with all that cannot be carried.
+        """Plan what to do with the groups that are due, and with all that cannot be carried.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        # What is not committed needs no name at the target: checkpoints go by that at the source.
+        # A group that is not committed needs no name at the target: its checkpoints use the name at the source.
         meeting = self._meeting_of(positions) if self._link.groups.commit else {}
         known = {
             group: positions[group]
             for group in due
             if group in positions and group not in meeting and not is_denied(commits, group)
         }
-        # At the same moment: a commit that is newer than the position would be taken for one it came after.
+        # At the same moment: else a commit newer than the position would be taken for an earlier one.
         transacted = {group: commits.transacted(group) for group in known}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
             await self.refresh()
@@ -185,44 +185,46 @@ class GroupReview:
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
             self._memory.echoed(view, group)
-        plans = [*await self._planned(view), *unsure.values()]
+        plans = [*await self._plan_view(view), *unsure.values()]
         plans += [met(group, to_target(group) or group, meeting[group]) for group in meeting if group in due]
-        plans += await self._others(commits, due, {*known, *meeting})
+        plans += await self._plan_others(commits, due, {*known, *meeting})
         return with_listings(plans, commits.listings)
 
-    async def _planned(self, view: GroupsView) -> tuple[GroupPlan, ...]:
-        """What to do with groups. Who commits at the source of a synchronous link is told that the target has it, so a
-        group that others cannot commit for there follows, wherever somebody has moved it before.
+    async def _plan_view(self, view: GroupsView) -> tuple[GroupPlan, ...]:
+        """Plan what to do with groups. A commit at the source of a synchronous link is acknowledged as held by the
+        target, so a group that others cannot commit for there follows, even where its position was moved before.
 
         :raises ClusterError: The target's ledger cannot be read.
         """
         plans = plan_groups(view, self._memory.written)
         if not self._link.is_synchronous or not any(p.standing in _MOVED for plan in plans for p in plan.positions):
             return plans
-        # After the positions were looked at: what others commit once they are let in is none of these.
+        # After the positions were read: later commits of clients that are let in are not among these.
         shut = tuple(
             each.namespace for each in await closed(self._link, self._target) if each.namespace.kind == "group"
         )
         return plan_groups(replace(view, closed=shut), self._memory.written)
 
     def _meeting_of(self, groups: Collection[str]) -> Mapping[str, Problem]:
-        """Those that cannot have their names to themselves: asked at every commit, where other groups seldom come."""
+        """Return the groups whose names collide: checked at every commit, although new groups seldom come."""
         if self._named != (named := frozenset(groups)):
             self._named, self._meeting = named, self._link.groups.meeting(named)
         return self._meeting
 
-    async def _others(self, commits: KnownCommits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
-        """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
+    async def _plan_others(
+        self, commits: KnownCommits, due: Collection[str], known: Collection[str]
+    ) -> list[GroupPlan]:
+        """Plan groups without a position: they cannot be read, keep it elsewhere, or are gone."""
         settings = self._link.groups
         found = unreadable_groups(commits, settings, known)
-        told = {plan.group for plan in found}
-        remembered = self._memory.groups - commits.positions.keys() - told
+        unreadable = {plan.group for plan in found}
+        remembered = self._memory.groups - commits.positions.keys() - unreadable
         missing = [group for group in remembered.intersection(due) if settings.matches(group)]
-        return found + await self._missing(missing, commits)
+        return found + await self._plan_missing(missing, commits)
 
-    async def _missing(self, missing: Collection[str], commits: KnownCommits) -> list[GroupPlan]:
-        """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten. One that
-        exists although nobody listed it has positions that are not known.
+    async def _plan_missing(self, missing: Collection[str], commits: KnownCommits) -> list[GroupPlan]:
+        """Plan the groups that their coordinators report not to exist; those gone on both sides are forgotten. A group
+        that exists although no broker listed it has unknown positions.
         """
         if not missing:
             return []
@@ -248,7 +250,7 @@ class GroupReview:
 async def unsure_groups(
     links: Counterparts, producers: Mapping[str, Collection[int]], to_target: Callable[[str], str]
 ) -> dict[str, GroupPlan]:
-    """The groups of which it cannot be told now whether other links committed for them; `producers` are by group."""
+    """Plan the groups for which it is unknown now whether other links committed for them; `producers` are by group."""
     try:
         await links.learn(set().union(*producers.values()))
     except ClusterError as error:
@@ -261,7 +263,7 @@ async def unsure_groups(
 
 
 def unreadable_groups(commits: KnownCommits, settings: GroupSettings, known: Collection[str]) -> list[GroupPlan]:
-    """Groups without a position that is known: they cannot be read, or keep it elsewhere."""
+    """Plan groups without a known position: they cannot be read, or keep it elsewhere."""
     found = []
     for group in {*commits.errors, *commits.listings} - set(known):
         name = settings.naming.to_target(group) or group
@@ -273,7 +275,7 @@ def unreadable_groups(commits: KnownCommits, settings: GroupSettings, known: Col
 
 
 def note_unstable(unstable: dict[str, float], view: GroupsView) -> None:
-    """Keep since when the target has commits in a transaction that is open."""
+    """Keep since when the target has commits in an open transaction."""
     for group in view.groups:
         if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
             unstable.setdefault(group.target_group, time.monotonic())
@@ -282,12 +284,12 @@ def note_unstable(unstable: dict[str, float], view: GroupsView) -> None:
 
 
 def is_denied(commits: KnownCommits, group: str) -> bool:
-    """Whether we may not see the group: what the log tells of it is none of our business."""
+    """Whether the group may not be read: commits of it seen in the log are not to be used then."""
     return isinstance(commits.errors.get(group), NotAuthorized)
 
 
 def with_listings(plans: Iterable[GroupPlan], listings: Mapping[str, GroupListing]) -> list[GroupPlan]:
-    """Plans with what the source says of the groups."""
+    """Return plans with the type and state of the groups at the source."""
     return [
         plan
         if plan.group not in listings

@@ -1,4 +1,4 @@
-"""Which way the positions of a link's groups go: carried by a mirror, or distributed in a tree."""
+"""Choose how the positions of a link's groups go: carried by a mirror, or distributed in a tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isthmus.wire.client import Client
 def review_of(
     link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
 ) -> Review:
-    """What plans for the groups of a link. `documents` are the ledger's, as they are at any moment."""
+    """Return the planner for the groups of a link. `documents` are the ledger's, always up to date."""
     if link.distributor is not None:
         return DistributedReview(link, link.distributor, source, target, memory, documents)
     return GroupReview(link, source, target, memory, documents)

@@ -17,8 +17,8 @@ _KNOWN_MAX: Final = 100_000
 
 
 class RecordTime(NamedTuple):
-    """The time (ms) of the record at a position, or of the last one before it where that `is_end`. By `late_ms` records
-    of the partition are older than ones before them, as far as was seen.
+    """The time (ms) of the record at a position, or of the last one before it where that `is_end`. `late_ms` is by how
+    much records of the partition are older than ones before them, as far as was seen.
     """
 
     ms: int
@@ -35,8 +35,8 @@ class RecordTimes:
         self._seen: dict[PartitionKey, TimesSeen] = {}
 
     async def of(self, wanted: Collection[TargetPosition]) -> dict[TargetPosition, RecordTime]:
-        """The time of the record at each position, or of the last one before it where it is the end; 0 where there is
-        no record at all. Those of partitions that do not answer are left out.
+        """Return the time of the record at each position, or of the last one before it where it is the end; 0 where
+        there is no record at all. Positions of partitions that do not answer are left out.
 
         :raises ClusterError: The cluster as a whole did not answer, or a partition cannot be read.
         """
@@ -48,7 +48,7 @@ class RecordTimes:
                 if key in logs:
                     is_end = position >= logs[key].stable_end
                     found[key, position] = (stamps.get(key, 0), is_end)
-                    # What stands at the end gets a record of its own later.
+                    # The end gets a record of its own later.
                     if key in stamps and not is_end:
                         self._known[key, position] = stamps[key]
         if len(self._known) > _KNOWN_MAX:
@@ -56,7 +56,7 @@ class RecordTimes:
         return {at: RecordTime(ms, self.late_ms(at[0]), is_end) for at, (ms, is_end) in found.items()}
 
     def late_ms(self, key: PartitionKey) -> int:
-        """By how much records of a partition are older than ones before them, as far as was seen lately."""
+        """Return by how much records of a partition are older than ones before them, as far as was seen lately."""
         seen = self._seen.get(key)
         return 0 if seen is None else seen.late_ms(time.monotonic())
 

@@ -1,17 +1,17 @@
-"""Commits for groups nobody is in, as a compare-and-set: what a real consumer commits is never overwritten.
+"""Commits for groups without members, as a compare-and-set: a real consumer's commit is never overwritten.
 
-OffsetCommit looks at members only: a consumer may come, commit and go between our look and our commit, and lose its
+OffsetCommit looks at members only: a consumer may come, commit and go between the look and the commit, and lose its
 commit (KAFKA-19794). So the commit is made in a transaction:
 
-    1. TxnOffsetCommit    our commit has its place in `__consumer_offsets` now, but does not count yet
-    2. OffsetFetch, DescribeGroups    is the position still the one the decision was made on, and nobody there?
-    3. EndTxn    commit if so, abort if not
+     1. TxnOffsetCommit    the commit has its place in `__consumer_offsets` now, but does not count yet
+     2. OffsetFetch, DescribeGroups    is the position still the one the decision was made on, and is the group empty?
+     3. EndTxn    commit if so, abort if not
 
-What a consumer commits before 1 is seen in 2. What it commits after 1 stands later in the log, and when a transaction
-ends a coordinator keeps the later record (`recordOffset` in OffsetMetadataManager, `olderThan` in the coordinators
-before Kafka 4.0). A consumer that joins meanwhile waits until the transaction has ended, as it asks for stable offsets
+A consumer's commit before 1 is seen in 2. Its commit after 1 stands later in the log, and when a transaction ends a
+coordinator keeps the later record (`recordOffset` in OffsetMetadataManager, `olderThan` in the coordinators before
+Kafka 4.0). A consumer that joins meanwhile waits until the transaction has ended, as it asks for stable offsets
 (KIP-447). A commit that was pending in a transaction of its own before 1 would be seen neither way, so positions are
-read as stable ones before 1, and the log is asked for transactions that have been open since before 1.
+read as stable ones before 1, and the log is checked for transactions that have been open since before 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 TIMEOUT_MS: Final = 10_000
-"""How long a transaction may stay open when its controller dies: for so long consumers of its groups would wait."""
+"""How long a transaction may stay open when its controller dies: so long consumers of its groups would wait."""
 _WITHOUT_KIP_890: Final = 4
 _ADD_VERSION_MAX: Final = 3
 _NO_GENERATION: Final = -1
@@ -46,7 +46,7 @@ PATIENCE_S: Final = 1.0
 _ANSWER_S: Final = 10.0
 
 GroupPositions = Mapping[str, Positions]
-"""What to commit, by group."""
+"""The positions to commit, by group."""
 
 
 _OF_ONE_PARTITION: Final = frozenset(
@@ -57,13 +57,13 @@ _OF_ONE_PARTITION: Final = frozenset(
         codes.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""Answers about one partition of a group, which say nothing of its others."""
+"""Answers about one partition of a group, which mean nothing for its others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a coordinator took of the positions of a group: all but those that were `refused`. It took those that are
-    `bare` without what their consumer wrote beside them, as that was too long for its brokers.
+    """The positions of a group that a coordinator accepted: all but those that were `refused`. Those that are `bare`
+    were accepted without the metadata of their consumer, as that was too long for its brokers.
     """
 
     bare: frozenset[PartitionKey] = frozenset()
@@ -72,9 +72,9 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What has its place in the log of commits, by group.
+    """The commits that have their place in the log of commits, by group.
 
-    `refused` are groups that were kept out of the transaction, `doubtful` those of which something may be in it.
+    `refused` are groups that were kept out of the transaction, `doubtful` those that may have a commit in it.
     """
 
     groups: Mapping[str, Accepted] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class GroupTransaction(Transaction):
         super().__init__(client, groups_transactional_id(link), timeout_ms=TIMEOUT_MS)
 
     async def place(self, commits: GroupPositions) -> Placed:
-        """Step 1: give all commits their place.
+        """Give all commits their place (step 1).
 
         :raises ClusterError: The transaction itself cannot be begun.
         """
@@ -99,7 +99,7 @@ class GroupTransaction(Transaction):
         return Placed(outcome.values, refused, outcome.errors)
 
     async def _admit(self, groups: Sequence[str]) -> dict[str, ClusterError]:
-        """Make the partitions of `__consumer_offsets` part of the transaction; the groups that are refused."""
+        """Make the partitions of `__consumer_offsets` part of the transaction; return the groups that are refused."""
         # The first waits until the transaction before has ended. The others follow without waiting in between, as a
         # broker works on one request of a connection at a time.
         first, rest = groups[:1], groups[1:]
@@ -143,11 +143,11 @@ class GroupTransaction(Transaction):
         )
 
     async def clear(self, groups: Sequence[str]) -> None:
-        """End whatever of ours is pending for groups, by an empty transaction over the same partitions that is aborted.
+        """End pending commits of this producer for groups, by an empty, aborted transaction over the same partitions.
 
-        A commit that a network delivers when its transaction is long over waits for an end that never comes, where
-        brokers do not verify transactions (KIP-890), and hides the group's positions from whoever reads stable ones.
-        The control records of a later transaction of the same producer end it.
+        A commit that a network delivers long after its transaction waits for an end that never comes, where brokers do
+        not verify transactions (KIP-890), and hides the group's positions from clients that read stable ones. The
+        control records of a later transaction of the same producer end it.
 
         :raises ClusterError: The transaction cannot be begun or ended.
         """
@@ -157,7 +157,7 @@ class GroupTransaction(Transaction):
 
     @staticmethod
     def is_lost(error: ClusterError) -> bool:
-        """Whether the transactional id is another's now, or its transaction ran out: `initialize` begins anew."""
+        """Whether another producer has the transactional id now, or its transaction timed out: `initialize` it then."""
         return getattr(error, "code", codes.NONE) in _LOST
 
 
@@ -165,7 +165,7 @@ _LOST: Final = codes.PRODUCER_MOVED | {codes.INVALID_TXN_STATE}
 
 
 def groups_transactional_id(link: str) -> str:
-    """The one by which a link commits positions."""
+    """Return the transactional id with which a link commits positions."""
     return f"isthmus.{link}.groups"
 
 
@@ -204,8 +204,8 @@ def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> lis
 async def commit_at_coordinators(
     client: Client, commits: GroupPositions, request_for: Callable[[str, Positions], Any]
 ) -> Outcomes[str, Accepted]:
-    """Send each group's commit to its coordinator; `request_for(group, positions)` builds it. What stands beside a
-    position and is too long for the brokers is left out: the position is what matters.
+    """Send each group's commit to its coordinator; `request_for(group, positions)` builds it. Metadata that is too long
+    for the brokers is left out: the position is what matters.
     """
 
     def rights(group: str) -> tuple[Right, Right]:
@@ -216,11 +216,11 @@ async def commit_at_coordinators(
         return {(each.name, p.partition_index): p.error_code for each in answer.topics for p in each.partitions}
 
     async def ask_one(node: int, group: str) -> Answer[Accepted]:
-        told = await send(node, group, commits[group])
-        too_long = [key for key, code in told.items() if code == codes.OFFSET_METADATA_TOO_LARGE]
+        codes_of = await send(node, group, commits[group])
+        too_long = [key for key, code in codes_of.items() if code == codes.OFFSET_METADATA_TOO_LARGE]
         if too_long:
-            told |= await send(node, group, {key: without_metadata(commits[group][key]) for key in too_long})
-        return _judged(told, too_long, lambda key, code: _refusal(client, group, key, code))
+            codes_of |= await send(node, group, {key: without_metadata(commits[group][key]) for key in too_long})
+        return _summarize(codes_of, too_long, lambda key, code: _refusal(client, group, key, code))
 
     async def ask(node: int, groups: Sequence[str]) -> Mapping[str, Answer[Accepted]]:
         return dict(zip(groups, await asyncio.gather(*(ask_one(node, group) for group in groups)), strict=True))
@@ -229,18 +229,20 @@ async def commit_at_coordinators(
 
 
 def without_metadata(committed: Committed) -> Committed:
-    """A position without what its consumer wrote beside it; the copy flags of a tree stay."""
+    """Return a position without the metadata of its consumer; the copy flags of a tree stay."""
     _, flags = unflagged(committed.metadata)
     return committed._replace(metadata=flagged("", flags) if flags else "")
 
 
-def _judged(
-    told: Mapping[PartitionKey, int], bare: Sequence[PartitionKey], refusal: Callable[[PartitionKey, int], ClusterError]
+def _summarize(
+    answers: Mapping[PartitionKey, int],
+    bare: Sequence[PartitionKey],
+    refusal: Callable[[PartitionKey, int], ClusterError],
 ) -> Answer[Accepted]:
-    """What the answers about its partitions make of a group: the first that is about all of it, or about each."""
-    refused = {key: code for key, code in told.items() if code in _OF_ONE_PARTITION}
-    whole = next((code for code in told.values() if code and code not in _OF_ONE_PARTITION), codes.NONE)
-    if whole or (refused and len(refused) == len(told)):
+    """Summarize the answers about its partitions for a group: the first that is about all of it, or about each."""
+    refused = {key: code for key, code in answers.items() if code in _OF_ONE_PARTITION}
+    whole = next((code for code in answers.values() if code and code not in _OF_ONE_PARTITION), codes.NONE)
+    if whole or (refused and len(refused) == len(answers)):
         return Answer(whole or next(iter(refused.values())))
     accepted = Accepted(frozenset(bare) - refused.keys(), {key: refusal(key, code) for key, code in refused.items()})
     return Answer(codes.NONE, accepted)

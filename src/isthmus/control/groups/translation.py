@@ -1,4 +1,4 @@
-"""Positions at the source as positions at the target, each in the way that its link and its topic allow."""
+"""Translate positions at the source into positions at the target, in the way that link and topic allow."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TargetPosition = tuple[PartitionKey, int]
 
 @dataclass(slots=True)
 class Translation:
-    """What positions at the source are at the target.
+    """The positions at the target for positions at the source.
 
-    Of those that are `unreached` the target does not hold all that lies before them yet, as far as a map tells.
-    `untold` says why nothing can be told of a position, where that is more than a cluster that did not answer.
+    For those that are `unreached` the target does not hold all that lies before them yet, as far as a map shows.
+    `untold` has the reason why a position is unknown, where that is more than a cluster that did not answer.
     """
 
     offsets: dict[TargetPosition, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ async def translation(
     if settings.way == "timestamp":
         return Translation(await _by_time(settings, wanted, mirrored, source, target))
     asked = set(wanted)
-    # Another program copied what lies there: the times of its records say where to.
+    # Another program copied the records there: their times show where to.
     before = {at for at in asked if settings.way == "mapped" and maps.is_before(*at)}
     found = by_offset(settings, asked - before, maps)
     if before:
@@ -60,7 +60,7 @@ async def translation(
 
 
 def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: LinkMaps) -> Translation:
-    """Translate positions without asking anybody: the same offsets where the topic has the same, else by its map."""
+    """Translate positions without any request: the same offsets where the topic has the same, else by its map."""
     found = Translation()
     for at in wanted:
         key, position = at
@@ -100,18 +100,18 @@ async def _by_time(
             for topic, partition in positions
             if (sources[topic], partition) in stamps
         }
-        told = {key: end if offset < 0 else offset for key, offset, end in await offsets_or_ends(target, times)}
+        offsets = {key: end if offset < 0 else offset for key, offset, end in await offsets_or_ends(target, times)}
         for key, position in positions.items():
-            if key in told:
-                found[key, position] = told[key]
+            if key in offsets:
+                found[key, position] = offsets[key]
             elif key not in times and (sources[key[0]], key[1]) in logs:
-                # Nothing tells the time: everything there is is read again.
+                # The time is unknown: everything there is is read again.
                 found[key, position] = 0
     return found
 
 
 def rounds(wanted: Iterable[TargetPosition]) -> Iterator[dict[PartitionKey, int]]:
-    """Positions for requests that ask for one of each partition: groups may stand at different places of it."""
+    """Yield positions for requests that take one of each partition: groups may have different positions in it."""
     left = set(wanted)
     while left:
         positions = dict(left)
@@ -120,12 +120,12 @@ def rounds(wanted: Iterable[TargetPosition]) -> Iterator[dict[PartitionKey, int]
 
 
 async def offsets_or_ends(target: Client, times: Mapping[PartitionKey, int]) -> list[tuple[PartitionKey, int, int]]:
-    """The first offset that is not older than each time (ms), -1 where there is none, and the end; partitions that do
-    not answer are left out.
+    """Return the first offset that is not older than each time (ms), -1 where there is none, and the end; partitions
+    that do not answer are left out.
 
-    :raises ClusterError: The cluster as a whole did not answer, or a partition's leader could not tell times.
+    :raises ClusterError: The cluster as a whole did not answer, or a partition's leader could not look up times.
     """
-    # The ends are looked at first: what comes in between is behind them.
+    # The ends are read first: records that come in between are behind them.
     ends = (await log_ranges(target, times, timeout_s=RANGES_S)).values
     offsets = await offsets_by_time(target, times)
     return [(key, offsets[key], ends[key].end) for key in times if key in ends]

@@ -16,7 +16,7 @@ _UNCERTAIN: Final = (
 
 
 def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
-    """A group whose progress is not in committed offsets."""
+    """Return the plan of a group whose progress is not in committed offsets."""
     problem = Problem(f"a {kind} group keeps its progress elsewhere", "Leave it out of the link's groups.")
     return GroupPlan(
         group=group, target_group=target_group, standing=Standing.UNSUPPORTED, source_type=kind, problem=problem
@@ -24,12 +24,12 @@ def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
 
 
 def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
-    """A group that cannot have its name at the target to itself."""
+    """Return the plan of a group whose name at the target another one has too."""
     return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
 
 
 def unlisted(group: str, target_group: str) -> GroupPlan:
-    """A group that the source has, and that none of its brokers listed."""
+    """Return the plan of a group that the source has, and that none of its brokers listed."""
     problem = Problem(
         "the group exists at the source, and no broker listed it: its positions are not known",
         "Its coordinator may just be starting: try again in a moment. isthmus cluster describe names brokers that "
@@ -39,7 +39,7 @@ def unlisted(group: str, target_group: str) -> GroupPlan:
 
 
 def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
-    """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
+    """Return the plan of a group that the source has no more; without `certain` it is not deleted at the target."""
     hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
     if delete:
         hint = "" if certain else _UNCERTAIN

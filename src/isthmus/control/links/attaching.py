@@ -1,4 +1,4 @@
-"""What may be declared: which links, and which namespaces may follow which, seen before and after it is written."""
+"""The rules for declarations: which links, and which namespaces may follow which, checked before and after writing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from isthmus.wire.client import Client
 
 
 def check_maps(declared: Declared, after: Declaration) -> None:
-    """See that nothing follows two namespaces, and no two follow each other: nobody could write to either.
+    """Require that no namespace follows two others, and no two follow each other: no client could write to either.
 
-    :raises PlanRefused: Something would.
+    :raises PlanRefused: A namespace would.
     """
-    for told in contradictions(after.maps):
-        raise PlanRefused(f"link {after.name}: {told}", hint="Attach namespaces that have no name in common.")
+    for contradiction in contradictions(after.maps):
+        raise PlanRefused(f"link {after.name}: {contradiction}", hint="Attach namespaces that have no name in common.")
     for other in declared.living:
         if other.name == after.name:
             continue
@@ -53,9 +53,9 @@ def _check_not_back(after: Declaration, other: Declaration) -> None:
 
 
 def check_one_follower(declared: Declared, after: Declaration) -> None:
-    """See that acknowledgements of no topic of a synchronous link wait for another follower.
+    """Require that acknowledgements of no topic of a synchronous link wait for another follower.
 
-    :raises PlanRefused: Some do: they would not for this one as well.
+    :raises PlanRefused: Some do: they cannot wait for this one as well.
     """
     for other in declared.living:
         if other.mode == SYNC and (shared := after.shared_with(other)) is not None:
@@ -67,8 +67,8 @@ def check_one_follower(declared: Declared, after: Declaration) -> None:
 
 
 def _check_not_crossed(after: Declaration, came: Sequence[NamespaceMap], now: Declaration | None) -> None:
-    """See that a link became not synchronous in the moment in which namespaces `came`: each was checked without the
-    other, and acknowledgements would wait for all that is still to be copied.
+    """Require that a link did not become synchronous at the moment in which namespaces `came`: each was checked without
+    the other, and acknowledgements would wait for all that is still to be copied.
 
     :raises PlanRefused: It did.
     """
@@ -83,19 +83,19 @@ def _check_not_crossed(after: Declaration, came: Sequence[NamespaceMap], now: De
 async def write_checked(
     declarations: Declarations, declared: Declared, known: Declaration, new: Registers, aliases: Sequence[str]
 ) -> Declared:
-    """Have these clusters know what is `new` of a link, and reserve what follows by it; all that is declared then.
+    """Write to these clusters the `new` statements of a link, and reserve what follows by it; return all declarations.
 
     If another link attached the same at the same time, or became synchronous over the same topics, or this one did
-    while it attached something, that is taken back here: it is looked at once more after it was written, which of two
-    that do so at least the later one finds.
+    while it attached namespaces, the change is undone here: the check is repeated after writing, so that at least the
+    later of two concurrent changes finds the other.
 
-    :raises PlanRefused: Something would follow two namespaces, acknowledgements would wait for two followers, or
-        somebody said something else meanwhile.
+    :raises PlanRefused: A namespace would follow two others, acknowledgements would wait for two followers, or the
+     same was changed meanwhile.
     :raises ClusterError: A ledger cannot be read or written.
     """
     after = known.joined(new)
     came = [] if after.is_deleted else [each for each in after.maps if each not in known.maps]
-    # What is detached stays reserved, though its cluster may not know yet that it was attached.
+    # A detached namespace stays reserved, though its cluster may not know yet that it was attached.
     await declarations.declare(declared, after, known.maps)
     for alias in aliases:
         await declarations.write(alias, known, new)
@@ -124,7 +124,7 @@ async def write_checked(
 
 
 async def check_prefix(client: Client, namespace: Namespace) -> None:
-    """See that a prefix is not taken for the one topic that has it as its name.
+    """Require that a prefix is not meant for the one topic that has it as its name.
 
     :raises PlanRefused: There is that topic, and another one begins with its name.
     :raises ClusterError: The cluster did not answer.
@@ -143,9 +143,9 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
 
 
 def check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
-    """See that clusters are those with these ids, by alias.
+    """Require that clusters have these ids, by alias.
 
-    :raises PlanRefused: One is another.
+    :raises PlanRefused: One has another.
     """
     for end in ends:
         if cluster_ids.get(end.alias, end.cluster_id) != end.cluster_id:
@@ -156,32 +156,34 @@ def check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
 
 
 def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
-    """See that a link that is to be created is a new one, or the one that was begun with the same words.
+    """Require that a link to be created is new, or was begun with the same values.
 
     :raises PlanRefused: It is declared, and otherwise.
     """
     if not known.registers or known.is_deleted:
         return
-    # A link of that name may have been there before: what it attached and set is no word of this one.
-    said = {one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO, ATTACHED))}
-    said |= dict.fromkeys(map(attachment, known.maps), True)
-    if _meant(said) != _meant(values):
+    # A link of that name may have existed before: what it attached and set is not part of this one.
+    declared_before = {
+        one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO, ATTACHED))
+    }
+    declared_before |= dict.fromkeys(map(attachment, known.maps), True)
+    if _without_defaults(declared_before) != _without_defaults(values):
         raise PlanRefused(
             f"link {known.name} is declared already, and otherwise",
             hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
         )
 
 
-def _meant(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, without settings that were taken back to their defaults."""
-    return {name: value for name, value in said.items() if value is not None}
+def _without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, without settings that were reset to their defaults."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_new_mode(mode: str) -> None:
-    """See that a new link may copy in this way.
+    """Require that a new link may have this mode.
 
-    :raises ConfigError: It is none.
-    :raises PlanRefused: It may only once it has caught up.
+    :raises ConfigError: There is no such mode.
+    :raises PlanRefused: A link may have it only once it has caught up.
     """
     check_mode(mode)
     if mode == SYNC:
@@ -193,16 +195,16 @@ def check_new_mode(mode: str) -> None:
 
 
 def check_mode(mode: str) -> None:
-    """See that links may copy in this way.
+    """Require that there is such a mode of links.
 
-    :raises ConfigError: It is none.
+    :raises ConfigError: There is no such mode.
     """
     if mode not in (ASYNC, SYNC):
         raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async or sync.")
 
 
 def away(declared: Declared, ends: Iterable[End]) -> ClusterError:
-    """Why none of the clusters that a link is to be written to can be."""
+    """Return the error that none of the clusters of a link can be written to."""
     for end in ends:
         alias = declared.alias_of(end)
         if alias is None:

@@ -1,4 +1,4 @@
-"""What operators have said, as the ledgers of the clusters hold it: who said it, when, and of what."""
+"""What operators have declared, changed and done, as the ledgers hold it: who, when, and of which subject."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from isthmus.model.problem import Problem, problem_of
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Said:
-    """What holds at somebody's word: `what` was said of `subject`, and its `value` for people to read. `by` is "" where
-    an older release wrote it, and `clusters` are those whose ledgers hold it.
+    """A statement of an operator that holds: `what` was stated of `subject`, and its `value` for people to read. `by`
+    is "" where an older release wrote it, and `clusters` are those whose ledgers hold it.
     """
 
     at_ms: int
@@ -45,22 +45,22 @@ class Said:
 
 
 class Authorship(NamedTuple):
-    """All that holds at somebody's word, the newest first, and the clusters that did not tell."""
+    """All statements of operators that hold, the newest first, and the clusters that did not answer."""
 
     said: list[Said]
     away: dict[str, Problem]
 
 
 async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorship:
-    """What the ledgers of these clusters hold, as far as they answer within ten seconds each."""
-    told = await asyncio.gather(*(_documents(each, pool) for each in clusters))
+    """Read the statements in the ledgers of these clusters, as far as they answer within ten seconds each."""
+    answers = await asyncio.gather(*(_documents(each, pool) for each in clusters))
     held: dict[Said, list[str]] = {}
-    for cluster, documents in zip(clusters, told, strict=True):
+    for cluster, documents in zip(clusters, answers, strict=True):
         if not isinstance(documents, Problem):
-            for said in said_in(documents):
-                held.setdefault(said, []).append(cluster.alias)
-    found = [replace(said, clusters=tuple(dict.fromkeys(aliases))) for said, aliases in held.items()]
-    away = {each.alias: one for each, one in zip(clusters, told, strict=True) if isinstance(one, Problem)}
+            for statement in said_in(documents):
+                held.setdefault(statement, []).append(cluster.alias)
+    found = [replace(statement, clusters=tuple(dict.fromkeys(aliases))) for statement, aliases in held.items()]
+    away = {each.alias: one for each, one in zip(clusters, answers, strict=True) if isinstance(one, Problem)}
     return Authorship(sorted(found, reverse=True), away)
 
 
@@ -75,14 +75,14 @@ async def _documents(cluster: Cluster, pool: ClusterPool) -> list[Document] | Pr
 
 
 def said_in(documents: Iterable[Document]) -> Iterator[Said]:
-    """What these documents hold at somebody's word."""
+    """Yield the statements of operators in these documents."""
     for document in documents:
-        yield from _declared(document)
-        yield from _changed(document)
-        yield from _done(document)
+        yield from _find_declarations(document)
+        yield from _find_changes(document)
+        yield from _find_actions(document)
 
 
-def _declared(document: Document) -> Iterator[Said]:
+def _find_declarations(document: Document) -> Iterator[Said]:
     match document:
         case DeclarationDocument(link=name, registers=registers):
             subject = f"link {name}"
@@ -96,12 +96,12 @@ def _declared(document: Document) -> Iterator[Said]:
         yield Said(at_ms=each.at_ms, by=each.by, what=each.name, subject=subject, value=each.value)
 
 
-def _changed(document: Document) -> Iterator[Said]:
+def _find_changes(document: Document) -> Iterator[Said]:
     match document:
         case FiltersDocument():
             lists = {name: getattr(document, name) for name in FILTERS}
-            told = {name: ", ".join(texts) or "nothing" for name, texts in lists.items() if texts is not None}
-            value = "; ".join(f"{name} {texts}" for name, texts in told.items())
+            written = {name: ", ".join(texts) or "nothing" for name, texts in lists.items() if texts is not None}
+            value = "; ".join(f"{name} {texts}" for name, texts in written.items())
         case SettingsDocument():
             value = "; ".join(f"{key}={text}" for key, text in document.settings)
         case PauseDocument() | TaskPauseDocument():
@@ -112,7 +112,7 @@ def _changed(document: Document) -> Iterator[Said]:
     yield Said(at_ms=document.since_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
 
 
-def _done(document: Document) -> Iterator[Said]:
+def _find_actions(document: Document) -> Iterator[Said]:
     match document:
         case RecoveryDocument():
             what, value = "recover", f"{document.topic}: {document.stage}"

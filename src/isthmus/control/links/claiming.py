@@ -1,4 +1,4 @@
-"""One at a time recovers a link or lets go of it: whoever comes later is told who is at it."""
+"""The claim to recover a link or to let go of it: one process at a time has it, others are refused with its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 
 FAREWELL_S: Final = 5.0
-"""So long a ledger that may be away is waited for when a claim is given up. After that its silence says as much."""
+"""The longest wait for the ledger when a claim is given up. After that its silence has the same effect."""
 TERM_S: Final = 60.0
 _HELD_S: Final = SILENCE_S / 2
 _ROLE: Final = "recovery"
@@ -32,8 +32,8 @@ _ROLE: Final = "recovery"
 
 class RecoveryClaim:
     """The right to recover a link, or to let go of it. All that its owner writes into the ledger goes through it, and
-    fails with an error that names the other one once somebody else has taken it. Writing is tried for `term_s`. `does`
-    says what its owner does with the link.
+    fails with an error that names the new owner once another process has taken it. Writes are retried for `term_s`.
+    `does` says what its owner does with the link.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RecoveryClaim:
     async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none; durable when this returns.
 
-        :raises PlanRefused: Somebody else recovers the link now.
+        :raises PlanRefused: Another process recovers the link now.
         :raises ClusterError: The ledger cannot be written.
         """
         append = partial(self._writer.append, changes, term_s=self._term_s)
@@ -71,13 +71,13 @@ class RecoveryClaim:
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody else can have taken it by now: somebody else takes it after a longer silence."""
+        """Whether no other process can have taken it by now: that takes a longer silence."""
         return lasting_s() - self._held_from < _HELD_S
 
     async def _open(self) -> None:
         silent = await require_nobody_recovers(self._link, self._target)
         await on_topic(self._target, self._writer.take_over, replication_factor=self._ledger.replication_factor)
-        # Whoever came at the same moment has said so by now, or will be refused.
+        # A process that came at the same moment has written its claim by now, or will be refused.
         try:
             factor = self._ledger.replication_factor
             async with self._writer.looking(replication_factor=factor, term_s=self._term_s):
@@ -103,12 +103,12 @@ class RecoveryClaim:
     async def _live(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
-            # Whoever has taken it shows at the next step; a ledger that is away for a while ends nothing.
+            # A process that has taken it shows at the next step; a ledger that is away for a while ends nothing.
             with contextlib.suppress(ClusterError, PlanRefused):
                 await self.write(self._claim())
 
     async def give_up(self) -> None:
-        """Let others recover the link. Where the ledger cannot be told, they take it over after a while."""
+        """Let others recover the link. Where the ledger cannot be written, they take it over after a while."""
         try:
             with contextlib.suppress(ClusterError, PlanRefused, TimeoutError):
                 async with asyncio.timeout(self._farewell_s):
@@ -121,10 +121,10 @@ class RecoveryClaim:
 async def claimed(
     target: Client, link: str, ledger: LedgerSettings, *, does: str = RECOVERS, term_s: float = TERM_S
 ) -> AsyncIterator[RecoveryClaim]:
-    """The right to recover a link, or to let go of it, for as long as the block lasts; writing into the ledger is tried
-    for `term_s`.
+    """Hold the right to recover a link, or to let go of it, for as long as the block lasts; writes into the ledger are
+    retried for `term_s`.
 
-    :raises PlanRefused: Somebody else is at it.
+    :raises PlanRefused: Another process has the right.
     :raises ClusterError: The ledger cannot be read or written.
     """
     claim = RecoveryClaim(target, link, ledger, does=does, term_s=term_s)

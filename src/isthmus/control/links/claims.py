@@ -1,12 +1,12 @@
-"""Which link may write which target topic: one writer each, and never in a circle.
+"""The links that may write a target topic: one writer each, and never in a circle.
 
-A mirror of same offsets leaves no room for a second writer; links that map offsets share a topic among themselves. And
-a topic that came back to where it started would be copied for ever. Where links contradict each other the earlier one
-in the configuration keeps the topic, so that adding a link never stops one that runs.
+A mirror with the same offsets leaves no room for a second writer; links that map offsets share a topic among
+themselves. A topic that came back to where it started would be copied for ever. Where links contradict each other the
+earlier one in the configuration keeps the topic, so that adding a link never stops one that runs.
 
-Between controllers the ledgers tell. A link says that it wants a topic, then looks what others say, and only then
-begins: of two that do so at once, whoever looks last sees both. Which of them goes on is settled by their names, which
-both see alike (docs/decisions/names.md).
+Controllers coordinate through the ledgers. A link writes that it wants a topic, then reads what others wrote, and only
+then begins: of two that do so at once, the one that reads last sees both. Which of them goes on is decided by their
+names, which both see alike (docs/decisions/names.md).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
 Selects = Callable[[TargetTopic], bool]
-"""Whether it matters who writes a topic."""
+"""Whether the writers of a topic matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One link wants to write one topic, made of one of its source. Clusters are ids. With mapped offsets (`is_mapped`)
-    it leaves room for others that map theirs too.
+    """A claim of one link to write one topic, made from one of its source. Clusters are ids. With mapped offsets
+    (`is_mapped`) it leaves room for others that map theirs too.
 
     A link that `is_resting` has written the topic and is not run now, or is run and had the topic refused
-    (`is_refused`): it keeps nobody from writing it, but it may be part of a circle. One that only wants the topic yet
-    (`is_wanted`) has written nothing. Of one into a cluster that was not heard nothing else is known than that it is
-    declared (`is_declared`).
+    (`is_refused`): it keeps no other link from writing it, but it may be part of a circle. A link that only wants the
+    topic so far (`is_wanted`) has written nothing. Of a link into a cluster that was not heard it is only known that it
+    is declared (`is_declared`).
 
     Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
     circles: copy flags end them.
@@ -52,7 +52,7 @@ class Claim:
 
     @property
     def rank(self) -> tuple[str, str, str]:
-        """Of links that want a topic at once the first by this goes on."""
+        """The order of links that want a topic at once: the first one goes on."""
         return self.link, self.source_id, self.target_id
 
     def leaves_room_for(self, other: Claim) -> bool:
@@ -70,7 +70,7 @@ class Outflow(NamedTuple):
     is_mapped: bool = False
 
     def claim(self, topic: str) -> Claim | None:
-        """What it does with a topic of its target, `None` if that is not in its namespaces."""
+        """Return its claim to a topic of its target, `None` if that is not in its namespaces."""
         source_topic = self.naming.to_source(topic)
         if source_topic is None:
             return None
@@ -86,8 +86,8 @@ class Outflow(NamedTuple):
 
 
 class ToldClaims(NamedTuple):
-    """What the ledger of a cluster says of links that others run: all that write topics which `selects` names, and the
-    declared ones that lead out of it.
+    """What the ledger of a cluster holds of links that others run: all that write topics which `selects` matches, and
+    the declared ones that lead out of it.
     """
 
     cluster_id: str
@@ -97,7 +97,7 @@ class ToldClaims(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Whether a link may begin with a topic: not for the reason of `problem`, and not yet while it `waits`."""
+    """Whether a link may begin with a topic: not because of `problem`, and not yet while it `waits`."""
 
     problem: Problem | None = None
     waits: bool = False
@@ -118,22 +118,22 @@ class Claims:
     _left_to: dict[tuple[str, TargetTopic], set[tuple[str, str]]] = field(default_factory=dict)
     """The links of others that ran, by name and target, when they closed a circle with a topic of ours."""
 
-    def hear(self, told: ToldClaims) -> None:
-        """Go by what others say now, in place of what they said of the same topics before."""
-        self._heard.add(told.cluster_id)
-        self._outflows[told.cluster_id] = told.outflows
-        for key in [key for key in self._others if key[0] == told.cluster_id and told.selects(key[1])]:
+    def hear(self, heard: ToldClaims) -> None:
+        """Take in what others claim now, in place of what they claimed of the same topics before."""
+        self._heard.add(heard.cluster_id)
+        self._outflows[heard.cluster_id] = heard.outflows
+        for key in [key for key in self._others if key[0] == heard.cluster_id and heard.selects(key[1])]:
             del self._others[key]
-        for claim in told.claims:
+        for claim in heard.claims:
             self._others.setdefault((claim.target_id, claim.target_topic), {})[claim.link] = claim
 
     def grant(self, claim: Claim) -> Problem | None:
-        """Grant a claim, or tell why not. Asking again for what was granted is granted again, and what is held is not
-        asked of others any more.
+        """Grant a claim, or return why not. A claim that was granted before is granted again, and one that is held is
+        not checked against others any more.
         """
         held = self._held.get((claim.link, claim.target_topic))
         is_held = held == claim
-        problem = _problem(claim, self._conflict(claim, among_others=not is_held))
+        problem = _describe_conflict(claim, self._find_conflict(claim, among_others=not is_held))
         if not is_held or problem is not None:
             self.release(claim.link, claim.target_topic)
         else:
@@ -149,22 +149,20 @@ class Claims:
         return (link, topic) in self._held
 
     def settle(self, link: str, topic: TargetTopic, *, is_wanted: bool) -> Settled:
-        """Whether a link that was granted a topic, has said so, and has heard the others since, may begin with it. If
-        so it holds it from now on. What it said is that the topic `is_wanted`, or that it was begun before.
+        """Decide whether a link that was granted a topic, has written so, and has read the others since, may begin with
+        it; if so it holds it from now on. It wrote that the topic `is_wanted`, or that it was begun before.
         """
         claim = self._own[link, topic]
-        conflict = self._conflict(claim)
+        conflict = self._find_conflict(claim)
         if not conflict:
             self._held[link, topic] = claim
             return Settled()
         wanted = [one for one in conflict if one.is_wanted]
         is_last = is_wanted and all(one.rank < claim.rank for one in wanted)
-        return Settled(_problem(claim, conflict), waits=bool(wanted) and not is_last)
+        return Settled(_describe_conflict(claim, conflict), waits=bool(wanted) and not is_last)
 
     def unseen(self, link: str, topic: TargetTopic) -> list[Claim]:
-        """The links of others that bring a topic from clusters which were not heard: what is written there is not
-        known.
-        """
+        """Return the links of others that bring a topic from clusters not heard: what is written there is unknown."""
         claim = self._own.get((link, topic))
         waiting = [] if claim is None else [(claim.source_id, claim.source_topic)]
         seen: set[tuple[str, str]] = set()
@@ -184,7 +182,7 @@ class Claims:
         return found
 
     def release(self, link: str, topic: TargetTopic) -> None:
-        """The link does not want the topic any more."""
+        """Drop the claim of a link that does not want the topic any more."""
         self._held.pop((link, topic), None)
         self._drop(link, topic)
 
@@ -194,47 +192,47 @@ class Claims:
             self._granted[claim.target_id, topic].remove(claim)
 
     def doubt(self, link: str) -> None:
-        """The link has not run for a while, in which others may have begun with what it wrote."""
+        """Hold nothing of a link that has not run for a while: others may have begun with the topics it wrote."""
         self._held = {key: claim for key, claim in self._held.items() if key[0] != link}
 
     def keep(self, link: str, is_wanted: Callable[[Claim], bool]) -> None:
-        """The link does not want any more what is not wanted now, whether it had begun with that or not."""
+        """Release the topics of a link that are no longer wanted, whether it had begun with them or not."""
         for topic in [topic for (name, topic), claim in self._own.items() if name == link and not is_wanted(claim)]:
             self.release(link, topic)
 
     def release_all(self, link: str) -> None:
-        """The link runs no more."""
+        """Release all topics of a link that runs no more."""
         for topic in [topic for name, topic in self._own if name == link]:
             self.release(link, topic)
         for key in [key for key in self._left_to if key[0] == link]:
             del self._left_to[key]
 
-    def _conflict(self, claim: Claim, *, among_others: bool = True) -> list[Claim]:
-        """The claim that leaves no room for this one, or those that close a circle with it, if there are any."""
+    def _find_conflict(self, claim: Claim, *, among_others: bool = True) -> list[Claim]:
+        """Return the claim that leaves no room for this one, or those that close a circle with it, if there are any."""
         writers = self._writers(claim.target_id, claim.target_topic, among_others=among_others)
         rivals = (one for one in writers if one.link != claim.link and not one.is_resting)
         rival = next((one for one in rivals if not one.leaves_room_for(claim)), None)
-        return self._path(claim, among_others=among_others) if rival is None else [rival]
+        return self._find_circle(claim, among_others=among_others) if rival is None else [rival]
 
     def _writers(self, cluster: str, topic: TargetTopic, *, among_others: bool) -> list[Claim]:
-        """What is written into the topic: by links of this process, and by those of others and those that rest."""
+        """Return the claims that write the topic: of links of this process, and of others and those that rest."""
         granted = self._granted.get((cluster, topic), [])
         running = {one.link for one in granted}
         others = self._others.get((cluster, topic), {}).values() if among_others else ()
         return [*granted, *(one for one in others if one.link not in running)]
 
     def _declared_into(self, cluster: str, topic: str) -> Iterator[Claim]:
-        """What is to write a topic of a cluster that was not heard, as the other ends of declared links say."""
+        """Yield the claims to a topic of a cluster that was not heard, by the other ends of declared links."""
         for outflow in chain.from_iterable(self._outflows.values()):
             if outflow.target_id == cluster not in self._heard and (claim := outflow.claim(topic)) is not None:
                 yield claim
 
-    def _path(self, claim: Claim, *, among_others: bool) -> list[Claim]:
-        """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
-        other names it would get a longer one in every round.
+    def _find_circle(self, claim: Claim, *, among_others: bool) -> list[Claim]:
+        """Return the links by which the claim's source gets the topic from the claim's target, if any, under any name:
+        with other names it would get a longer one in every round.
 
-        Where all of them keep offsets and the records come back into the topic they are from, one that rests stands in
-        nobody's way: a mirror that is turned round finds its own records where they belong. With mapped offsets they
+        Where all of them keep offsets and the records come back into the topic they are from, a link that rests is in
+        no one's way: a mirror that is turned round finds its own records where they belong. With mapped offsets they
         would come a second time, under another name they would be copied once more.
         """
         waiting: list[tuple[str, str, list[Claim]]] = [(claim.source_id, claim.source_topic, [])]
@@ -242,7 +240,7 @@ class Claims:
         while waiting:
             cluster, topic, links = waiting.pop()
             rests, is_mapped = self._rests(claim, links), any(link.is_mapped for link in links)
-            # Of two ways to one place the one may be in the way, and the other not.
+            # Of two ways to one place one may be in the way, and the other not.
             if (cluster, topic, rests, is_mapped) in seen:
                 continue
             seen.add((cluster, topic, rests, is_mapped))
@@ -255,31 +253,31 @@ class Claims:
                 if upstream.source_id != claim.target_id:
                     waiting.append((upstream.source_id, upstream.source_topic, path))
                 elif not (_is_turned_round(claim, path) and self._rests(claim, path)):
-                    self._leave_to(claim, path)
+                    self._note_left_to(claim, path)
                     return path
         return []
 
     def _rests(self, claim: Claim, path: list[Claim]) -> bool:
-        """Whether one of the links rests. To one that ran when it closed this circle the topic is left while it is
+        """Whether one of the links rests. A link that ran when it closed this circle keeps the topic while it is
         silent, as it comes back: else an outage would turn a mirror round, and refuse it afterwards.
         """
         left_to = self._left_to.get((claim.link, claim.target_topic), ())
         return any(one.is_resting and (one.is_refused or (one.link, one.target_id) not in left_to) for one in path)
 
-    def _leave_to(self, claim: Claim, path: list[Claim]) -> None:
+    def _note_left_to(self, claim: Claim, path: list[Claim]) -> None:
         own = self._own.values()
         running = {(one.link, one.target_id) for one in path if not one.is_resting and one not in own}
         self._left_to.setdefault((claim.link, claim.target_topic), set()).update(running)
 
 
 def _is_turned_round(claim: Claim, path: list[Claim]) -> bool:
-    """Whether the records of a circle come back into the topic they are from, where they were."""
+    """Whether the records of a circle come back into the topic they are from, at their own offsets."""
     is_home = path[0].source_topic == SourceTopic(claim.target_topic)
     return is_home and not any(one.is_mapped for one in (claim, *path))
 
 
-def _problem(claim: Claim, conflict: list[Claim]) -> Problem | None:
-    """What a conflict means to an operator."""
+def _describe_conflict(claim: Claim, conflict: list[Claim]) -> Problem | None:
+    """Return what a conflict means to an operator."""
     if not conflict:
         return None
     first, names = conflict[0], [one.link for one in conflict]

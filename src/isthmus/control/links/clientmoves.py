@@ -1,9 +1,10 @@
-"""Clients of gateways go with the topics of a link: no request passes while it is proven, then they are served from the
-target.
+"""Move the clients of gateways with the topics of a link: no request passes while the link is proven, then clients are
+served from the target.
 
-Every gateway says what it does in the ledgers, and nobody goes on without the word of each. As long as gateways take no
-requests they hear the command again and again; one that does not calls the move off. Whether that or the word that
-clients are served from the target comes first in the ledger of the source decides for all, whoever was held up.
+Every gateway reports its state in the ledgers, and the move waits for the report of each. While gateways refuse
+requests they read the command's heartbeat again and again; a gateway that misses it calls the move off. Whether that or
+the word that clients are served from the target comes first in the ledger of the source decides for all, however late
+any of them reads it.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ _AT_ONCE: Final = 50
 _PATIENCE_S: Final = 20.0
 _AGAIN_S: Final = 0.3
 _CONSUMING: Final = frozenset({"", "consumer", "share", "streams"})
-"""Others, such as workers of Connect, have no positions."""
+"""Groups of other protocol types, such as workers of Connect, have no positions."""
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """What a ledger says of gateways and moves, from look to look."""
+    """What a ledger holds of gateways and moves, from look to look."""
 
     client: Client
     documents: dict[str, Document] = field(default_factory=dict)
@@ -88,9 +89,9 @@ class _Ledger:
     _heard: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     async def look(self) -> None:
-        """See what is new.
+        """Read what is new.
 
-        :raises ClusterError: It cannot be read.
+        :raises ClusterError: The ledger cannot be read.
         """
         if self._view is None:
             self._view = LedgerView(self.client)
@@ -116,20 +117,20 @@ class _Ledger:
                 self._heard[gateway.gateway] = gateway.beat, now
 
     def gateways(self) -> list[MovableGatewayDocument]:
-        """All that this ledger knows."""
+        """Return all gateways that this ledger knows."""
         return [each for each in self.documents.values() if isinstance(each, MovableGatewayDocument)]
 
     def silent_s(self, gateway: str) -> float:
-        """For how long (s) a gateway was not heard, by the looks until now."""
+        """Return for how long (s) a gateway was not heard, by the looks until now."""
         return time.monotonic() - self._heard[gateway][1]
 
     def served(self) -> list[MoveDocument]:
-        """The moves that it knows to have come to the end."""
+        """Return the moves that it knows to be finished."""
         found = (each for each in self.documents.values() if isinstance(each, MoveDocument))
         return [each for each in found if each.step is MoveStep.SERVE]
 
     def close(self) -> None:
-        """Follow it no more."""
+        """Close the view of the ledger."""
         if self._view is not None:
             self._view.close()
 
@@ -147,7 +148,7 @@ class ClientMove:
     on_step: Callable[[str], None]
     aborted: tuple[OpenTransaction, ...] = ()
     unheard: tuple[str, ...] = ()
-    """Gateways, in words, of which it is not known whether they serve their clients from the target by now."""
+    """Gateways, in words, for which it is unknown whether they serve their clients from the target by now."""
     _here: _Ledger = field(init=False)
     _there: _Ledger = field(init=False)
     _word: MoveDocument | None = None
@@ -159,7 +160,7 @@ class ClientMove:
 
     @property
     def idle(self) -> list[str]:
-        """The transactional ids of what was aborted before it had written any record."""
+        """The transactional ids of transactions that were aborted before they had written any record."""
         written = {each.transactional_id for each in self.aborted}
         return sorted({each.transactional_id for each in self._ended} - written)
 
@@ -172,17 +173,17 @@ class ClientMove:
 
     @property
     def gateways(self) -> tuple[str, ...]:
-        """The gateways whose clients go, in words."""
+        """The gateways whose clients move, in words."""
         return tuple(sorted(each.described for each in self._serving()))
 
     @property
     def is_begun(self) -> bool:
-        """Whether a command began to move clients with this link, and did not come to the end."""
+        """Whether a command began to move clients with this link, and did not finish."""
         found = self._here.away.latest
         return found is not None and found.link == self.link.name and found.step is not MoveStep.SERVE
 
     async def look(self, *, is_lost: bool = False) -> None:
-        """See which gateways there are.
+        """Read which gateways there are.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -203,34 +204,34 @@ class ClientMove:
 
     @property
     def renamed(self) -> tuple[NamespaceMap, ...]:
-        """What has another name at the target, where clients would not find it."""
+        """The namespaces that have another name at the target, where clients would not find them."""
         return tuple(each for each in self.chosen if each.source.prefix != each.target.prefix)
 
     async def check(self) -> None:
-        """See that clients can go.
+        """Require that clients can move.
 
         :raises PlanRefused: They cannot, or without `is_forced` should not.
         :raises ClusterError: A cluster does not answer.
         """
         if self.renamed:
-            raise _cannot(self.link, f"names differ on both sides: {first_few(map(str, self.renamed))}")
+            raise _cannot_move_error(self.link, f"names differ on both sides: {first_few(map(str, self.renamed))}")
         tags = {cluster_tag(each.cluster.cluster_id or "") for each in (self.source, self.target)}
         if len(tags) < 2:
-            raise _cannot(self.link, "producer ids of both clusters are marked alike")
+            raise _cannot_move_error(self.link, "producer ids of both clusters are marked alike")
         ids = await self._target_ids()
         small = [each for each in self._serving() if each.ports < max(ids) - min(ids) + 1]
         if small:
-            raise _cannot(
+            raise _cannot_move_error(
                 self.link,
                 f"{small[0].described} has {counted(small[0].ports, 'port')} for ids {min(ids)} to {max(ids)}",
             )
         if cut := self._cut_off():
-            raise _cannot(
+            raise _cannot_move_error(
                 self.link,
                 f"{first_few(cut)} does not write to the ledger of {self.target.cluster.alias}: is that cluster in its "
                 "configuration, and reached from there?",
             )
-        # What it is needed for later comes when it is too late to refuse.
+        # Permissions that are needed later are checked now, while the move can still be refused.
         strangers = unmarked(await self._producers(), self._here.documents.values())
         for client in (self.source, self.target) if self.is_back else (self.source,):
             await require_all_seen(client)
@@ -238,10 +239,10 @@ class ClientMove:
             return
         left = await self._left_behind()
         if against := [*left, *await self._objections(strangers)]:
-            raise _should_not(self.link, "; ".join(against), can_attach=bool(left))
+            raise _should_not_move_error(self.link, "; ".join(against), can_attach=bool(left))
 
     async def _left_behind(self) -> list[str]:
-        """What clients would miss at the target, as the link does not have it."""
+        """Return what clients would miss at the target because the link does not carry it."""
         left = []
         if others := await self._others():
             left.append(f"topics are not among those of the link: {first_few(sorted(others))}")
@@ -250,7 +251,7 @@ class ClientMove:
         return left
 
     async def _objections(self, strangers: Collection[tuple[PartitionKey, int]]) -> list[str]:
-        """Why else clients should not go; `strangers` are producers with ids that no gateway handed on."""
+        """Return other reasons against the move; `strangers` are producers with ids that no gateway assigned."""
         against = []
         if at_work := [] if self.is_back else sorted(await self._members_there()):
             against.append(
@@ -272,13 +273,13 @@ class ClientMove:
         return against
 
     async def _target_ids(self) -> set[int]:
-        """The ids of brokers of the target. Before Kafka 4.0 only partitions tell of one that is down."""
+        """Return the ids of brokers of the target. Before Kafka 4.0 only partitions name a broker that is down."""
         found = await describe_cluster(self.target)
         placed = partitions_of(await self.target.metadata(None))
         return {*found.brokers, *found.fenced, *(node for each in placed for node in each.replicas)}
 
     def _cut_off(self) -> list[str]:
-        """The gateways, in words, that would find out too late that they cannot serve clients from the target."""
+        """Return the gateways, in words, that would learn too late that they cannot serve clients from the target."""
         beats = {each.gateway: each.beat for each in self._there.gateways()}
         return sorted(
             each.described
@@ -287,7 +288,7 @@ class ClientMove:
         )
 
     async def _uncarried(self) -> set[str]:
-        """The groups at the source whose consumers would not go on where they were."""
+        """Return the groups at the source whose consumers would not continue at their positions."""
         found = (await list_groups(self.source)).all()
         return {
             each.group
@@ -299,7 +300,7 @@ class ClientMove:
         }
 
     async def _others(self) -> set[str]:
-        """The topics of the source that clients would not find any more."""
+        """Return the topics of the source that clients would not find any more."""
         chosen = await self._partitions()
         own = {topic for topic, _ in chosen}
         metadata = await self.source.metadata(None)
@@ -310,7 +311,7 @@ class ClientMove:
         }
 
     async def _partitions(self) -> dict[PartitionKey, int]:
-        """The partitions at the source that are copied, with their leaders."""
+        """Return the partitions at the source that are copied, with their leaders."""
         metadata = await selected_topics(self.source, self.link.topics)
         names = set(self.link.topics.named(metadata.topics).sources.values())
         return {(each.topic, each.partition): each.leader for each in partitions_of(metadata) if each.topic in names}
@@ -322,9 +323,9 @@ class ClientMove:
         return dict(found.values)
 
     async def fence(self) -> None:
-        """Have no gateway pass a request any more, and wait until all answers have come.
+        """Stop all gateways from passing requests, and wait until all answers have come.
 
-        :raises GateNotMet: A gateway does not say so.
+        :raises GateNotMet: A gateway does not report that.
         :raises ClusterError: A cluster does not answer.
         """
         self.on_step(f"waiting until {counted(len(self._serving()), 'gateway')} of {self.source.cluster.alias} take no "
@@ -345,8 +346,8 @@ class ClientMove:
         )
         self._fenced_at = time.monotonic()
         self._beating = asyncio.create_task(self._beat(self._word))
-        await self._drained()
-        # What clients have created until now is known from here on.
+        await self._await_drained()
+        # Whatever clients have created until now is visible from here on.
         topics = {topic for topic, _ in await self._partitions()}
         if missing := sorted(topics - (await self.target.metadata(None)).topics.keys()):
             raise GateNotMet(
@@ -355,17 +356,17 @@ class ClientMove:
             )
         if not self.aborted:
             self.aborted = await abort_transactions(self.source, topics)
-        # What is not in any log of theirs yet, as commits of positions alone.
+        # Transactions that are in no log of these topics yet, such as commits of positions alone.
         self._ended += await abort_ongoing(self.source, partial(_is_moved, topics, await self._offsets_partitions()))
-        # Until a commit is through, positions that belong to it cannot be seen.
+        # Until a commit has finished, its positions cannot be seen.
         await last_transactions(self.source)
         await self._dismiss()
 
     async def _dismiss(self) -> None:
-        """Take out of their groups the members that clients have left behind at the target when they went away from
-        there: as long as they are in there no position is written, and nobody who joins is given a partition.
+        """Remove from their groups the members that clients left behind at the target when they moved away from there:
+        while they are members no position can be written, and no new member is assigned a partition.
 
-        :raises ClusterError: A coordinator does not do it.
+        :raises ClusterError: A coordinator does not remove them.
         """
         left = {
             name: group
@@ -376,7 +377,7 @@ class ClientMove:
             raise error
 
     async def _offsets_partitions(self) -> frozenset[PartitionKey]:
-        """Where the source keeps the positions of the link's groups."""
+        """Return the partitions in which the source keeps the positions of the link's groups."""
         found = (await list_groups(self.source)).all()
         names = {
             each.group for of_broker in found.values() for each in of_broker if self.link.groups.matches(each.group)
@@ -391,25 +392,25 @@ class ClientMove:
         return any(each.source == there for each in (*self._here.served(), *self._there.served()))
 
     async def _members_there(self) -> dict[str, GroupDescription]:
-        """The groups of the link that have members at the target. Those that the source does not have, or that have no
-        positions, meet nobody who comes from there.
+        """Return the groups of the link that have members at the target. A group that the source does not have, or that
+        has no positions, meets no client from there.
         """
         here, there = [await self._consuming(each) for each in (self.source, self.target)]
         groups = await describe_groups(self.target, {each for each in here & there if self.link.groups.matches(each)})
         return {name: group for name, group in groups.all().items() if group.members}
 
     async def _consuming(self, client: Client) -> set[str]:
-        """The groups of a cluster that have positions, or may have some."""
+        """Return the groups of a cluster that have positions, or may have some."""
         found = (await list_groups(client)).all()
-        return {each.group for told in found.values() for each in told if each.protocol_type in _CONSUMING}
+        return {each.group for listings in found.values() for each in listings if each.protocol_type in _CONSUMING}
 
-    async def _drained(self) -> None:
-        """Wait until no gateway takes requests, and each has all answers.
+    async def _await_drained(self) -> None:
+        """Wait until no gateway passes requests, and each has received all answers.
 
-        :raises GateNotMet: One does not say so, or clients are not moved any more.
+        :raises GateNotMet: A gateway does not report that, or the move was called off.
         """
         deadline = Deadline(self.timeout_s)
-        while waiting := await self._undrained():
+        while waiting := await self._find_undrained():
             if deadline.has_passed:
                 raise GateNotMet(
                     f"{waiting[0].described} still waits for answers{_for_whom(waiting[0])}",
@@ -417,15 +418,15 @@ class ClientMove:
                 )
             await asyncio.sleep(_LOOK_S)
 
-    async def _undrained(self) -> list[MovableGatewayDocument]:
-        """The gateways of which it is not known that they have all answers.
+    async def _find_undrained(self) -> list[MovableGatewayDocument]:
+        """Return the gateways that are not known to have received all answers.
 
-        :raises GateNotMet: One has called the move off, or is silent.
+        :raises GateNotMet: A gateway has called the move off, or is silent.
         """
         await self._here.look()
         word = self._word
         if word is not None and self._here.away.has_ended(word.move):
-            raise self._called_off()
+            raise self._called_off_error()
         found = []
         for each in self._serving():
             if word is not None and each.move == word.move and each.is_drained:
@@ -444,8 +445,8 @@ class ClientMove:
                 )
         return found
 
-    def _called_off(self) -> GateNotMet:
-        """That the ledger had another word before ours."""
+    def _called_off_error(self) -> GateNotMet:
+        """Return the error that the ledger had another word before this command's."""
         found = self._here.away.latest
         if found is None or (self._word is not None and found.move == self._word.move):
             by = "nobody" if found is None else found.by
@@ -459,7 +460,7 @@ class ClientMove:
         )
 
     async def _beat(self, word: MoveDocument) -> None:
-        """Be heard by the gateways, until cancelled."""
+        """Write the heartbeat that gateways read, until cancelled."""
         writer = LedgerWriter(self.source)
         try:
             while True:
@@ -471,27 +472,27 @@ class ClientMove:
             writer.close()
 
     async def serve(self) -> float:
-        """Have gateways serve their clients from the target, which has all that the source has; for how long (s) no
-        request passed.
+        """Let gateways serve their clients from the target, which has all that the source has; return for how long (s)
+        no request passed.
 
-        :raises GateNotMet: A gateway has called the move off, or is not heard.
+        :raises GateNotMet: A gateway has called the move off, or is silent.
         :raises ClusterError: A cluster does not answer.
         """
         if self._word is None:
             raise AssertionError("gateways are fenced first")
         self.on_step("carrying what is known of producers")
-        # What the target knows of transactional ids is carried as it is behind that.
-        await self._patiently(self._epochs_raised)
-        await self._patiently(self._carried_on)
-        # One that was started meanwhile takes no requests either.
-        await self._drained()
+        # The target's transactional ids are carried as they are after their epochs were raised.
+        await self._retry_while_leaders_change(self._raise_stale_epochs)
+        await self._retry_while_leaders_change(self._carry_state)
+        # A gateway that was started meanwhile must refuse requests as well.
+        await self._await_drained()
         self.on_step(f"having gateways serve {self.target.cluster.alias}")
         await self._decide(replace(self._word, step=MoveStep.SERVE))
         await self._await_served(self._word)
         return time.monotonic() - self._fenced_at
 
-    async def _patiently(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it again while leaders change: all that comes before this was done for good."""
+    async def _retry_while_leaders_change(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Repeat the work while leaders change: the steps before it cannot be undone."""
         deadline = Deadline(min(self.timeout_s, _PATIENCE_S))
         while True:
             try:
@@ -503,16 +504,16 @@ class ClientMove:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
-    async def _carried_on(self) -> None:
+    async def _carry_state(self) -> None:
         if self._word is not None:
             producers = await self._producers()
-            await self._carry(self._word, self._going_on(producers), producers)
+            await self._carry(self._word, self._producers_to_carry(producers), producers)
             await self._carry_transactions(self._word)
 
-    async def _epochs_raised(self) -> None:
-        """Have the target know by a new epoch those transactional ids that have been elsewhere since they were there:
-        whoever stood still meanwhile is fenced there. And those by which both clusters know the same producer, by
-        chance, at the same epoch: it could go on at the target in the middle of a transaction that is aborted.
+    async def _raise_stale_epochs(self) -> None:
+        """Raise, at the target, the epochs of those transactional ids that were used elsewhere since they were there: a
+        producer that stood still meanwhile is fenced there. Raise them too where both clusters by chance know the same
+        producer at the same epoch: it could continue at the target within a transaction that is aborted.
         """
         further = await self._further()
         due = [
@@ -531,21 +532,21 @@ class ClientMove:
         self._raised[transactional_id] = transaction.producer_id, transaction.epoch
 
     async def _decide(self, word: MoveDocument) -> None:
-        """Have the ledger of the source hold that clients are served from the target, unless it holds by then that they
-        are not; then that of the target.
+        """Write to the ledger of the source that clients are served from the target, unless it holds by then that they
+        are not; then to that of the target.
 
-        :raises GateNotMet: They are not.
+        :raises GateNotMet: The ledger holds that they are not.
         """
         self._is_decided = True
-        await self._say(word, self.source)
+        await self._write_word(word, self.source)
         await self._here.look()
         if not self._here.away.is_decided(word.move):
             self._is_decided = False
-            raise self._called_off()
-        await self._say(word, self.target)
+            raise self._called_off_error()
+        await self._write_word(word, self.target)
 
     async def finish(self) -> None:
-        """Have the target's ledger hold what the source's has decided, where a command was interrupted between the two.
+        """Write to the target's ledger what the source's has decided, where a command was interrupted between the two.
 
         :raises ClusterError: It cannot be written.
         """
@@ -553,13 +554,13 @@ class ClientMove:
         if word is None or word.step is not MoveStep.SERVE or word.target != self.target.cluster.cluster_id:
             return
         if all(each.stay < word.stay for each in self._there.served()):
-            await self._say(word, self.target)
+            await self._write_word(word, self.target)
 
     async def serve_without_source(self, ends: Mapping[PartitionKey, int]) -> tuple[str, ...]:
-        """Have the `stranded` gateways serve their clients from the target, whatever the source has; which ones do, in
-        words: not those that are silent. `ends` is up to where its partitions are what the source had.
+        """Let the `stranded` gateways serve their clients from the target, whatever the source has; return those that
+        do, in words, without silent ones. `ends` is up to where the target's partitions are copies of the source's.
 
-        :raises GateNotMet: One of them does not say that it does.
+        :raises GateNotMet: A gateway does not report that it does.
         :raises ClusterError: The target does not answer.
         """
         known = self.stranded
@@ -580,32 +581,32 @@ class ClientMove:
         )
         self.on_step(f"having {counted(len(known), 'gateway')} serve {self.target.cluster.alias}")
         await self._carry(word, (), ends, ends)
-        await self._say(word, self.target)
+        await self._write_word(word, self.target)
         await self._await_served(word)
         left = {each.gateway for each in self.stranded}
         return tuple(each.described for each in known if each.gateway not in left)
 
     def _next_stay(self, gateways: Iterable[MovableGatewayDocument]) -> int:
-        """How often clients will have moved once those of these gateways have: a gateway follows no word that is not
-        beyond what it knows, and a ledger that was read need not have the moves between other clusters.
+        """Return the number of the next move of clients: gateways ignore one that is not beyond the last they know, and
+        the ledgers read here may lack the moves between other clusters.
         """
         moves = [each.stay for each in (*self._here.served(), *self._there.served())]
         return max((*moves, *(each.stay for each in gateways)), default=0) + 1
 
     @property
     def _stay_here(self) -> int:
-        """How often clients had moved when they came to the source, 0 if they have been there from the beginning."""
+        """The number of the move that brought clients to the source, 0 if they have been there from the beginning."""
         arrived = arrived_by(self.source_id, self._here.served())
         return arrived.stay if arrived is not None and arrived.target == self.source_id else 0
 
-    def _going_on(self, producers: Mapping[PartitionKey, Iterable[ActiveProducer]]) -> list[CarriedProducer]:
-        """What is to be known at the target of producers without transactions."""
-        # What leaders and the ledger know from an earlier stay has been overtaken elsewhere.
+    def _producers_to_carry(self, producers: Mapping[PartitionKey, Iterable[ActiveProducer]]) -> list[CarriedProducer]:
+        """Return what the target must know of producers without transactions."""
+        # State from an earlier stay at the source is outdated: clients wrote elsewhere since.
         stay = self._stay_here
         known = (
             CarriedProducer(*key, each.producer_id, each.producer_epoch, each.last_sequence)
-            for key, told in producers.items()
-            for each in told
+            for key, active in producers.items()
+            for each in active
             if not each.is_transactional and not is_lone(each.producer_id) and each.last_sequence >= 0
         )
         before = (
@@ -623,7 +624,7 @@ class ClientMove:
         keys: Collection[PartitionKey],
         ends: Mapping[PartitionKey, int] | None = None,
     ) -> None:
-        """Have the target's ledger hold what is known of producers, and up to where logs are the same."""
+        """Write to the target's ledger what is known of producers, and up to where logs are the same."""
         if ends is None:
             there = {(each.topic, each.partition) for each in partitions_of(await self.target.metadata(None))}
             keys = there.intersection(keys)
@@ -659,7 +660,7 @@ class ClientMove:
             await append_once(self.target, [document], replication_factor=None)
 
     async def _further(self) -> CarriedFurther:
-        """The last transactions of producers that go."""
+        """Return the last transactions of the producers that move."""
         stay = self._stay_here
         arrived = [
             each
@@ -671,7 +672,7 @@ class ClientMove:
             chain.from_iterable(each.here for each in arrived),
             await last_transactions(self.source),
         )
-        # Who was aborted has the epoch that it had before.
+        # A producer whose transaction was aborted keeps the epoch that it had before.
         ended = {each.transactional_id: each for each in self._ended}
         for each in self.aborted:
             if each.transactional_id is not None:
@@ -680,7 +681,7 @@ class ClientMove:
         return CarriedFurther(found.known | ended, found.idle - ended.keys())
 
     async def _carry_transactions(self, word: MoveDocument) -> None:
-        """Have the target's ledger hold the last transactions: a client that was not told of one asks again there."""
+        """Write the last transactions to the target's ledger: a client without an answer to one asks again there."""
         known = (await self._further()).known
         there = {each.transactional_id: each for each in await last_transactions(self.target, is_patient=False)}
         found, step = tuple(known.values()), _ROWS // 2
@@ -695,13 +696,13 @@ class ClientMove:
             )
             await append_once(self.target, [document], replication_factor=None)
 
-    async def _say(self, word: MoveDocument, client: Client) -> None:
+    async def _write_word(self, word: MoveDocument, client: Client) -> None:
         await append_once(client, [replace(word, beat=word.beat + 1_000_000)], replication_factor=None)
 
     async def _await_served(self, word: MoveDocument) -> None:
         """Wait until all gateways that are heard serve their clients from the target; the others are `unheard`.
 
-        :raises GateNotMet: One does not, or does not say so.
+        :raises GateNotMet: A gateway does not, or does not report it.
         """
         deadline = Deadline(self.timeout_s)
         while True:
@@ -719,18 +720,18 @@ class ClientMove:
             await asyncio.sleep(_LOOK_S)
 
     async def aclose(self) -> None:
-        """Be heard no more; unless it is decided that clients move they go on where they were."""
+        """Stop the heartbeat; unless it is decided that clients move they continue where they were."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
         try:
             if self._word is not None and not self._is_decided:
-                # What counts is the last word that the ledger holds, too: it may be compacted.
+                # The last word in the ledger counts even after compaction, so it is written once more.
                 latest = self._here.away.latest
                 is_ours = latest is None or not self._here.away.has_ended(self._word.move)
                 last = replace(self._word, step=MoveStep.OFF) if is_ours or latest is None else latest
                 with contextlib.suppress(ClusterError):
-                    await self._say(last, self.source)
+                    await self._write_word(last, self.source)
         finally:
             self._here.close()
             self._there.close()
@@ -746,8 +747,8 @@ async def client_move(
     on_step: Callable[[str], None],
     is_lost: bool = False,
 ) -> AsyncIterator[ClientMove]:
-    """What moves the clients of gateways before a link's source. Unless it is decided by the end of the block that they
-    are served from the target, they go on where they were.
+    """Open the move of the clients of gateways before a link's source. Unless the block decides that they are served
+    from the target, they continue where they were.
 
     :raises ClusterError: A cluster does not answer.
     """
@@ -763,15 +764,15 @@ async def client_move(
 def unmarked(
     known: Mapping[PartitionKey, Iterable[ActiveProducer]], documents: Iterable[Document]
 ) -> list[tuple[PartitionKey, int]]:
-    """Of the producers that leaders know those without transactions that have an id of their cluster alone, which no
-    gateway handed on. `documents` are those of its ledger: links that write there are none of them.
+    """Return the producers without transactions whose ids are those of their cluster alone, which no gateway assigned.
+    `documents` are those of its ledger: links that write there are left out.
     """
     links = [each for each in documents if isinstance(each, LinkDocument)]
     ours = {one for each in links for one in (each.producer_id, each.marker_producer_id)}
     return [
         (key, each.producer_id)
-        for key, told in sorted(known.items())
-        for each in told
+        for key, active in sorted(known.items())
+        for each in active
         if not (each.is_transactional or is_lone(each.producer_id) or is_tagged(each.producer_id))
         and each.producer_id not in ours
     ]
@@ -785,7 +786,7 @@ def _is_moved(topics: Collection[str], positions: frozenset[PartitionKey], parti
 def _in_parts(
     commons: list[CommonPart], rows: list[CarriedRow]
 ) -> list[tuple[tuple[CommonPart, ...], tuple[CarriedRow, ...]]]:
-    """A topic in parts that a ledger certainly takes."""
+    """Split a topic into parts that fit into a ledger record."""
     count = max(-(-len(commons) // _ROWS), -(-len(rows) // _ROWS), 1)
     return [
         (tuple(commons[at * _ROWS : (at + 1) * _ROWS]), tuple(rows[at * _ROWS : (at + 1) * _ROWS]))
@@ -797,15 +798,15 @@ def _for_whom(gateway: MovableGatewayDocument) -> str:
     return f" for {first_few(gateway.waits_for)}" if gateway.waits_for else ""
 
 
-def _cannot(link: Link, why: str) -> PlanRefused:
+def _cannot_move_error(link: Link, why: str) -> PlanRefused:
     return PlanRefused(
         f"clients of gateways cannot go with link {link.name}: {why}",
         hint="With --leave-clients they stay where they are: end those gateways, or stop their clients, first.",
     )
 
 
-def _should_not(link: Link, why: str, *, can_attach: bool) -> PlanRefused:
-    """That clients would meet something else there; `can_attach`: for some of it the link has to have more."""
+def _should_not_move_error(link: Link, why: str, *, can_attach: bool) -> PlanRefused:
+    """Return the error that clients would lack something there; `can_attach`: the link could carry some of it."""
     attach = f"isthmus link attach {link.name} (--map topics, --group-map groups) has the link carry more. "
     return PlanRefused(
         f"clients of gateways should not go with link {link.name}: {why}",

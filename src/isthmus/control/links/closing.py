@@ -1,4 +1,4 @@
-"""Namespaces that are closed by access rules as they are attached: what follows takes nobody else's writes."""
+"""Close namespaces by access rules when they are attached: only the link may write to what follows."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from isthmus.wire.client import Client
 
 
 def kept(link: Declaration, target: Cluster, keep: Keeping) -> Keeping:
-    """Who stays in where a link closes what it attaches: whom it logs in as itself at its target, if nobody is named.
+    """Return who keeps access where a link closes what it attaches: its own login at its target, if nobody is named.
 
-    :raises ConfigError: Nobody is named, and the target has no such login as the link has there.
+    :raises ConfigError: No principal is named, and the target does not have the link's login.
     """
     return keep if keep.principals else with_own(keep, target.logged_in(link.target_login))
 
 
 async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Keeping) -> None:
-    """See that rules would close all that is to follow, and leave the link in.
+    """Require that rules would close all that is to follow, and let the link in.
 
     :raises PlanRefused: They would not.
     :raises NotAuthorized: No rules may be made.
@@ -48,8 +48,8 @@ async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Kee
 async def close(target: Cluster, maps: Iterable[NamespaceMap], keep: Keeping, ledger: LedgerSettings) -> None:
     """Close all that follows; see `AsyncNamespaces.enforce`.
 
-    :raises PlanRefused: Somebody opened one of them meanwhile.
-    :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+    :raises PlanRefused: One of them was opened meanwhile.
+    :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call continues.
     """
     namespaces = AsyncNamespaces(target, ledger)
     for each in maps:
@@ -57,10 +57,10 @@ async def close(target: Cluster, maps: Iterable[NamespaceMap], keep: Keeping, le
 
 
 def check_left_in(declared: Declared, link: Declaration, target: Cluster, login: str) -> None:
-    """See that the rules that close what follows leave the link in when it has another login at its target.
+    """Require that the rules that close what follows let the link in when it has another login at its target.
 
     :raises ConfigError: The cluster has no such login.
-    :raises PlanRefused: They would keep it out, or that cannot be told.
+    :raises PlanRefused: They would keep it out, or that is unknown.
     """
     if login == link.target_login:
         return
@@ -88,7 +88,7 @@ def check_left_in(declared: Declared, link: Declaration, target: Cluster, login:
 
 
 def _check_not_left(target: Cluster, namespace: Namespace, registers: Registers, own: Collection[str]) -> None:
-    """See that rules that a command has left which was killed keep none of these principals out of a namespace.
+    """Require that rules left by a killed command keep none of these principals out of a namespace.
 
     :raises PlanRefused: They may.
     """
@@ -102,6 +102,6 @@ def _check_not_left(target: Cluster, namespace: Namespace, registers: Registers,
 
 
 def _as_argued(namespace: Namespace) -> str:
-    """A namespace as commands take it."""
+    """Return a namespace as commands take it."""
     kind = "" if namespace.kind == "topic" else f" --kind {namespace.kind}"
     return f"{namespace} --exact{kind}" if namespace.is_exact else f"'{namespace}'{kind}"

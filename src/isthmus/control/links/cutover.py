@@ -13,8 +13,9 @@ from isthmus.model.promotion import Promotion
 async def promote_together(
     promoters: Sequence[Promoter], *, dry_run: bool = False
 ) -> dict[str, Promotion | IsthmusError]:
-    """What became of each link, by name. All gates are looked at first, side by side; where one is not met the others
-    are left as they are. Then all are promoted, each whatever becomes of the others; given again, it goes on.
+    """Promote links together; return the result of each, by name. All gates are checked first, at the same time; where
+    one is not met the other links are left as they are. Then all are promoted, each independently; a repeated call
+    continues.
     """
     found = await _all(promoters, dry_run=True)
     if dry_run:

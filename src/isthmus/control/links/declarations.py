@@ -1,4 +1,4 @@
-"""The ledgers of a configuration's clusters, as far as they hold what operators declared: read, followed, written."""
+"""The ledgers of a configuration's clusters, as far as they hold declarations of operators: read, followed, written."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from isthmus.model.treedeclaration import TreeDeclaration
 from isthmus.wire.client import Client
 
 PATIENCE_S: Final = 10.0
-"""How long a cluster may take to tell what it knows; a run asks it again later."""
+"""How long a cluster may take to answer; a run asks it again later."""
 _KINDS: Final = tuple(
     each.KIND
     for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument, TreeDeclarationDocument)
 )
 _ROLE: Final = "declaration"
 _LATER: Final = (ClusterError, Fenced, PlanRefused)
-"""Why something is left to the next look."""
+"""Errors that postpone a write to the next look."""
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 
 
@@ -69,11 +69,11 @@ class Declarations:
         await self._stack.aclose()
 
     def client(self, alias: str) -> Client:
-        """The connection to one of the clusters."""
+        """Return the connection to one of the clusters."""
         return self._place(alias).client
 
     async def look(self) -> Declared:
-        """What was declared, as far as clusters answer within ten seconds each.
+        """Read the declarations, as far as clusters answer within ten seconds each.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
@@ -113,12 +113,12 @@ class Declarations:
         )
 
     def _tree_documents(self) -> dict[str, TreeDocument]:
-        """What trees have become, by name: the newest that any cluster knows."""
+        """Return the documents of changed trees, by name: the newest that any cluster knows."""
         found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
         return {each.tree: each for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
 
     async def write_tree(self, alias: str, document: TreeDocument, *, contention_s: float = CONTENTION_S) -> None:
-        """Have a cluster's ledger hold what became of a tree.
+        """Write a changed tree to a cluster's ledger.
 
         :raises PlanRefused: It holds another shape that was made since, or at the same time.
         :raises ClusterError: Its ledger cannot be read or written.
@@ -134,10 +134,10 @@ class Declarations:
         await place.write(f"tree.{document.tree}", newest, contention_s=contention_s)
 
     async def heal(self, declared: Declared, trees: Collection[TreeSettings]) -> None:
-        """Have the clusters that answer know all that was said of their links and trees, and what has become of those
-        `trees` that are run. Nothing is decided anew: what follows is reserved, though its cluster was away when it was
-        attached. What was said and does not hold is warned of. Whoever says something meanwhile is given way to: what
-        is left is healed at the next look.
+        """Write to the clusters that answer what they miss of their links and trees, and of the changed `trees` that
+        are run. Nothing new is decided: namespaces that follow are reserved even if their cluster was away when they
+        were attached. Warn of statements that do not hold. A concurrent statement has precedence: what is left is
+        written at the next look.
         """
         declared.tell_overruled()
         declared.tell_returned()
@@ -168,8 +168,7 @@ class Declarations:
         *,
         contention_s: float = CONTENTION_S,
     ) -> None:
-        """Have the clusters that answer know their own namespaces that are attached, and which of them are reserved as
-        they follow.
+        """Write to the clusters that answer which of their own namespaces are attached, and reserve those that follow.
 
         :raises ClusterError: A ledger cannot be read or written.
         """
@@ -178,9 +177,9 @@ class Declarations:
             for alias, namespace, follows in zip(ends, (each.source, each.target), (False, True), strict=True):
                 if alias is None or not declared.is_there(alias):
                     continue
-                if _due(declared.namespaces[alias].get(namespace), is_reserved=follows):
-                    said = partial(_due, is_reserved=follows)
-                    await self.write_namespace(alias, namespace, said, contention_s=contention_s)
+                if _due_values(declared.namespaces[alias].get(namespace), is_reserved=follows):
+                    due_values = partial(_due_values, is_reserved=follows)
+                    await self.write_namespace(alias, namespace, due_values, contention_s=contention_s)
 
     async def write(
         self,
@@ -190,9 +189,9 @@ class Declarations:
         *,
         contention_s: float = CONTENTION_S,
     ) -> None:
-        """Have a cluster know a link or a tree as it was `declaration` when it was looked at, and what is `new`.
+        """Write to a cluster a link or a tree as it was when it was read (`declaration`), and the `new` statements.
 
-        :raises PlanRefused: Somebody said something else meanwhile.
+        :raises PlanRefused: It was changed meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
@@ -201,11 +200,11 @@ class Declarations:
             if isinstance(declaration, TreeDeclaration):
                 tree = tree_declaration_of(declaration.name, place.documents.values())
                 return TreeDeclarationDocument(
-                    tree=tree.name, cluster=place.cluster_id, registers=_joined(declaration, tree, new)
+                    tree=tree.name, cluster=place.cluster_id, registers=_merge_registers(declaration, tree, new)
                 )
             link = declaration_of(declaration.name, place.documents.values())
             return DeclarationDocument(
-                link=link.name, cluster=place.cluster_id, registers=_joined(declaration, link, new)
+                link=link.name, cluster=place.cluster_id, registers=_merge_registers(declaration, link, new)
             )
 
         name = declaration.name
@@ -220,9 +219,9 @@ class Declarations:
         *,
         contention_s: float = CONTENTION_S,
     ) -> NamespaceDocument:
-        """Have a cluster know what is `said` of a namespace, given what its ledger holds of it by then; all of it.
+        """Write to a cluster the values that `said` returns for the namespace document its ledger then holds.
 
-        :raises PlanRefused: `said` says so: somebody said something else meanwhile.
+        :raises PlanRefused: `said` raised it: the namespace was changed meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
@@ -239,9 +238,9 @@ class Declarations:
     async def delete_namespace(
         self, alias: str, namespace: Namespace, check: Callable[[NamespaceDocument], None]
     ) -> None:
-        """Have a cluster's ledger hold a namespace no more, if what it holds of it by then stands this `check`.
+        """Delete a namespace from a cluster's ledger, if the document it then holds passes this `check`.
 
-        :raises PlanRefused: It does not: somebody said something else meanwhile.
+        :raises PlanRefused: The check failed: the namespace was changed meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
@@ -259,7 +258,7 @@ class Declarations:
 
 
 class _Place:
-    """One cluster's ledger, as far as declarations go; `problem` is why the last look at it failed, if it did."""
+    """The declarations in one cluster's ledger; `problem` is why the last look at it failed, if it did."""
 
     def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
         self.alias = cluster.alias
@@ -274,7 +273,7 @@ class _Place:
 
     @property
     def namespaces(self) -> dict[Namespace, NamespaceDocument]:
-        """Those that are declared of this cluster, in the order of their kinds and names."""
+        """The namespaces that are declared of this cluster, in the order of their kinds and names."""
         found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
         return {one.namespace: one for one in found if one.cluster == self.cluster_id}
 
@@ -300,7 +299,7 @@ class _Place:
             self._untaken.clear()
         self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
         for key, value in list(self._untaken.items()):
-            # What a newer Isthmus wrote is refused at every look, until it is replaced.
+            # A document of a newer Isthmus is refused at every look, until it is replaced.
             document = None if value is None else decoded(key, value)
             if document is not None:
                 self.documents[key] = document
@@ -310,11 +309,11 @@ class _Place:
         self.is_read = True
 
     def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
-        """What is declared of one of them."""
+        """Return the document of a namespace of this cluster, or `None`."""
         return self.namespaces.get(namespace)
 
     async def write(self, what: str, made: Callable[[], _ChangeT], *, contention_s: float = CONTENTION_S) -> _ChangeT:
-        """Append what is `made` of the newest state of the ledger: see `write_by_one`."""
+        """Append what `made` returns for the newest state of the ledger: see `write_by_one`."""
 
         async def change() -> _ChangeT:
             await self._look()
@@ -330,8 +329,8 @@ class _Place:
         )
 
 
-def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
-    """What is to be said of a namespace that is attached, in addition to what is held of it."""
+def _due_values(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
+    """Return the values to write for an attached namespace, in addition to its document."""
     if held is None:
         return {RESERVED: is_reserved}
     is_held = any(register.name == RESERVED and register.said for register in held.registers)
@@ -339,7 +338,7 @@ def _due(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]
 
 
 def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:
-    """Whether a cluster is to know what a tree has become, and does not: one that has left it is as well."""
+    """Whether a cluster misses the newest shape of a tree; a cluster that was removed from it needs it too."""
     known = held.shape if isinstance(held, TreeDocument) else None
     return alias in newest.shape.members and (known is None or known.serial < newest.shape.serial)
 
@@ -347,7 +346,7 @@ def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:
 def namespace_document(
     namespace: Namespace, cluster_id: str, held: Registers, values: Mapping[str, Any]
 ) -> NamespaceDocument:
-    """What a cluster is to know of a namespace of which it holds this, once these values were said as well."""
+    """Return the document of a namespace with these values added to the statements held."""
     return NamespaceDocument(
         kind=namespace.kind,
         prefix=namespace.prefix,
@@ -358,14 +357,14 @@ def namespace_document(
 
 
 def author(cluster_id: str) -> Author:
-    """Whoever gives commands here, now, to this cluster first."""
+    """Return the author of commands given here, now, to this cluster first."""
     return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
 
 
-def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
-    """What a ledger is to hold, that it `held` when somebody who had `seen` it said what is `new`.
+def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Registers:
+    """Return what a ledger is to hold that `held` this when `new` was written by an operator who had `seen` that.
 
-    :raises PlanRefused: Somebody else said something else of that since.
+    :raises PlanRefused: It was changed since by another operator.
     """
     other = contested(seen.registers, held.registers, {register.name: register.value for register in new})
     if other is not None:
@@ -378,7 +377,7 @@ def _joined(seen: Declarable, held: Declarable, new: Registers) -> Registers:
 
 @contextlib.asynccontextmanager
 async def looked(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
-    """The declarations of a configuration's clusters, and what they say now.
+    """Open the declarations of a configuration's clusters, and read them.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
@@ -387,7 +386,7 @@ async def looked(configuration: Configuration) -> AsyncIterator[tuple[Declaratio
 
 
 async def with_declared(configuration: Configuration) -> Configuration:
-    """The configuration with what was declared on its clusters. Those that are away declare nothing.
+    """Return the configuration with what is declared on its clusters. Those that are away declare nothing.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """

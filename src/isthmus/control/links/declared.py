@@ -27,19 +27,19 @@ from isthmus.model.treedeclaration import TreeDeclaration, TreeDeclarationJson
 
 _log = logging.getLogger(__name__)
 Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
-"""By cluster, what was said there and does not hold, with what holds instead."""
+"""By cluster, the statements made there that do not hold, with those that hold instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What was declared, as the clusters that answered know it.
+    """The declarations, as the clusters that answered know them.
 
-    `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons,
-    and `unread` those whose ledgers were never read: what they hold may be declared all the same. `links` are merged
-    over all clusters, with those that were deleted, and so are `trees`; `versions` and `tree_versions` are what each
+    `ids` are those of the clusters that ever answered, by alias; `away` are those that do not answer now, with the
+    reasons, and `unread` those whose ledgers were never read: they may hold declarations all the same. `links` are
+    merged over all clusters, including deleted ones, and so are `trees`; `versions` and `tree_versions` are what each
     cluster knows of them, by alias and name. `namespaces` is what each cluster knows of its own, by alias. `choices`
-    are the leaves chosen for distributors, by the source's alias and link, and `shapes` what became of trees while they
-    ran, by name.
+    are the leaves chosen for distributors, by the source's alias and link, and `shapes` the trees as they were changed
+    while they ran, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -54,13 +54,13 @@ class Declared:
     tree_versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
 
     def alias_of(self, end: End) -> str | None:
-        """What the configuration calls a cluster; `None` where it has no such cluster, as far as can be told."""
+        """Return the configured alias of a cluster; `None` where it is not configured, as far as that is known."""
         if (alias := next((alias for alias, found in self.ids.items() if found == end.cluster_id), None)) is not None:
             return alias
         return end.alias if end.alias in self.away else None
 
     def end(self, alias: str) -> End:
-        """A cluster of the configuration as one of a link that is to be declared.
+        """Return a cluster of the configuration as an end of a link that is to be declared.
 
         :raises ClusterError: It does not answer.
         """
@@ -70,7 +70,7 @@ class Declared:
         return End(cluster_id=self.ids[alias], alias=alias)
 
     def as_if(self, after: Declaration, aliases: Iterable[str]) -> Declared:
-        """What would be declared once the clusters with these aliases know this of a link."""
+        """Return what would be declared once the clusters with these aliases know this of a link."""
         versions = {(alias, after.name): after.registers for alias in aliases}
         return replace(self, links={**self.links, after.name: after}, versions={**self.versions, **versions})
 
@@ -79,28 +79,28 @@ class Declared:
         return alias in self.ids and alias not in self.away
 
     def tells_of(self, link: Link) -> bool:
-        """Whether a ledger that was read holds a link, or the tree of a distributor, be it that it was deleted."""
+        """Whether a ledger that was read holds a link, or the tree of a distributor, even a deleted one."""
         return link.tree in self.trees if link.tree else link.name in self.links
 
     @property
     def living(self) -> tuple[Declaration, ...]:
-        """The links that were not deleted, by name."""
+        """The links that are not deleted, by name."""
         return tuple(each for _, each in sorted(self.links.items()) if not each.is_deleted)
 
     @property
     def living_trees(self) -> tuple[TreeDeclaration, ...]:
-        """The trees that were not deleted, by name."""
+        """The trees that are not deleted, by name."""
         return tuple(each for _, each in sorted(self.trees.items()) if not each.is_deleted)
 
     def unknown(self, kind: str, names: Iterable[str], name: str, hint: str) -> IsthmusError:
-        """That no `kind` of thing of this name is declared, as far as clusters answer, while these `names` are: that
-        cannot be told where none does.
+        """Return the error that no `kind` of thing of this name is declared, while these `names` are; where no cluster
+        answers, the error that this is unknown.
         """
         if self.away and not any(map(self.is_there, self.ids)):
             alias, problem = next(iter(self.away.items()))
             unheard = f"none of {', '.join(self.away)} answers" if len(self.away) > 1 else f"{alias} does not answer"
-            told = f"whether {kind} {name} is declared cannot be told: {unheard}: {problem.message}"
-            return cluster_error(problem, told, cluster=alias)
+            message = f"whether {kind} {name} is declared cannot be told: {unheard}: {problem.message}"
+            return cluster_error(problem, message, cluster=alias)
         away = f"; {', '.join(self.away)} did not answer" if self.away else ""
         return ConfigError(
             f"no {kind} {name} is declared on the clusters that answered{away}",
@@ -108,7 +108,7 @@ class Declared:
         )
 
     def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
-        """The clusters of a link or a tree that answered and do not know all that was said of it."""
+        """Return the clusters of a link or a tree that answered and do not know all statements about it."""
         versions = self._versions(declaration)
         return tuple(
             alias
@@ -117,37 +117,37 @@ class Declared:
         )
 
     def away_of(self, declaration: Declaration | TreeDeclaration) -> dict[str, Problem]:
-        """The clusters of a link or a tree that do not answer, with the reasons."""
+        """Return the clusters of a link or a tree that do not answer, with the reasons."""
         return {alias: self.away[alias] for alias in self.aliases(declaration) if alias in self.away}
 
     def overruled(self, declaration: Declaration | TreeDeclaration) -> Overruled:
-        """By cluster, what was said of a link or a tree there and does not hold, with what holds instead; by its id if
-        it never answered.
+        """Return, by cluster, the statements about a link or a tree made there that do not hold, with those that hold
+        instead; by its id if it never answered.
         """
         aliases = {cluster_id: alias for alias, cluster_id in self.ids.items()}
         found: dict[str, tuple[tuple[Statement, Register], ...]] = {}
-        for said, holds in overruled(declaration.registers):
-            alias = aliases.get(said.where, said.where)
-            found[alias] = (*found.get(alias, ()), (said, holds))
+        for statement, holds in overruled(declaration.registers):
+            alias = aliases.get(statement.where, statement.where)
+            found[alias] = (*found.get(alias, ()), (statement, holds))
         return found
 
     def tell_overruled(self) -> None:
-        """Warn, once, of all that was said and does not hold: whoever said it may be far away."""
+        """Warn, once, of every statement that does not hold: its author may be far away."""
         known: list[Declaration | TreeDeclaration] = [*self.links.values(), *self.trees.values()]
         for each in known:
             for alias, pairs in self.overruled(each).items():
-                for said, holds in pairs:
-                    _told(
-                        f"{each.KIND} {each.name}: {said.as_news}, at {alias}, which does not hold: "
+                for statement, holds in pairs:
+                    _warn_once(
+                        f"{each.KIND} {each.name}: {statement.as_news}, at {alias}, which does not hold: "
                         f"{holds.as_news}, apart from it"
                     )
 
     def tell_returned(self) -> None:
-        """Warn, once, of clusters that left a tree as they were gone for good, and answer."""
+        """Warn, once, of clusters that were removed from a tree as lost for good, and answer again."""
         for name, shape in self.shapes.items():
             for alias in shape.gone:
                 if self.is_there(alias):
-                    _told(
+                    _warn_once(
                         f"{alias} answers again, which has left tree {name} by force: what is produced there goes "
                         f"nowhere, and nothing new comes there. It comes back by isthmus tree add {name} {alias}, once "
                         "its topics of the tree are deleted; what was never copied from it has to be read there before"
@@ -157,28 +157,28 @@ class Declared:
         return self.tree_versions if isinstance(declaration, TreeDeclaration) else self.versions
 
     def aliases(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
-        """The clusters of a link that the configuration has, or those that a tree was declared with and has now."""
+        """Return the clusters of a link that are configured, or those that a tree was declared with and has now."""
         if isinstance(declaration, TreeDeclaration):
             return tuple(dict.fromkeys((*declaration.members, *self.clusters_now(declaration).leaves())))
         ends = (self.alias_of(declaration.source), self.alias_of(declaration.target))
         return tuple(alias for alias in ends if alias is not None)
 
     def clusters_now(self, declaration: TreeDeclaration) -> TreeNode:
-        """What has become of the clusters of a declared tree while it ran."""
+        """Return the clusters of a declared tree, as it was changed while it ran."""
         shape = self.shapes.get(declaration.name)
         return declaration.root if shape is None else shape.over(declaration.root)
 
     def over(self, configuration: Configuration) -> Configuration:
-        """What the file says, with the links and trees that were declared behind its own, and distributors that copy to
-        the leaves chosen for them. A link or a tree of the file wins over a declared one of its name.
+        """Return the configuration of the file with the declared links and trees added, and with distributors that copy
+        to the leaves chosen for them. A link or a tree of the file wins over a declared one of its name.
         """
         configuration = configuration.written
         trees = self._trees(configuration)
-        configuration = self._switched(replace(configuration, trees=(*configuration.trees, *trees)))
+        configuration = self._apply_shapes_and_choices(replace(configuration, trees=(*configuration.trees, *trees)))
         named = {link.name for link in configuration.links}
         for each in self.living:
             if each.name in named:
-                _told(f"link {each.name} of the file is run in place of the declared one of that name")
+                _warn_once(f"link {each.name} of the file is run in place of the declared one of that name")
         links = [link for each in self.living if each.name not in named if (link := self.link(each, configuration))]
         return replace(
             configuration,
@@ -190,21 +190,21 @@ class Declared:
         )
 
     def _left_out(self, declarations: Iterable[Declaration]) -> dict[str, Problem]:
-        """Why links cannot be run between clusters of the configuration, by name. Those of an alias that is another
-        cluster here are warned of: what was declared on one is not run between others.
+        """Return why links cannot be run between clusters of the configuration, by name. Warn where the alias of an end
+        is another cluster here: a link declared on one cluster is not run between others.
         """
         found = {each.name: why for each in declarations if (why := self.missing_end(each)) is not None}
         for name, why in found.items():
             if any(self.is_another(end) for end in (self.links[name].source, self.links[name].target)):
-                _told(f"link {name} is not run: {why.in_full}")
+                _warn_once(f"link {name} is not run: {why.in_full}")
         return found
 
     def is_another(self, end: End) -> bool:
-        """Whether the configuration calls another cluster by the name that one had where a link was declared."""
+        """Whether the configuration uses the alias that an end had at the declaration for another cluster."""
         return self.alias_of(end) is None and end.alias in self.ids
 
     def missing_end(self, declaration: Declaration) -> Problem | None:
-        """Why a link has no cluster of the configuration at one of its ends."""
+        """Return why a link has no cluster of the configuration at one of its ends, or `None`."""
         for side, end in (("source", declaration.source), ("target", declaration.target)):
             if self.is_another(end):
                 return Problem(
@@ -221,22 +221,22 @@ class Declared:
         return None
 
     def _trees(self, configuration: Configuration) -> tuple[TreeSettings, ...]:
-        """The declared trees that can be run beside those of the file."""
+        """Return the declared trees that can be run beside those of the file."""
         found = []
         for each in self.living_trees:
             if any(settings.tree.name == each.name for settings in configuration.trees):
-                _told(f"tree {each.name} of the file is run in place of the declared one of that name")
+                _warn_once(f"tree {each.name} of the file is run in place of the declared one of that name")
                 continue
             try:
                 found.append(self.tree(each, configuration))
             except ConfigError as error:
-                _told(problem_of(error).in_full)
+                _warn_once(problem_of(error).in_full)
         return tuple(found)
 
     def tree(self, declaration: TreeDeclaration, configuration: Configuration) -> TreeSettings:
-        """A declared tree of clusters of the configuration, as it was declared.
+        """Return a declared tree of clusters of the configuration, as it was declared.
 
-        :raises ConfigError: It has not all of them, or calls them otherwise, or the tree cannot be used.
+        :raises ConfigError: The configuration lacks one of them or calls it otherwise, or the tree cannot be used.
         """
         aliases = {cluster.alias for cluster in configuration.clusters}
         for alias in self.clusters_now(declaration).leaves():
@@ -247,7 +247,7 @@ class Declared:
         return settings
 
     def _check_member(self, declaration: TreeDeclaration, alias: str, aliases: Collection[str]) -> None:
-        """See that a cluster of a declared tree has its name here: distributors are named by it.
+        """Require that a cluster of a declared tree has the same name here: distributors are named by it.
 
         :raises ConfigError: It has not.
         """
@@ -255,14 +255,14 @@ class Declared:
         here = [known for known, found in self.ids.items() if found == cluster_id]
         is_another = self.ids.get(alias, cluster_id) != cluster_id or bool(here and alias not in here)
         if alias not in aliases or is_another:
-            told = f"this file calls {here[0]}" if here else "this file has not"
+            found = f"this file calls {here[0]}" if here else "this file has not"
             raise ConfigError(
-                f"tree {declaration.name} has cluster {alias} ({cluster_id or 'unknown'}), which {told}",
+                f"tree {declaration.name} has cluster {alias} ({cluster_id or 'unknown'}), which {found}",
                 hint=f"Write that cluster into the file as {alias}: distributors have the names of clusters.",
             )
 
-    def _switched(self, configuration: Configuration) -> Configuration:
-        """The configuration with trees as they have become while they ran, and with the leaves that were chosen."""
+    def _apply_shapes_and_choices(self, configuration: Configuration) -> Configuration:
+        """Return the configuration with trees as changed while they ran, and with the leaves that were chosen."""
         if not configuration.trees:
             return configuration
         trees = tuple(self._tree(settings, configuration) for settings in configuration.trees)
@@ -277,18 +277,18 @@ class Declared:
             return settings
         found, why_not = reshaped(settings, shape, {cluster.alias for cluster in configuration.clusters})
         if why_not:
-            _told(why_not)
+            _warn_once(why_not)
         return found
 
     def chosen(self, trees: Iterable[Tree]) -> dict[str, TargetChoice]:
-        """The leaves that were chosen for the distributors of trees, by the clusters that they read."""
+        """Return the leaves that were chosen for the distributors of trees, by the clusters that they read."""
         each = [one for tree in trees for one in tree.distributors]
         return {
             one.name: self.choices[one.cluster, one.name] for one in each if (one.cluster, one.name) in self.choices
         }
 
     def link(self, declaration: Declaration, configuration: Configuration) -> Link | None:
-        """A declared link between clusters of the configuration; `None` where it has not both, or cannot be used."""
+        """Return a declared link between configured clusters; `None` where one is missing, or it cannot be used."""
         clusters = {cluster.alias: cluster for cluster in configuration.clusters}
         source = clusters.get(self.alias_of(declaration.source) or "")
         target = clusters.get(self.alias_of(declaration.target) or "")
@@ -299,8 +299,8 @@ class Declared:
         try:
             return declared_link(declaration, source, target)
         except ConfigError as error:
-            # Another release, or somebody else, wrote it.
-            _told(problem_of(error).in_full)
+            # Another release or another program wrote it.
+            _warn_once(problem_of(error).in_full)
             return None
 
 
@@ -338,7 +338,7 @@ class _AsDeclared:
 
     `written_by_file` says that the file has one of that name, which wins. `behind` are the clusters that do not know
     all of it yet, `away` those that did not answer, and `unusable` is why no process that has this configuration runs
-    it. `overruled` has, by cluster, what was said there and does not hold any more.
+    it. `overruled` has, by cluster, the statements made there that do not hold any more.
     """
 
     written_by_file: bool = False
@@ -364,9 +364,9 @@ class _AsDeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLink(_AsDeclared):
-    """A declared link as it stands now. `parted` are its topics that go on with mapped offsets since both sides had
-    parted, `None` where its target was not asked or did not answer. `given_up` says what was, where a synchronous link
-    has become asynchronous just now.
+    """A declared link as it stands now. `parted` are its topics that continue with mapped offsets since both sides
+    diverged, `None` where its target was not asked or did not answer. `given_up` names what was given up where a
+    synchronous link has just become asynchronous.
     """
 
     declaration: Declaration
@@ -375,9 +375,9 @@ class DeclaredLink(_AsDeclared):
 
     def as_dict(self) -> DeclaredLinkJson:
         """Plain values under stable names."""
-        said = self._as_dict(self.declaration.registers)
+        shared = self._as_dict(self.declaration.registers)
         parted = None if self.parted is None else [each.as_dict() for each in self.parted]
-        return {**self.declaration.as_dict(), **said, "parted": parted, "given_up": self.given_up or None}
+        return {**self.declaration.as_dict(), **shared, "parted": parted, "given_up": self.given_up or None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,15 +389,15 @@ class DeclaredTree(_AsDeclared):
 
     def as_dict(self) -> Annotated[dict[str, Any], DeclaredTreeJson, ...]:
         """Plain values under stable names."""
-        said = self._as_dict(self.declaration.registers)
-        return {**self.declaration.as_dict(), "clusters": written(self.clusters), **said}
+        shared = self._as_dict(self.declaration.registers)
+        return {**self.declaration.as_dict(), "clusters": written(self.clusters), **shared}
 
 
 _warned: set[str] = set()
 
 
-def _told(warning: str) -> None:
-    """Warn once: declarations are looked at every few seconds."""
+def _warn_once(warning: str) -> None:
+    """Warn once: declarations are read every few seconds."""
     if warning not in _warned:
         _warned.add(warning)
         _log.warning("%s", warning)

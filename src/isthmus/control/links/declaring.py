@@ -60,22 +60,22 @@ class _New(NamedTuple):
 class AsyncDeclaredLinks:
     """The links that operators declared on the clusters of a configuration: `fabric.declarations`.
 
-    What changes something writes to both clusters of the link. One that is away learns of it when it is back, from the
-    next change or from whoever runs the link. With `dry_run` nothing is written.
+    Changes are written to both clusters of the link. A cluster that is away gets them when it is back, from the next
+    change or from the process that runs the link. With `dry_run` nothing is written.
     """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
     async def all(self, *, deleted: bool = False) -> tuple[DeclaredLink, ...]:
-        """Every declared link, by name; those that were deleted only if asked for.
+        """Return every declared link, by name; deleted ones only with `deleted`.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
         return (await self.told(deleted=deleted))[0]
 
     async def told(self, *, deleted: bool = False) -> tuple[tuple[DeclaredLink, ...], Mapping[str, Problem]]:
-        """The same, and by alias why clusters did not tell what is declared on them.
+        """Return the same, and by alias why the declarations on clusters could not be read.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
@@ -85,13 +85,13 @@ class AsyncDeclaredLinks:
             return tuple(self._standing(declared, each) for each in links), unread
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredLink:
-        """The link of that name, with what the ledger at its target says of topics that go on mapped. With
-        `half_deleted` it may be one that a cluster has not heard of that it was deleted, so that it can be again.
+        """Return the link of that name, with the topics in its target's ledger that continue with mapped offsets. With
+        `half_deleted` it may be one whose deletion a cluster does not know yet, so that it can be deleted again.
 
-        :raises ConfigError: None was declared.
+        :raises ConfigError: It was not declared.
         """
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name, half_deleted=half_deleted)
+            known = _require_declared(declared, name, half_deleted=half_deleted)
             parted, alias = None, declared.alias_of(known.target)
             if alias is not None and declared.is_there(alias):
                 with contextlib.suppress(ClusterError):
@@ -113,14 +113,14 @@ class AsyncDeclaredLinks:
         enforce: Keeping | None = None,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, unless told otherwise by
-        `validate`; they have to be those with these `cluster_ids`, by alias, where they are given. With `enforce`
-        access rules keep all others out of what follows.
+        """Declare a link. With `validate` both clusters are examined first, as `isthmus doctor` does; they have to be
+        those with these `cluster_ids`, by alias, where they are given. With `enforce` access rules keep all others out
+        of what follows.
 
         :raises ConfigError: A name or a setting cannot be used.
         :raises PlanRefused: There is such a link, a namespace follows another one already, a cluster is another one, or
             the handshake failed, or rules cannot close what is to follow.
-        :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
+        :raises ClusterError: One of the clusters does not answer; a repeated call continues where this one ended.
         """
         asked, settings = mode_among(settings, None)
         wanted = dict(settings or {})
@@ -140,11 +140,11 @@ class AsyncDeclaredLinks:
         accept_semantics: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Change settings, by dotted key; `None` takes one back to its default. `mode` may be among them. With
-        `accept_semantics` what both clusters can keep now is what the link goes by, though it be less than it was.
+        """Change settings, by dotted key; `None` resets one to its default. `mode` may be among them. With
+        `accept_semantics` the link goes by what both clusters can keep now, though it be less than it was.
 
         :raises ConfigError: There is no such link, or a setting cannot be used.
-        :raises PlanRefused: The link cannot be synchronous as it stands, somebody changed the same meanwhile, or access
+        :raises PlanRefused: The link cannot be synchronous as it stands, the same was changed meanwhile, or access
             rules would keep the link out under its new login.
         :raises ClusterError: None of its clusters could be written to, or one that a synchronous link needs.
         """
@@ -163,16 +163,16 @@ class AsyncDeclaredLinks:
     async def attach(
         self, name: str, maps: Collection[NamespaceMap], *, enforce: Keeping | None = None, dry_run: bool = False
     ) -> DeclaredLink:
-        """Have namespaces of the target follow those of the source; they become reserved, and with `enforce` access
+        """Let namespaces of the target follow those of the source; they become reserved, and with `enforce` access
         rules keep all others out of them.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: They overlap with others that follow, somebody changed the same meanwhile, rules cannot
+        :raises PlanRefused: They overlap with others that follow, the same was changed meanwhile, rules cannot
             close them, or the link is synchronous.
         :raises ClusterError: None of its clusters could be written to, or with `enforce` the target could not.
         """
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name)
+            known = _require_declared(declared, name)
             check_attachable(known)
             source = declared.alias_of(known.source)
             if source is not None and declared.is_there(source):
@@ -184,14 +184,14 @@ class AsyncDeclaredLinks:
     async def reattach(
         self, name: str, maps: Collection[NamespaceMap] = (), *, enforce: Keeping | None = None, dry_run: bool = False
     ) -> DeclaredLink:
-        """Attach namespaces again that were detached, all of them where none is named; with `enforce` as `attach`.
+        """Attach detached namespaces again, all of them where none is named; with `enforce` as `attach`.
 
         :raises ConfigError: There is no such link, or one of them was never attached.
         :raises PlanRefused: As of `attach`.
         :raises ClusterError: As of `attach`.
         """
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name)
+            known = _require_declared(declared, name)
             check_attachable(known)
             for each in maps:
                 if each not in known.detached:
@@ -216,7 +216,7 @@ class AsyncDeclaredLinks:
         maps: Collection[NamespaceMap],
         enforce: Keeping | None,
     ) -> Callable[[], Awaitable[None]] | None:
-        """What closes namespaces once they are attached, if rules are to and can: that is looked at first."""
+        """Return the function that closes namespaces once they are attached; check first that rules can close them."""
         if enforce is None:
             return None
         target = declared.alias_of(known.target)
@@ -230,14 +230,14 @@ class AsyncDeclaredLinks:
     async def delete(
         self, name: str, *, on_step: Callable[[str], None] = lambda _: None, dry_run: bool = False
     ) -> DeclaredLink:
-        """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are. A
-        deletion that one of its clusters has not heard of can be repeated.
+        """Detach everything and delete the link. Reserved namespaces stay reserved, topics as they are. A deletion that
+        one of its clusters does not know yet can be repeated.
 
-        As a detachment it waits until nothing writes to what is detached, and writes down where that came from. If the
-        target does not answer, or this configuration cannot run the link, it is deleted without.
+        As a detachment it waits until no lane writes to what is detached, and writes down where the records came from.
+        If the target does not answer, or this configuration cannot run the link, it is deleted without.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: Somebody changed the same meanwhile, or recovers the link.
+        :raises PlanRefused: The same was changed meanwhile, or the link is being recovered.
         :raises GateNotMet: The lanes do not end in time; a repeated call goes on.
         :raises ClusterError: None of its clusters could be written to.
         """
@@ -248,12 +248,12 @@ class AsyncDeclaredLinks:
         return await self.change(name, deletion, even_deleted=True, dry_run=dry_run)
 
     async def _can_be_left(self, name: str) -> bool:
-        """Whether what a link attaches that is to be deleted can be let go of from here.
+        """Whether what is attached by a link that is to be deleted can be detached from here.
 
         :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
         """
         async with looked(self._configuration) as (_, declared):
-            known = _known(declared, name, half_deleted=True)
+            known = _require_declared(declared, name, half_deleted=True)
             is_of_file = any(link.name == name for link in self._configuration.links)
             target = declared.alias_of(known.target)
             is_there = target is not None and declared.is_there(target)
@@ -320,7 +320,7 @@ class AsyncDeclaredLinks:
                 **as_registers(settings),
             }
             check_new(known, values)
-            # What was set before it was deleted is not said now.
+            # Settings from before its deletion are not set again.
             values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
             for each in set(maps).difference(known.maps):
                 await check_prefix(declarations.client(source), each.source)
@@ -337,16 +337,16 @@ class AsyncDeclaredLinks:
             return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
 
     async def _check_left_in(self, name: str, login: str) -> None:
-        """See that a link may have this login at its target; see `check_left_in`."""
+        """Require that a link may have this login at its target; see `check_left_in`."""
         async with looked(self._configuration) as (_, declared):
-            known = _known(declared, name)
+            known = _require_declared(declared, name)
             if (target := declared.alias_of(known.target)) is not None:
                 check_left_in(declared, known, self._configuration.cluster(target), login)
 
     async def _semantics(self, name: str) -> dict[str, Any]:
-        """What the clusters of a link that answer can keep now, as registers."""
+        """Return, as registers, what the clusters of a link that answer can keep now."""
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name)
+            known = _require_declared(declared, name)
             return {
                 f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
                 for end in (known.source, known.target)
@@ -362,15 +362,15 @@ class AsyncDeclaredLinks:
         even_deleted: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there, and with
-        `even_deleted` the link may have been deleted.
+        """Write `values` of what is declared; with `spares_source` nothing is written there, and with `even_deleted`
+        the link may have been deleted.
 
         :raises ConfigError: There is no such link.
-        :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
+        :raises PlanRefused: It would contradict other declarations, or the same was changed meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name, deleted=even_deleted)
+            known = _require_declared(declared, name, deleted=even_deleted)
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
                 target = declared.alias_of(known.target)
@@ -404,13 +404,13 @@ class AsyncDeclaredLinks:
             return self._standing(declared.as_if(after, aliases), after)
         declared = await write_checked(declarations, declared, known, new, aliases)
         await self._settle_reading(declarations, declared, after)
-        return self._standing(declared, _known(declared, known.name, deleted=True))
+        return self._standing(declared, _require_declared(declared, known.name, deleted=True))
 
     async def _settle_reading(self, declarations: Declarations, declared: Declared, known: Declaration) -> None:
-        """Have all read at the target what is SYNCING no more. Rules against readers are made by whoever runs the link:
-        it is there when they are to go.
+        """Allow all to read at the target what is SYNCING no more. Rules against readers are made by the process that
+        runs the link: it is there when they have to be removed.
 
-        :raises ClusterError: Rules cannot be taken back; a repeated call goes on.
+        :raises ClusterError: Rules cannot be removed; a repeated call continues.
         """
         alias = declared.alias_of(known.target)
         if alias is None or not declared.is_there(alias):
@@ -420,7 +420,9 @@ class AsyncDeclaredLinks:
             await settle_reading(declarations, self._configuration.cluster(alias), makes=False)
 
 
-def _known(declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False) -> Declaration:
+def _require_declared(
+    declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False
+) -> Declaration:
     found = declared.links.get(name)
     if found is not None and (deleted or not found.is_deleted or (half_deleted and declared.behind(found))):
         return found

@@ -24,15 +24,15 @@ from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration, fl
 class AsyncDeclaredTrees:
     """The trees that operators declared on the clusters of a configuration: `fabric.declared_trees`.
 
-    What changes something is written to all clusters of the tree. One that is away learns of it when it is back, from
-    the next change or from whoever runs the tree. With `dry_run` nothing is written.
+    Changes are written to all clusters of the tree. A cluster that is away gets them when it is back, from the next
+    change or from the process that runs the tree. With `dry_run` nothing is written.
     """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
     async def all(self, *, deleted: bool = False) -> tuple[DeclaredTree, ...]:
-        """Every declared tree, by name; those that were deleted only if asked for.
+        """Return every declared tree, by name; deleted ones only with `deleted`.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
@@ -41,13 +41,13 @@ class AsyncDeclaredTrees:
             return tuple(self._standing(declared, each) for each in trees)
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredTree:
-        """The tree of that name. With `half_deleted` it may be one that a cluster has not heard of that it was deleted,
-        so that it can be again.
+        """Return the tree of that name. With `half_deleted` it may be one whose deletion a cluster does not know yet,
+        so that it can be deleted again.
 
-        :raises ConfigError: None was declared.
+        :raises ConfigError: It was not declared.
         """
         async with looked(self._configuration) as (_, declared):
-            return self._standing(declared, _known(declared, name, half_deleted=half_deleted))
+            return self._standing(declared, _require_declared(declared, name, half_deleted=half_deleted))
 
     async def create(
         self,
@@ -59,14 +59,14 @@ class AsyncDeclaredTrees:
         validate: bool = True,
         dry_run: bool = False,
     ) -> DeclaredTree:
-        """Declare a tree of `clusters`, nested lists of aliases as in the file, with settings of `trees[]`. All of them
-        are examined first, as `isthmus doctor` does, unless told otherwise by `validate`; they have to be those with
-        these `cluster_ids`, by alias, where they are given.
+        """Declare a tree of `clusters`, nested lists of aliases as in the file, with settings of `trees[]`. With
+        `validate` all of them are examined first, as `isthmus doctor` does; they have to be those with these
+        `cluster_ids`, by alias, where they are given.
 
         :raises ConfigError: The clusters are no tree, or a setting cannot be used.
         :raises PlanRefused: There is such a tree, another one or a mirror has its topics, a cluster is another one or
             twice in it, or one is not ready for it.
-        :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
+        :raises ClusterError: One of the clusters does not answer; a repeated call continues where this one ended.
         """
         if any(each.tree.name == name for each in self._configuration.trees):
             raise PlanRefused(
@@ -84,7 +84,7 @@ class AsyncDeclaredTrees:
             members = {alias: declared.ids[alias] for alias in root.leaves()}
             values = {CLUSTERS: written(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
             _check_new(declared, known, root, values)
-            # What was set before it was deleted is not said now.
+            # Settings from before its deletion are not set again.
             values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
             after = self._after(declared, known, values)
             if validate:
@@ -96,10 +96,10 @@ class AsyncDeclaredTrees:
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
     async def update(self, name: str, settings: Mapping[str, Any], *, dry_run: bool = False) -> DeclaredTree:
-        """Change settings, by dotted key; `None` takes one back to its default. Whoever runs the tree follows.
+        """Change settings, by dotted key; `None` resets one to its default. The process that runs the tree follows.
 
         :raises ConfigError: There is no such tree, or a setting cannot be used.
-        :raises PlanRefused: Another tree or a mirror has its topics, or somebody changed the same meanwhile.
+        :raises PlanRefused: Another tree or a mirror has its topics, or the same was changed meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
         wanted = flat_settings(settings)
@@ -107,11 +107,11 @@ class AsyncDeclaredTrees:
         return await self._change(name, as_registers(wanted), dry_run=dry_run)
 
     async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredTree:
-        """Have the tree be no more: its distributors end. Topics stay as they are. A deletion that one of its clusters
-        has not heard of can be repeated.
+        """Delete the tree: its distributors end. Topics stay as they are. A deletion that one of its clusters does not
+        know yet can be repeated.
 
         :raises ConfigError: There is no such tree.
-        :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises PlanRefused: The same was changed meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
         return await self._change(name, {DELETED: True}, is_repeatable=True, dry_run=dry_run)
@@ -139,12 +139,12 @@ class AsyncDeclaredTrees:
         self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
     ) -> DeclaredTree:
         async with looked(self._configuration) as (declarations, declared):
-            known = _known(declared, name, half_deleted=is_repeatable)
+            known = _require_declared(declared, name, half_deleted=is_repeatable)
             after = self._after(declared, known, values)
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
     def _after(self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]) -> TreeDeclaration:
-        """What a tree becomes by what is said of it now. One that is deleted need not be one that can be used.
+        """Return the tree with these values. A deleted tree need not be usable.
 
         :raises ConfigError: A setting cannot be used.
         :raises PlanRefused: Another tree or a mirror has its topics, or another tree distributors of the same names.
@@ -197,24 +197,24 @@ class AsyncDeclaredTrees:
 
 
 def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:
-    """The clusters of a tree that answer.
+    """Return the clusters of a tree that answer.
 
-    :raises ClusterError: None does.
+    :raises ClusterError: No cluster answers.
     """
     aliases = declared.aliases(declaration)
     found = tuple(alias for alias in aliases if declared.is_there(alias))
     if not found:
         if away := [alias for alias in aliases if alias in declared.away]:
             problem = declared.away[away[0]]
-            told = f"no cluster of tree {declaration.name} answers: {problem.message}"
-            raise cluster_error(problem, told, cluster=away[0])
+            message = f"no cluster of tree {declaration.name} answers: {problem.message}"
+            raise cluster_error(problem, message, cluster=away[0])
         raise ClusterError(
             f"no cluster of tree {declaration.name} answers", hint="Use a file that has the tree's clusters."
         )
     return found
 
 
-def _known(declared: Declared, name: str, *, half_deleted: bool = False) -> TreeDeclaration:
+def _require_declared(declared: Declared, name: str, *, half_deleted: bool = False) -> TreeDeclaration:
     found = declared.trees.get(name)
     if found is not None and (not found.is_deleted or (half_deleted and declared.behind(found))):
         return found
@@ -232,12 +232,10 @@ def _check_ids(declared: Declared, root: TreeNode, cluster_ids: Mapping[str, str
 
 
 def _check_new(declared: Declared, known: TreeDeclaration, root: TreeNode, values: Mapping[str, Any]) -> None:
-    """See that a tree that is to be created is a new one, or the one that was begun with the same words, or one that
-    was there before and has the clusters that it had.
-    """
+    """Require that a tree to be created is new, was begun with the same values, or was there with the same clusters."""
     if known.is_whole and not known.is_deleted:
-        said = {one.name: one.said for one in known.registers if one.said is not None}
-        if said != values:
+        declared_before = {one.name: one.said for one in known.registers if one.said is not None}
+        if declared_before != values:
             raise PlanRefused(
                 f"tree {known.name} is declared already, and otherwise",
                 hint=f"isthmus tree describe {known.name} shows it; isthmus tree update changes its settings, and "

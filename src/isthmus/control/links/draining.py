@@ -1,4 +1,4 @@
-"""That all that was produced on a cluster of a tree is everywhere, before it leaves the tree."""
+"""Check that all records produced on a cluster of a tree are everywhere, before it leaves the tree."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
 _DRAIN_S: Final = 20.0
-"""How long is waited for what was on its way when the cluster was looked at."""
+"""The longest wait for records that were in flight when the cluster was looked at."""
 _LOOK_S: Final = 0.5
 QUIET_S: Final = 5.0
-"""As long as a promotion waits, too."""
+"""The same as for a promotion."""
 
 
 async def check_drained(
     declarations: Declarations, tree: Tree, cluster: str, selected: TopicSettings, *, quiet_s: float
 ) -> None:
-    """See that all that was produced on a cluster, in the topics of its tree that are `selected`, is everywhere, and
-    that nobody has produced there for `quiet_s`: whoever only pauses would be copied by nobody afterwards.
+    """Require that all records produced on a cluster, in the topics of its tree that are `selected`, are everywhere,
+    and that it was not produced to for `quiet_s`: later records of a producer that only paused would not be copied.
 
-    :raises GateNotMet: It is not.
+    :raises GateNotMet: They are not, or it was.
     :raises ClusterError: A cluster does not answer, or a partition there has no leader.
     """
     source = declarations.client(cluster)
@@ -50,7 +50,7 @@ async def check_drained(
                 raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
             await asyncio.sleep(_LOOK_S)
     while True:
-        # Quiet is what lies between two looks, however long each of them takes; topics come meanwhile, too.
+        # Only the time between two looks counts as quiet, however long each takes; topics may appear meanwhile, too.
         looked_at, now = time.monotonic(), await _logs(source, selected)
         await _check_quiet(source, logs, now)
         if looked_at - quiet_from >= quiet_s:
@@ -63,7 +63,7 @@ async def _logs(source: Client, selected: TopicSettings) -> Mapping[PartitionKey
     topics = sorted((await find_topics(source, selected)).there.values())
     described = (await source.metadata(topics)).topics if topics else {}
     for topic in topics:
-        # Without its partitions nothing of it would be looked at.
+        # Without its partitions no log of it would be looked at.
         code = described[topic].error_code
         codes.raise_for_code(code, f"looking at {topic}", on_topic("DESCRIBE", topic), cluster=source.cluster.alias)
     keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
@@ -73,9 +73,9 @@ async def _logs(source: Client, selected: TopicSettings) -> Mapping[PartitionKey
 async def _check_quiet(
     source: Client, before: Mapping[PartitionKey, LogRange], now: Mapping[PartitionKey, LogRange]
 ) -> None:
-    """See that only distributors have written between two looks, also into partitions that came meanwhile.
+    """Require that only distributors have written between two looks, also into partitions that appeared meanwhile.
 
-    :raises GateNotMet: Somebody else has.
+    :raises GateNotMet: Others have written.
     :raises ClusterError: The cluster does not answer, or a partition has no leader.
     """
     reader = LogReader(source, isolation=READ_COMMITTED)

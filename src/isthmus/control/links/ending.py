@@ -1,4 +1,4 @@
-"""Leases whose controller is gone: whoever needs their end brings it about, as the next controller would."""
+"""End the leases of a controller that is gone, as the next controller would, for a verb that needs their end."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LOOK_S: Final = 0.2
 
 
 async def end_leases(link: str, target: Client) -> None:
-    """End all leases of a link that nobody runs. Their tasks are overtaken in the ledger, and none of them writes after
-    `REVOCATION_S`, whatever has become of it (`spark.tenure`). The source is not asked. Whoever takes the link over
-    meanwhile ends them instead.
+    """End all leases of a link that no process runs. Their tasks are superseded in the ledger, and none of them writes
+    after `REVOCATION_S`, whatever has happened to it (`spark.tenure`). The source is not asked. A controller that takes
+    the link over meanwhile ends them instead.
 
     :raises ClusterError: The ledger cannot be read or written.
     """
@@ -33,10 +33,10 @@ async def end_leases(link: str, target: Client) -> None:
     try:
         with contextlib.suppress(Fenced):
             await ledger.open()
-            async with _followed(ledger):
-                while left := _left(ledger):
+            async with _following(ledger):
+                while left := _find_unended(ledger):
                     if time.monotonic() > ledger.opened_at + REVOCATION_S:
-                        # What they had on its way may have arrived or not: who comes next looks before it writes.
+                        # Their requests in flight may have arrived or not: the next owner looks before it writes.
                         ended = [replace(each, ended_through=each.generation, is_clean=False) for each in left]
                         for batch in in_batches(ended):
                             await ledger.write(*batch)
@@ -47,8 +47,8 @@ async def end_leases(link: str, target: Client) -> None:
 
 
 @asynccontextmanager
-async def _followed(ledger: LinkLedger) -> AsyncIterator[None]:
-    """Hear what tasks say, and have others hear that somebody is at it."""
+async def _following(ledger: LinkLedger) -> AsyncIterator[None]:
+    """Follow what tasks write, and send heartbeats, for as long as the block lasts."""
     following = asyncio.create_task(ledger.run())
     try:
         yield
@@ -57,6 +57,6 @@ async def _followed(ledger: LinkLedger) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-def _left(ledger: LinkLedger) -> list[LeaseDocument]:
+def _find_unended(ledger: LinkLedger) -> list[LeaseDocument]:
     leases = [each for each in ledger.documents.values() if isinstance(each, LeaseDocument)]
     return [each for each in leases if not has_ended(each, ledger.documents)]

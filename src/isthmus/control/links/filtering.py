@@ -1,4 +1,4 @@
-"""What a link selects where an operator has said so while it runs: by a document in the ledger, not by the file."""
+"""The filters of a link that an operator has set while it runs: by a document in the ledger, not by the file."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class SaidFiltersJson(SaidByJson):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a link selects, as patterns are written in the configuration; `None` for what is as the file says.
+    """The filters of a link, as patterns are written in the configuration; `None` for a list that the file decides.
 
-    `since_ms` is when an operator changed it last, -1 for never, and `by` who that was, "" where it is not known.
+    `since_ms` is when an operator changed them last, -1 for never, and `by` who that was, "" where that is unknown.
     """
 
     topics_include: tuple[str, ...] | None = None
@@ -61,31 +61,31 @@ class Filters:
 
     @property
     def said(self) -> dict[str, tuple[str, ...]]:
-        """The lists that are not as the file says."""
+        """The lists that differ from the file."""
         lists = {name: getattr(self, name) for name in FILTERS}
         return {name: texts for name, texts in lists.items() if texts is not None}
 
     @property
     def is_as_written(self) -> bool:
-        """Whether all is as the file says."""
+        """Whether all lists are those of the file."""
         return not self.said
 
     def over(self, other: Filters) -> Filters:
-        """These where they say something, else the other ones."""
+        """Return these lists where they are set, else the other ones."""
         return Filters(since_ms=self.since_ms, by=self.by, **{**other.said, **self.said})
 
     def added_to(self, now: Filters, link: Link) -> Filters:
-        """The lists in force with what these say at their ends. `now` is what an operator has said of the link, `link`
-        what the file says.
+        """Return the lists in force with these appended. `now` is what an operator has set for the link, `link` is as
+        the file has it.
         """
         lists = _lists(now.of(link))
         longer: dict[str, Any] = {n: tuple(dict.fromkeys((*lists[n], *texts))) for n, texts in self.said.items()}
         return Filters(**longer)
 
     def taken_from(self, now: Filters, link: Link) -> Filters:
-        """The lists in force without what these say.
+        """Return the lists in force without these entries.
 
-        :raises ConfigError: Something is not in its list.
+        :raises ConfigError: An entry is not in its list.
         """
         lists = _lists(now.of(link))
         for name, texts in self.said.items():
@@ -101,14 +101,14 @@ class Filters:
         return Filters(**left)
 
     def lost_of(self, now: Filters, link: Link) -> list[str]:
-        """What these would leave out of the lists in force."""
+        """Return what these would remove from the lists in force."""
         before, after = _lists(now.of(link)), _lists(self.over(now).of(link))
         return [text for name in FILTERS for text in before[name] if text not in after[name]]
 
     def check(self) -> None:
-        """See that all patterns can be used.
+        """Require that all patterns can be used.
 
-        :raises ConfigError: One cannot.
+        :raises ConfigError: One cannot be used.
         """
         for text in (*(self.topics_include or ()), *(self.topics_exclude or ())):
             TopicPattern.parse(text)
@@ -118,7 +118,7 @@ class Filters:
             PropertyPattern.parse(text)
 
     def of(self, link: Link) -> Link:
-        """The link as it is with these filters.
+        """Return the link with these filters.
 
         :raises ConfigError: A pattern is broken.
         """
@@ -136,8 +136,8 @@ class Filters:
         return replace(link, topics=topics, groups=groups, configs=configs)
 
     def as_dict(self, link: Link) -> FiltersJson:
-        """Plain values under stable names: what is in force, and which of it the file does not say. `dropped` are the
-        patterns of the file that no longer count, by list. `link` is as the file has it.
+        """Return plain values under stable names: what is in force, and which lists differ from the file. `dropped` are
+        the patterns of the file that no longer count, by list. `link` is as the file has it.
         """
         now, written = _lists(self.of(link)), _lists(link)
         dropped = {name: [text for text in written[name] if text not in now[name]] for name in FILTERS}
@@ -154,7 +154,7 @@ class Filters:
         }
 
     def said_as_dict(self) -> SaidFiltersJson | None:
-        """Plain values under stable names: what the file does not say, and who said it; `None` if all is the file's."""
+        """Return plain values under stable names: what differs from the file, and who set it, or `None`."""
         if self.is_as_written:
             return None
         return {"changed": {name: list(texts) for name, texts in self.said.items()}, **self._authorship}
@@ -165,7 +165,7 @@ class Filters:
 
 
 FILTERS: Final = ("topics_include", "topics_exclude", "groups_include", "groups_exclude", "configs_exclude")
-"""The lists there are, as they are called in the ledger, in REST and in answers."""
+"""The names of the lists in the ledger, in REST and in answers."""
 
 
 def _lists(link: Link) -> dict[str, list[str]]:
@@ -174,7 +174,7 @@ def _lists(link: Link) -> dict[str, list[str]]:
 
 
 def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
-    """What an operator has said of a link."""
+    """Return the filters that an operator has set for a link."""
     document = documents.get(f"{FiltersDocument.KIND}/{link}")
     if not isinstance(document, FiltersDocument):
         return Filters()
@@ -182,19 +182,19 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     try:
         found.check()
     except ConfigError as error:
-        # Somebody else wrote it: this command does not.
+        # Another program wrote it: this command writes no such document.
         pass_over(f"the record {document.key}", error)
         return Filters()
     return found
 
 
 def operated(link: Link, documents: Mapping[str, Document]) -> Link:
-    """The link of the configuration with the filters and settings that operators have given it."""
+    """Return the link of the configuration with the filters and settings that operators have set for it."""
     return settings_of(link, documents).of(filters_of(link.name, documents).of(link))
 
 
 async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ...]:
-    """The links with what operators have given them. Where a ledger cannot be read, as the file says."""
+    """Return the links with what operators have set for them; as in the file where a ledger cannot be read."""
     ledgers = {link.target.alias: pool.client(link.target) for link in links}
     found = await asyncio.gather(*map(_documents, ledgers.values()))
     documents = dict(zip(ledgers, found, strict=True))
@@ -209,7 +209,7 @@ async def _documents(client: Client) -> Mapping[str, Document]:
 
 
 async def filtered(link: Link, target: Client) -> Link:
-    """The link with the filters and settings that operators have given it.
+    """Return the link with the filters and settings that operators have set for it.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
@@ -217,7 +217,7 @@ async def filtered(link: Link, target: Client) -> Link:
 
 
 async def read_filters(link: Link, target: Client) -> Filters:
-    """What an operator has said of a link.
+    """Read the filters that an operator has set for a link.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
@@ -233,12 +233,12 @@ async def write_filters(
     known: Filters | None = None,
     dry_run: bool = False,
 ) -> Filters:
-    """Have the link select what these say, and else what it selected; its controller follows within a second, without
-    a new lease. Filters that say nothing have it select again what the file says. `known` is what an operator had said
-    of it when whoever says this looked, by default now.
+    """Set the lists that are given in these filters, and keep the others; the controller of the link follows within a
+    second, without a new lease. Filters without any list reset it to the file. `known` are the filters that the caller
+    saw when it looked, by default those of now.
 
     :raises ConfigError: A pattern is broken.
-    :raises PlanRefused: Somebody changed them since.
+    :raises PlanRefused: The filters were changed since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
     filters.check()
@@ -248,7 +248,7 @@ async def write_filters(
 
     async def change() -> LedgerChange:
         held = await read_filters(link, target)
-        # Where this writer was fenced half-way it may meet what it wrote itself.
+        # A writer that was fenced half-way may read back its own document.
         if held not in (known, found):
             raise changed_meanwhile("filters", link.name, since_ms=held.since_ms, by=held.by)
         document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.said)
@@ -261,6 +261,6 @@ async def write_filters(
 
 
 def patterns(given: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Patterns from a command line: one argument for none, `""`, empties the list."""
+    """Return patterns from a command line: a single empty argument, `""`, empties the list."""
     found = None if given is None else tuple(given)
     return () if found == ("",) else found or None

@@ -1,4 +1,4 @@
-"""Topics that a link mirrored once and selects no more: what the ledger remembers of them, until it is to forget it."""
+"""Topics that a link mirrored once and no longer selects: what the ledger remembers of them, until it forgets them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Forgotten:
 
 
 def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[TargetTopic, ...]:
-    """The topics the ledger knows of a link that it does not select (any more), or not under this name; sorted."""
+    """Return the topics that the ledger knows of a link and that it does not select, or not under this name; sorted."""
     known = [d for d in documents.values() if isinstance(d, TopicDocument) and d.link == link.name]
     return tuple(sorted(d.target_topic for d in known if link.topics.target_of(d.source_topic) != d.target_topic))
 
@@ -68,30 +68,30 @@ def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[T
 async def forget(
     link: Link, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
 ) -> tuple[Forgotten, ...]:
-    """Delete from the ledger what it remembers of topics that the link selects no more: of these, or of all such. They
-    are named as at the target. Of those that it selects it forgets what its source has no more.
+    """Delete from the ledger what it remembers of topics that the link no longer selects: of these, or of all. They are
+    named as at the target. A topic that it selects is forgotten if its source has it no more.
 
-    The topics themselves stay as they are on both sides. Should the link select one again, it is looked at as a topic
-    that was never mirrored: its end is held against the source before anything is written.
+    The topics themselves stay as they are on both sides. If the link selects one again, it is treated as a topic that
+    was never mirrored: its end is compared with the source before anything is written.
 
-    What lanes have left open in them is aborted, as nobody would end it.
+    Transactions that lanes have left open in them are aborted, as no lane would end them.
 
     :raises ConfigError: The link still selects one of the topics, and its source has it, or it was never mirrored.
     :raises PlanRefused: A controller that was started before still mirrors one of them.
-    :raises ClusterError: The ledger at the target cannot be read or written, the source cannot be asked, or what is
-        open cannot be aborted; nothing is forgotten then.
+    :raises ClusterError: The ledger at the target cannot be read or written, the source cannot be asked, or open
+     transactions cannot be aborted; nothing is forgotten then.
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
         link = operated(link, known.documents)
         left = no_longer_mirrored(link, known.documents)
-        gone = await _gone(link, [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics])
+        gone = await _find_gone(link, [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics])
         for topic in topics:
             if topic not in gone:
                 _check(link, topic, known, left)
-        found = tuple(_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
-        told = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
-        await _check_idle(known, [each.topic for each in found if each.topic not in told], target)
+        found = tuple(_describe_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
+        deleted = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
+        await _check_idle(known, [each.topic for each in found if each.topic not in deleted], target)
         changes: list[LedgerChange] = []
         for each in found:
             if each.topic in gone:
@@ -99,17 +99,17 @@ async def forget(
             else:
                 changes += map(Deletion, each.documents)
         if changes and not dry_run:
-            found = await _ended(target, found)
+            found = await _abort_left_open_in(target, found)
             await append_once(target, changes, replication_factor=ledger.replication_factor)
     return found
 
 
 async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; returns the keys.
+    """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; return the keys.
 
-    Its topics stay as they are, but for what its lanes have left open in them, which is aborted. It counts no more
-    where circles are looked for, and whoever writes its topics next is not held against it. It is written as a
-    controller would: of one that begins meanwhile nothing is deleted.
+    Its topics stay as they are, but transactions that its lanes have left open in them are aborted. The link no longer
+    counts in the search for circles, and later writers of its topics are not held against it. It is written as a
+    controller would: of a link that a controller begins to run meanwhile nothing is deleted.
 
     :raises ConfigError: The ledger knows no such link.
     :raises PlanRefused: A controller runs it, or began to meanwhile.
@@ -153,8 +153,8 @@ async def _forget_fenced(target: Client, known: LinkMemory, ledger: LedgerSettin
 
 
 async def forget_copies(link: str, maps: Iterable[NamespaceMap], cluster: Cluster, ledger: LedgerSettings) -> None:
-    """Have the ledger of a target cluster know no topic of released namespaces as a copy any more: nobody who leads
-    from there is then taken for going in a circle.
+    """Delete from the ledger of a target cluster that topics of released namespaces are copies: a link that leads from
+    there is then not refused as a circle.
 
     :raises ClusterError: The ledger cannot be read or written.
     """
@@ -167,9 +167,9 @@ async def forget_copies(link: str, maps: Iterable[NamespaceMap], cluster: Cluste
 
 
 async def abort_left_open(target: Client, link: str, topics: Collection[TargetTopic]) -> tuple[OpenTransaction, ...]:
-    """Abort what lanes of a link have left open in topics that it lets go of, but for those of other links.
+    """Abort transactions that lanes of a link left open in topics it lets go of, except in topics of other links.
 
-    :raises ClusterError: It cannot be aborted, or the ledger cannot be read.
+    :raises ClusterError: A transaction cannot be aborted, or the ledger cannot be read.
     """
     memory = await remembered(target)
     others = {
@@ -181,7 +181,7 @@ async def abort_left_open(target: Client, link: str, topics: Collection[TargetTo
     return await abort_mirrored(target, left)
 
 
-async def _ended(target: Client, found: tuple[Forgotten, ...]) -> tuple[Forgotten, ...]:
+async def _abort_left_open_in(target: Client, found: tuple[Forgotten, ...]) -> tuple[Forgotten, ...]:
     aborted = await abort_left_open(target, found[0].link, [each.topic for each in found])
     return tuple(replace(each, aborted=tuple(one for one in aborted if one.topic == each.topic)) for each in found)
 
@@ -190,8 +190,8 @@ async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -
     await append_once(target, map(Deletion, keys), replication_factor=ledger.replication_factor)
 
 
-async def _gone(link: Link, topics: Collection[TopicDocument]) -> frozenset[TargetTopic]:
-    """Those of the topics that the link selects and its source has no more."""
+async def _find_gone(link: Link, topics: Collection[TopicDocument]) -> frozenset[TargetTopic]:
+    """Return the topics that the link selects and its source no longer has."""
     selected = {
         d.source_topic: d.target_topic for d in topics if link.topics.target_of(d.source_topic) == d.target_topic
     }
@@ -225,15 +225,17 @@ async def _check_idle(known: LinkMemory, topics: Collection[str], target: Client
         )
 
 
-def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
+def _describe_forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
     return Forgotten(link=known.link, topic=topic, documents=keys_of(known.documents, topic))
 
 
 def letting_go(documents: Mapping[str, Document], topic: TargetTopic) -> list[LedgerChange]:
-    """What has the ledger of a link forget a topic that the source has deleted. That its copy has the name is kept: it
-    may stand in the way of another topic, unless that one would go behind it (mapped offsets).
+    """Return the changes that make a link's ledger forget a topic that the source has deleted. The name of its copy is
+    kept: it may collide with another topic, unless that one would be appended behind it (mapped offsets).
     """
-    said = (each for each in documents.values() if isinstance(each, TopicDocument) and each.target_topic == topic)
+    documents_of = (
+        each for each in documents.values() if isinstance(each, TopicDocument) and each.target_topic == topic
+    )
     kept = [
         ForgottenDocument(
             link=each.link,
@@ -242,14 +244,14 @@ def letting_go(documents: Mapping[str, Document], topic: TargetTopic) -> list[Le
             topic_id=each.target_topic_id,
             source_topic_id=each.source_topic_id,
         )
-        for each in said
+        for each in documents_of
         if not each.is_mapped and each.target_topic_id != NO_TOPIC_ID
     ]
     return [*map(Deletion, keys_of(documents, topic)), *kept]
 
 
 def keys_of(documents: Mapping[str, Document], topic: TargetTopic) -> tuple[str, ...]:
-    """What the ledger of a link holds of a topic."""
+    """Return the keys of a topic's documents in the ledger of a link."""
     keys = (
         key
         for key, d in documents.items()

@@ -1,7 +1,8 @@
-"""A gateway that an operator says has ended: nobody waits for its word any more.
+"""Forget a gateway that an operator reports as ended: nothing waits for its word any more.
 
-What it answered of synchronous links is proven before its words go, by the gateways that are left. Nobody can tell one
-that has ended from one that is cut off from the ledgers: one that is heard, or runs on this host, is not forgotten.
+What it acknowledged for synchronous links is proven before its words are deleted, by the gateways that are left. A
+gateway that has ended looks like one that is cut off from the ledgers: one that is heard, or runs on this host, is not
+forgotten.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ async def forget_gateway(
     away: Mapping[str, Problem],
     dry_run: bool = False,
 ) -> ForgottenGateway:
-    """Have the ledgers of all clusters that answer know that a gateway of this one has ended, by its address or the
-    beginning of an id; of several processes those that are silent. Clusters that are `away`, as has just been seen, are
-    not asked.
+    """Write to the ledgers of all clusters that answer that a gateway of this one has ended, given by its address or
+    the beginning of an id; of several processes those that are silent. The ledgers of clusters that are `away`, as was
+    just seen, are not read.
 
     :raises ConfigError: There is no such cluster or gateway, or there are several.
     :raises PlanRefused: It is heard, or runs here; or a newer Isthmus wrote a ledger.
@@ -51,14 +52,14 @@ async def forget_gateway(
     """
     alias = configuration.cluster(cluster).alias
     clients = {each.alias: pool.client(each) for each in configuration.clusters}
-    told = dict(
+    answers = dict(
         zip(clients, await asyncio.gather(*(told_ledger(each, away) for each in clients.values())), strict=True)
     )
-    ledgers = {name: each for name, each in told.items() if isinstance(each, LedgerMemory)}
-    if isinstance(problem := told[alias], Problem):
+    ledgers = {name: each for name, each in answers.items() if isinstance(each, LedgerMemory)}
+    if isinstance(problem := answers[alias], Problem):
         raise Unreachable(problem.message, cluster=alias, hint=problem.hint)
-    # A name that is wrong is told at once, before it is heard who lives.
-    _chosen(gateways_in(ledgers, aliases_of(clients), ()), alias, gateway)
+    # A wrong name is reported at once, before waiting for heartbeats.
+    _find_gateway(gateways_in(ledgers, aliases_of(clients), ()), alias, gateway)
     if not await heard_gateways(ledgers.values(), is_patient=True):
         raise Unreachable(
             "a ledger cannot be read any more: whether the gateway is heard is not known",
@@ -66,14 +67,14 @@ async def forget_gateway(
             hint="Nothing was written. Give the command again.",
         )
     parts = list(gateways_in(ledgers, aliases_of(clients), ()))
-    one = _chosen(parts, alias, gateway)
+    one = _find_gateway(parts, alias, gateway)
     ids = {each.ids[0] for each in parts if each.ids[0] in one.ids and each.silent}
     known = {name: _documents(each, ids) for name, each in ledgers.items()}
     _check_gone(one, ids, chain.from_iterable(known.values()))
     cluster_ids = {name: each.cluster.cluster_id or "" for name, each in clients.items()}
     changes = forgotten_in(ledgers, cluster_ids, ids)
     if not dry_run:
-        # Its own ledger first: what is interrupted behind that is said again.
+        # Its own ledger first: what is interrupted behind that is written again by a repeated command.
         for name in sorted(changes, key=lambda each: each != alias):
             if changes[name]:
                 await append_once(clients[name], changes[name], replication_factor=None)
@@ -81,11 +82,11 @@ async def forget_gateway(
         gateway=replace(one, ids=tuple(sorted(ids))),
         ledgers=tuple(name for name, documents in known.items() if documents),
         links=tuple(_synchronous(ledgers.values(), cluster_ids[alias])),
-        away={name: each for name, each in told.items() if isinstance(each, Problem)},
+        away={name: each for name, each in answers.items() if isinstance(each, Problem)},
     )
 
 
-def _chosen(parts: Iterable[RegisteredGateway], cluster: str, named: str) -> RegisteredGateway:
+def _find_gateway(parts: Iterable[RegisteredGateway], cluster: str, named: str) -> RegisteredGateway:
     matching = named_gateways([one for one in by_command(parts) if is_known_at(one, cluster)], named)
     if len(matching) == 1:
         return matching[0]
@@ -113,7 +114,7 @@ def _check_gone(one: RegisteredGateway, ids: Collection[str], documents: Iterabl
 def forgotten_in(
     ledgers: Mapping[str, LedgerMemory], cluster_ids: Mapping[str, str], ids: Collection[str]
 ) -> dict[str, list[LedgerChange]]:
-    """What is to be written into the ledgers of these clusters, so that nobody waits for these gateways."""
+    """Return the changes to the ledgers of these clusters, after which nothing waits for these gateways."""
     return {
         name: _changes(
             _documents(each, ids),
@@ -125,7 +126,7 @@ def forgotten_in(
 
 
 def _synchronous(ledgers: Collection[LedgerMemory], source_id: str | None = None) -> list[str]:
-    """The synchronous links, by what all these ledgers were told: of the source with this id gateways hold
+    """Return the synchronous links, by all these ledgers: those of the source with this id, for which gateways hold
     acknowledgements.
     """
     found = list[str]()
@@ -140,7 +141,7 @@ def _synchronous(ledgers: Collection[LedgerMemory], source_id: str | None = None
 
 
 def _documents(ledger: LedgerMemory, ids: Collection[str]) -> list[_Known]:
-    """What a ledger has of these gateways."""
+    """Return the documents of these gateways in a ledger."""
     words = [one for name in ledger.links for one in ledger.of(name).documents.values()]
     return [
         one
@@ -150,9 +151,9 @@ def _documents(ledger: LedgerMemory, ids: Collection[str]) -> list[_Known]:
 
 
 def _changes(documents: Iterable[_Known], synchronous: Container[str], *, is_proven: bool) -> list[LedgerChange]:
-    """What is to be written where a ledger has these. Who has said them goes once all is proven that it answered before
-    this cluster; words do as nobody asks for them any more: those of links that are `synchronous` are what a failover
-    goes by, at the target too.
+    """Return the changes to a ledger with these documents. A gateway is deleted once all that it acknowledged before
+    this cluster is proven; its words are deleted unless their links are `synchronous`: a failover goes by those, at the
+    target too.
     """
     found = list[LedgerChange]()
     for each in documents:

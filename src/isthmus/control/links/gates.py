@@ -1,4 +1,4 @@
-"""What is in the way of a promotion, as the ledger and both logs tell: rules, and what an operator is told."""
+"""The gates of a promotion, by the ledger and both logs: the rules, and the errors for operators."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _UNCARRIED: Final = frozenset(
         Standing.NAMES_MEET,
     }
 )
-"""Where a group would not go on at the target where it left off at the source, and nobody there has meant that."""
+"""Where a group would not continue at the target where it stopped at the source, without anybody's intention."""
 
 
 def require_copies(link: str, left: Iterable[LeftPartition], *, is_detached: bool = False) -> None:
-    """See that no lane waits for an operator.
+    """Require that no lane waits for an operator.
 
-    :raises GateNotMet: One does: where its log ends at the target proves nothing.
+    :raises GateNotMet: A lane does: the end of its log at the target proves nothing.
     """
     found = [each for each in left if each.state is not None]
     if not found:
@@ -54,9 +54,9 @@ def is_beyond(each: LeftPartition) -> bool:
 
 
 def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[PartitionKey, LogRange]) -> None:
-    """See that the target has nothing that its source, as it is `here` and was seen later, does not have.
+    """Require that the target has no more than its source, as it is `here` and was seen later.
 
-    :raises GateNotMet: It has, whether a lane has noticed that or not.
+    :raises GateNotMet: It has more, whether a lane has noticed that or not.
     """
     seen = {(each.source_topic, each.partition): each for each in left if is_beyond(each)}
     found = [each for key, each in seen.items() if key in here and each.target_end > here[key].end]
@@ -74,7 +74,7 @@ def _as_it_is(link: str) -> str:
 
 
 def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> GateNotMet:
-    """That the target lacks something of the source, and for how long that was waited for."""
+    """Return the error that the target lacks records of the source, and how long they were waited for."""
     shown = named((each.topic, each.partition) for each in behind)
     return GateNotMet(
         f"link {link} has not copied {shown} to the end within {timeout_s:g} s",
@@ -84,7 +84,7 @@ def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> 
 
 
 def left_behind(link: str, maps: Iterable[NamespaceMap], behind: Iterable[LeftPartition]) -> GateNotMet:
-    """That namespaces were detached and lack something of the source, which does not come any more."""
+    """Return the error that detached namespaces lack records of the source, which do not come any more."""
     shown, options = named((each.topic, each.partition) for each in behind), options_of(maps)
     return GateNotMet(
         f"link {link} was detached, and lacks what its source has in {shown}: nothing more comes there",
@@ -96,8 +96,8 @@ def left_behind(link: str, maps: Iterable[NamespaceMap], behind: Iterable[LeftPa
 class CarriedGroups:
     """How groups stand, as far as positions in some namespaces go: those of their topics, and all of their groups.
 
-    Of a group that cannot be asked it is not known whether it has any there: it counts. `is_tried` says that all that
-    was due has been written, or could not be.
+    A group that cannot be described may have positions there: it counts. `is_tried` means that all that was due has
+    been written, or could not be.
     """
 
     def __init__(self, plans: Iterable[GroupPlan], maps: Iterable[NamespaceMap], *, is_tried: bool) -> None:
@@ -108,13 +108,14 @@ class CarriedGroups:
 
     @property
     def standings(self) -> dict[str, str]:
-        """That of each group: of its position that needs most attention."""
+        """The standing of each group: that of its position that needs most attention."""
         found = ((plan, standings) for plan, standings in self._found if standings)
         return {plan.group: str(worst(each) if plan.positions else plan.standing) for plan, each in found}
 
     def in_the_way(self, passed: Collection[Standing], *, is_moved: bool = False) -> list[str]:
-        """The groups that would not go on where they left off, and how they stand; what is `passed` may be so. Where
-        clients are moved they are those of the source: what is at work at the target is no reason to pass them over.
+        """Return the groups that would not continue where they stopped, and how they stand; those in `passed` are
+        accepted. Where clients are moved, they are the source's: members at the target are then no reason to accept a
+        group.
         """
         wrong = (_UNCARRIED | {Standing.ACTIVE_AT_TARGET} if is_moved else _UNCARRIED) - set(passed)
         found = ((plan.group, sorted(wrong.intersection(each))) for plan, each in self._found)
@@ -126,5 +127,5 @@ class CarriedGroups:
             yield plan.standing
         for position in plan.positions:
             if is_meant or any(each.holds(position.topic) for each in self._topics):
-                # Why something could not be written is told of the group as a whole.
+                # The reason why a position could not be written belongs to the group as a whole.
                 yield plan.standing if is_tried and position.commit is not None else position.standing

@@ -1,6 +1,6 @@
-"""The gateways that have registered, and the synchronous links before them, as the ledgers of clusters tell of them.
+"""The registered gateways, and the synchronous links before them, as the ledgers of clusters describe them.
 
-Every cluster is asked at the same time and for a few seconds only: what one does not tell is shown as unknown.
+Every cluster is asked at the same time and for a few seconds only: what one does not answer is shown as unknown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from isthmus.model.wording import first_few
 from isthmus.wire.client import Client
 
 LOOK_S: Final = 5.0
-"""So long a cluster may take to tell what is asked of it."""
+"""The longest wait for the answer of a cluster."""
 _GLANCE_S: Final = 1.0
 _MS_PER_S: Final = 1000
 
@@ -53,8 +53,8 @@ async def registered_gateways(
     *,
     away: Mapping[str, Problem],
 ) -> GatewaysReport:
-    """The gateways that were started for a cluster, or serve it by now, or all of them. Those that are `away`, as has
-    just been seen, are not asked what their ledgers tell.
+    """Return the gateways that were started for a cluster, or serve it by now, or all of them. The ledgers of clusters
+    that are `away`, as was just seen, are not read.
 
     :raises ConfigError: There is no cluster of that alias.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
@@ -62,15 +62,15 @@ async def registered_gateways(
     chosen = None if cluster is None else configuration.cluster(cluster).alias
     links = [each for each in configuration.links if each.is_synchronous and chosen in (None, each.source.alias)]
     clients = {each.alias: pool.client(each) for each in configuration.clusters}
-    told = await asyncio.gather(*(told_ledger(each, away) for each in clients.values()))
-    ledgers = {alias: each for alias, each in zip(clients, told, strict=True) if isinstance(each, LedgerMemory)}
+    answers = await asyncio.gather(*(told_ledger(each, away) for each in clients.values()))
+    ledgers = {alias: each for alias, each in zip(clients, answers, strict=True) if isinstance(each, LedgerMemory)}
     await heard_gateways(ledgers.values())
-    silent = {alias: each for alias, each in zip(clients, told, strict=True) if isinstance(each, Problem)}
+    silent = {alias: each for alias, each in zip(clients, answers, strict=True) if isinstance(each, Problem)}
     pairs = await asyncio.gather(*(gateway_pair(each, pool, away=silent) for each in links))
     ids = aliases_of(clients)
     found = by_command(each for each in gateways_in(ledgers, ids, links) if chosen is None or is_known_at(each, chosen))
     served = {each.serves for each in found if not each.is_silent and chosen in (None, each.serves)} & ledgers.keys()
-    strangers = await asyncio.gather(*(_unmarked(clients[each], ledgers[each]) for each in sorted(served)))
+    strangers = await asyncio.gather(*(_find_unmarked(clients[each], ledgers[each]) for each in sorted(served)))
     return GatewaysReport(
         gateways=found,
         pairs=tuple(with_held(each, found) for each in pairs),
@@ -80,19 +80,19 @@ async def registered_gateways(
 
 
 def is_known_at(one: RegisteredGateway, cluster: str) -> bool:
-    """Whether a gateway was started for a cluster, or serves it. One that is in no ledger that answers, as its cluster
-    is lost, is waited for at all that it could move clients to.
+    """Whether a gateway was started for a cluster, or serves it. A gateway in no ledger that answers, as its cluster is
+    lost, counts for every cluster that it could move clients to.
     """
     return cluster in (one.cluster, one.serves) or not one.cluster
 
 
 def aliases_of(clients: Mapping[str, Client]) -> dict[str, str]:
-    """The aliases of clusters, by their ids, as far as they have told these."""
+    """Return the aliases of clusters, by their ids, as far as they have reported these."""
     return {client.cluster.cluster_id: alias for alias, client in clients.items() if client.cluster.cluster_id}
 
 
 async def told_ledger(client: Client, away: Mapping[str, Problem]) -> LedgerMemory | Problem:
-    """What the ledger of a cluster says, or why it does not, within five seconds; one that is `away` is not asked."""
+    """Read the ledger of a cluster within five seconds, or return why that failed; one that is `away` is not read."""
     known = away.get(client.cluster.alias)
     return await ledger_within(client, LOOK_S) if known is None else known
 
@@ -100,8 +100,8 @@ async def told_ledger(client: Client, away: Mapping[str, Problem]) -> LedgerMemo
 async def gateway_pair(
     link: Link, pool: ClusterPool, *, away: Mapping[str, Problem] = MappingProxyType({})
 ) -> GatewayPair:
-    """Where a synchronous link stands: the same as its status tells. What gateways hold for it is not asked. What
-    clusters that are `away` leave of that takes no time to be told, or is not told at all.
+    """Return the standing of a synchronous link, the same as in its status, without what gateways hold for it. Clusters
+    that are `away` are given a shorter time, or are not asked at all.
     """
     pair = GatewayPair(
         link=link.name, source=link.source.alias, target=link.target.alias, out_of_sync=link.sync.out_of_sync
@@ -122,8 +122,8 @@ async def gateway_pair(
 def gateways_in(
     ledgers: Mapping[str, LedgerMemory], ids: Mapping[str, str], links: Collection[Link]
 ) -> Iterator[RegisteredGateway]:
-    """Every process that has registered, by the ledgers of these clusters. `ids` has the aliases of cluster ids, and
-    `links` are the synchronous ones.
+    """Yield every process that has registered, by the ledgers of these clusters. `ids` has the aliases of cluster ids,
+    and `links` are the synchronous ones.
     """
     at_ms = now_ms()
     registered: dict[str, tuple[str, GatewayDocument, float]] = {}
@@ -134,7 +134,7 @@ def gateways_in(
         for key, each in ledger.unlinked().items():
             age_s = silences[key].likely_s
             if isinstance(each, GatewayDocument):
-                # Of one whose clients have moved the ledger that it has left may tell still.
+                # The ledger that a gateway with moved clients has left may still hold its document.
                 known = registered.get(each.gateway)
                 if known is None or (known[1].has_ended, known[2]) > (each.has_ended, age_s):
                     registered[each.gateway] = alias, each, age_s
@@ -144,12 +144,12 @@ def gateways_in(
                     movable[each.gateway] = each, age_s
             elif isinstance(each, MoveDocument):
                 moves.append(each)
-    ids = {**_as_moved(moves, ids), **ids}
+    ids = {**_aliases_in_moves(moves, ids), **ids}
     for gateway in registered.keys() | movable.keys():
         alias, document, age_s = registered.get(gateway, ("", None, math.inf))
         word, word_age_s = movable.get(gateway, (None, math.inf))
         serves = alias if word is None else ids.get(word.serves, word.serves)
-        move = "" if word is None else _moving(word, moves)
+        move = "" if word is None else _describe_move(word, moves)
         if document is None:
             described = "" if word is None else word.described
             part = RegisteredGateway(ids=(gateway,), address=described, serves=serves, move=move)
@@ -172,19 +172,19 @@ def gateways_in(
                 links=tuple(parts),
                 refused={each.reason: each.times for each in document.refused},
             )
-        is_over = document is not None and has_ended(_as_heard(document, word_age_s))
+        is_over = document is not None and has_ended(_with_liveness(document, word_age_s))
         yield heard_part(part, min(age_s, word_age_s), has_ended=is_over)
 
 
-def _as_heard(document: GatewayDocument, age_s: float) -> GatewayDocument:
-    """What a process has said of itself, whose word to who moves clients is so old (s): one that is heard has ended at
-    a cluster that its clients have left, and nowhere else.
+def _with_liveness(document: GatewayDocument, age_s: float) -> GatewayDocument:
+    """Correct the document of a process whose last word to a move of clients is so old (s): one that is heard has ended
+    only at a cluster that its clients have left.
     """
     return replace(document, has_ended=document.has_ended and age_s > HEARD_S)
 
 
 def _parts(document: GatewayDocument, links: Iterable[Link], ledger: LedgerMemory) -> Iterator[LinkPart]:
-    """What a process says of each synchronous link before it."""
+    """Yield what a process reports of each synchronous link before it."""
     held = {each.link: each for each in document.held}
     for link in links:
         word = pair_words(link.name, link.mode_said, ledger.of(link.name).documents.values()).get(document.gateway)
@@ -199,26 +199,26 @@ def _parts(document: GatewayDocument, links: Iterable[Link], ledger: LedgerMemor
         )
 
 
-def _as_moved(moves: Iterable[MoveDocument], ids: Mapping[str, str]) -> dict[str, str]:
-    """The aliases that moves of clients have for clusters, for those that do not tell their ids now. What is the alias
-    of another cluster by now is left out.
+def _aliases_in_moves(moves: Iterable[MoveDocument], ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the aliases that moves of clients have for clusters, for those that do not report their ids now, without
+    those that are aliases of other clusters by now.
     """
     named = [end for each in moves for end in ((each.source, each.source_alias), (each.target, each.target_alias))]
     return {cluster_id: alias for cluster_id, alias in named if alias not in ids.values()}
 
 
-def _moving(word: MovableGatewayDocument, moves: Iterable[MoveDocument]) -> str:
-    """What a gateway does for clients that are moving, in words; "" for nothing."""
-    told = next((each for each in moves if each.move == word.move), None)
-    if told is None or told.step is not MoveStep.FENCE or word.is_serving:
+def _describe_move(word: MovableGatewayDocument, moves: Iterable[MoveDocument]) -> str:
+    """Describe what a gateway does for clients that are moving; "" for nothing."""
+    move = next((each for each in moves if each.move == word.move), None)
+    if move is None or move.step is not MoveStep.FENCE or word.is_serving:
         return ""
     if word.is_drained:
-        return f"takes no requests: clients are to move to {told.target_alias}"
-    return f"waits for answers of {first_few(word.waits_for)}: clients are to move to {told.target_alias}"
+        return f"takes no requests: clients are to move to {move.target_alias}"
+    return f"waits for answers of {first_few(word.waits_for)}: clients are to move to {move.target_alias}"
 
 
-async def _unmarked(client: Client, ledger: LedgerMemory) -> Unmarked:
-    """Who wrote past the gateways of a cluster."""
+async def _find_unmarked(client: Client, ledger: LedgerMemory) -> Unmarked:
+    """Find the producers that wrote past the gateways of a cluster."""
     alias = client.cluster.alias
     documents: Iterable[Document] = ledger.documents().values()
     try:
@@ -230,5 +230,7 @@ async def _unmarked(client: Client, ledger: LedgerMemory) -> Unmarked:
         return Unmarked(cluster=alias)
     if found.errors:
         return Unmarked(cluster=alias)
-    told = unmarked(found.values, documents)
-    return Unmarked(cluster=alias, producers=len({one for _, one in told}), partitions=len({key for key, _ in told}))
+    strangers = unmarked(found.values, documents)
+    return Unmarked(
+        cluster=alias, producers=len({one for _, one in strangers}), partitions=len({key for key, _ in strangers})
+    )

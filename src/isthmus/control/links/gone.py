@@ -1,7 +1,7 @@
-"""A cluster of a tree is gone for good: whoever copied to it leaves it by force, what is lost is told before that, and
-should it come back nothing of it comes into the tree unnoticed.
+"""Remove a cluster that is lost for good from a tree: distributors that copied to it leave it by force, the loss is
+reported before that, and should it come back none of its records enter the tree unnoticed.
 
-Each step may be done twice: a call that was cut off is made again.
+Each step may be repeated: an interrupted call is made again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from isthmus.model.treeloss import TreeLoss, loss_of
 from isthmus.wire.client import Client
 
 PATIENCE_S: Final = 60.0
-"""How long is waited until everybody has left the cluster, in one call."""
+"""How long one call waits until all distributors have left the cluster."""
 _LOOK_S: Final = 0.5
 _ANSWER_S: Final = 5.0
 
 
 class GoneCluster:
-    """One cluster of a tree that is gone for good; `gone` are others of the tree that are as well. Whoever copied to it
-    has nothing on its way there any more `revocation_s` after it was told to leave; one call waits `patience_s` for it.
+    """One cluster of a tree that is lost for good; `gone` are others of the tree that are as well. A distributor that
+    copied to it has no requests in flight there `revocation_s` after it was asked to leave; one call waits
+    `patience_s`.
     """
 
     def __init__(
@@ -61,10 +62,10 @@ class GoneCluster:
         self._patience_s = patience_s
 
     def check(self, declared: Declared, tree: Tree) -> None:
-        """See that it does not answer, and neither do the others that are gone.
+        """Require that it does not answer, and neither do the others that are gone.
 
-        :raises ConfigError: One is not in the tree.
-        :raises PlanRefused: One answers, or none is left that could know of it.
+        :raises ConfigError: A cluster is not in the tree.
+        :raises PlanRefused: A cluster answers, or none is left that could know of it.
         """
         if {*tree.clusters} <= {self.cluster, *self.gone}:
             raise PlanRefused(
@@ -85,17 +86,17 @@ class GoneCluster:
                     else f"Leave it out of what is gone (--gone): {alias} stays in the tree.",
                 )
             if problem is None or problem.code != Unreachable.error_code:
-                told = f": {problem.message}" if problem else ""
+                why = f": {problem.message}" if problem else ""
                 raise PlanRefused(
-                    f"whether {alias} is gone cannot be told{told}",
+                    f"whether {alias} is gone cannot be told{why}",
                     hint=(problem.hint if problem else "") or f"Write {alias} into the file as it was.",
                 )
 
     async def check_silent(self) -> None:
-        """See that no broker of a cluster that is gone answers: a ledger that a client quota holds back, or that has no
-        leader, cannot be read in time either.
+        """Require that no broker of a cluster that is gone answers: a ledger that a client quota holds back, or that
+        has no leader, cannot be read in time either.
 
-        :raises PlanRefused: One does.
+        :raises PlanRefused: A broker answers.
         """
         for alias in (self.cluster, *sorted(self.gone)):
             try:
@@ -110,9 +111,9 @@ class GoneCluster:
             )
 
     def require_others(self, declared: Declared, tree: Tree) -> None:
-        """See that all others of the tree answer.
+        """Require that all others of the tree answer.
 
-        :raises Unreachable: One does not.
+        :raises Unreachable: One does not answer.
         """
         for alias in tree.clusters:
             if alias in declared.away and alias not in (self.cluster, *self.gone):
@@ -124,10 +125,10 @@ class GoneCluster:
                 )
 
     async def examine(self, declared: Declared, tree: Tree) -> TreeLoss:
-        """What is lost with it, if it leaves now.
+        """Return what is lost with it, if it leaves now.
 
-        :raises PlanRefused: Somebody copies from it, so that it is there; or it is not known how far somebody went who
-            copied to it.
+        :raises PlanRefused: A distributor copies from it, so it is there; or it is unknown how far a distributor that
+         copied to it went.
         :raises GateNotMet: The only leaf to go over to is in doubt, and gets what it lacks by itself.
         :raises ClusterError: A ledger cannot be read.
         """
@@ -149,7 +150,9 @@ class GoneCluster:
                 )
         reports = {}
         for each in self._own(tree):
-            reports[each.name] = {leaf: (await self._seen(declared, each, leaf)).last_known for leaf in each.leaves}
+            reports[each.name] = {
+                leaf: (await self._read_memory(declared, each, leaf)).last_known for leaf in each.leaves
+            }
         doubts = {
             (each.name, each.cluster): doubt
             for each in tree.distributors
@@ -157,8 +160,8 @@ class GoneCluster:
         }
         return loss_of(reports, doubts, entrances)
 
-    async def _seen(self, declared: Declared, each: Distributor, leaf: str) -> LinkMemory:
-        """What a leaf's ledger remembers of a distributor of the cluster; nothing where it does not answer."""
+    async def _read_memory(self, declared: Declared, each: Distributor, leaf: str) -> LinkMemory:
+        """Read a leaf's memory of a distributor of the cluster; nothing where the leaf does not answer."""
         if not declared.is_there(leaf):
             return LinkMemory(each.name)
         client = self._client(leaf)
@@ -171,9 +174,9 @@ class GoneCluster:
         return known
 
     async def leave(self, declared: Declared, tree: Tree) -> Declared:
-        """Have whoever copies to it go over to another leaf; what the clusters say then.
+        """Let distributors that copy to it change to another leaf; return what the clusters declare then.
 
-        :raises GateNotMet: Somebody else chooses other leaves all the time.
+        :raises GateNotMet: Another process keeps choosing other leaves.
         :raises ClusterError: A cluster that is not gone does not answer any more.
         """
         since: dict[tuple[str, int], float] = {}
@@ -187,10 +190,10 @@ class GoneCluster:
                         source, each.name, change, replication_factor=self._ledger.replication_factor
                     )
                     choice = None if written is None else written.choice
-                # Whoever runs the distributor does so as well.
+                # The controller of the distributor does so as well.
                 if choice is not None and choice.is_forced and choice.target == self.cluster:
-                    told = since.setdefault((each.name, choice.serial), time.monotonic())
-                    if time.monotonic() - told >= self._revocation_s:
+                    since_s = since.setdefault((each.name, choice.serial), time.monotonic())
+                    if time.monotonic() - since_s >= self._revocation_s:
                         await leave(source, each, choice)
             if deadline.has_passed:
                 raise GateNotMet(
@@ -203,8 +206,8 @@ class GoneCluster:
         return declared
 
     async def bar(self, declared: Declared, before: Tree, after: Tree) -> None:
-        """Have nobody wait for it any more, and nothing of it come into the tree should it come back: its distributors
-        are paused at all clusters to which they might copy, and what ran them there has ended.
+        """End all waiting for it, and keep its records out of the tree should it come back: its distributors are paused
+        at all clusters to which they might copy, and their leases there are ended.
 
         :raises ClusterError: A ledger cannot be read or written.
         """

@@ -1,4 +1,4 @@
-"""What has to hold on both clusters before a link is declared between them."""
+"""The checks of both clusters before a link is declared between them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from isthmus.model.semantics import DECIDING, FEATURES, KAFKA, MARKERS, SCHEMA, 
 from isthmus.wire.client import Client
 
 _TOPIC_IDS_FROM: Final = 10
-"""The version of Metadata that tells the ids of topics (KIP-516)."""
+"""The version of Metadata that contains the ids of topics (KIP-516)."""
 _NONE: Final = (0, -1)
 
 
 async def handshake(configuration: Configuration, what: str) -> None:
-    """See that clusters are ready for the links between them, as `isthmus doctor` examines them. That topics have
-    diverged is no hindrance: an old source that is to follow the new one is brought back by the link itself.
+    """Require that clusters are ready for the links between them, as `isthmus doctor` examines them. Diverged topics
+    are accepted: an old source that is to follow the new one is recovered by the link itself.
 
-    :raises PlanRefused: They are not.
+    :raises PlanRefused: They are not ready.
     """
     links, clusters = configuration.links, configuration.clusters
     subjects = {*(link.name for link in links), *(cluster.alias for cluster in clusters)}
@@ -45,7 +45,7 @@ async def handshake(configuration: Configuration, what: str) -> None:
 
 
 async def semantics_of(client: Client) -> dict[str, Any]:
-    """What a cluster can keep, and which Isthmus found it: see `model.semantics`.
+    """Return what a cluster can keep, and which Isthmus found it: see `model.semantics`.
 
     :raises ClusterError: A broker does not answer.
     """

@@ -1,4 +1,4 @@
-"""Whether a controller or a gateway lives, by its beats as they come: the clocks of two hosts may differ by hours."""
+"""Whether a controller or a gateway lives, by its heartbeats as they come: clocks of two hosts may differ by hours."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from isthmus.wire.client import Client
 
 _LOOK_S: Final = 0.25
 _BEATS_S: Final = 3.5
-"""Within that a gateway that lives writes to each ledger."""
+"""A living gateway writes to each ledger within this time."""
 
 
 class Beats:
-    """How long the controller of one link has been silent, by the looks of one who looks again and again."""
+    """How long the controller of one link has been silent, by repeated looks."""
 
     def __init__(self) -> None:
         self._last: ControllerDocument | None = None
         self._since = time.monotonic()
 
     def silent_s(self, known: LinkMemory) -> float:
-        """For how long (s) no beat came, at least.
+        """Return for how long (s) no heartbeat came, at least.
 
-        Of a controller on this host the ledger tells it, as both go by one clock; of another one what was seen since
-        the first look, at which it may have beaten just now.
+        For a controller on this host the ledger shows it, as both go by one clock; for another one it counts from the
+        first look, as its last heartbeat may have come just before.
         """
         if is_here(known):
             return known.heard_age_s(now_ms()) or 0.0
@@ -44,14 +44,16 @@ class Beats:
         return time.monotonic() - self._since
 
     def is_gone(self, known: LinkMemory) -> bool:
-        """Whether a link has no controller any more, as a successor reckons: that is certain, or the last one, of
-        another host, is silent. Here a process that lives is only slow.
+        """Whether a link has no controller any more, as a successor decides it: that is certain, or the last one, of
+        another host, is silent. A process on this host that lives is only slow.
         """
         return is_gone(known) or (not is_here(known) and self.silent_s(known) > term_s(known))
 
 
 def term_s(known: LinkMemory) -> float:
-    """For how long (s) a controller that runs may be silent: longer where it said that a quota holds it back."""
+    """Return for how long (s) a running controller may be silent: longer where it reported that a quota holds it
+    back.
+    """
     return SILENCE_S + (0.0 if known.controller is None else known.controller.held_s)
 
 
@@ -61,17 +63,17 @@ def is_here(known: LinkMemory) -> bool:
 
 
 def is_gone(known: LinkMemory) -> bool:
-    """Whether it is certain that a link has no controller: the last one said so, or its process has ended here."""
+    """Whether it is certain that a link has no controller: its farewell was read, or its process has ended here."""
     return known.controller is None or liveness_of(known.controller.whereabouts) is Liveness.DEAD
 
 
 def has_ended(gateway: GatewayDocument) -> bool:
-    """Whether it is certain that a gateway does nothing any more: the ledger says so, or its process has ended here."""
+    """Whether it is certain that a gateway has ended: the ledger says so, or its process has ended here."""
     return gateway.has_ended or liveness_of(gateway.whereabouts) is Liveness.DEAD
 
 
 async def is_run(link: str, target: Client) -> bool:
-    """Whether a controller runs a link. That one of another host does not takes ten seconds of silence.
+    """Whether a controller runs a link. To find out that one of another host does not takes ten seconds of silence.
 
     :raises ClusterError: The ledger cannot be read.
     """
@@ -85,7 +87,7 @@ async def is_run(link: str, target: Client) -> bool:
 
 
 async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
-    """Those of these links whose controllers are heard from now on, in ten seconds at most.
+    """Return the links whose controllers are heard from now on, in ten seconds at most.
 
     :raises ClusterError: The ledger cannot be read any more.
     """
@@ -104,9 +106,9 @@ async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[s
 
 
 def is_told(silences: Iterable[Silence], *, is_patient: bool = False) -> bool:
-    """Whether it is certain, by all that a gateway writes, that it is heard or that it is not. One that clocks call
-    silent is given the time for a beat, or as long as any other by who `is_patient`; one that they do not is silent
-    once it was not heard for as long as that takes.
+    """Whether it is certain, by all that a gateway writes, that it is heard or that it is not. A gateway that is silent
+    by the clocks is given the time for a heartbeat, or with `is_patient` as long as any other; one that is not is
+    silent once it was not heard for as long as that takes.
     """
     found, beats_s = tuple(silences), HEARD_S if is_patient else _BEATS_S
     return any(each.most_s <= HEARD_S for each in found) or all(
@@ -115,9 +117,9 @@ def is_told(silences: Iterable[Silence], *, is_patient: bool = False) -> bool:
 
 
 async def heard_gateways(ledgers: Collection[LedgerMemory], *, is_patient: bool = False) -> bool:
-    """Look into these ledgers until they tell for certain which gateways are heard, whatever the clocks of those say:
-    in ten seconds at most, or in one where all are. A ledger that cannot be read any more is as it was: whether all is
-    certain by then.
+    """Read these ledgers until it is certain which gateways are heard, whatever their clocks are: in ten seconds at
+    most, or in one where all are. A ledger that cannot be read any more stays as it was. Return whether all is certain
+    by then.
     """
     is_certain = partial(is_told, is_patient=is_patient)
     following = list(ledgers)

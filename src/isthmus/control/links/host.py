@@ -1,4 +1,4 @@
-"""Who gives commands in this process."""
+"""The operator who gives commands in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _author: Final[ContextVar[str]] = ContextVar("author", default="")
 
 @contextlib.contextmanager
 def acting_as(author: str) -> Iterator[None]:
-    """Have `operator` name this one meanwhile, in this task: whoever asks this process to do something for him."""
+    """Let `operator` return this author meanwhile, in this task: the user for whom this process acts."""
     before = _author.set(author)
     try:
         yield
@@ -23,7 +23,7 @@ def acting_as(author: str) -> Iterator[None]:
 
 
 def operator() -> str:
-    """Who gives commands here, for people to read."""
+    """Return who gives commands here, for people to read."""
     if author := _author.get():
         return author
     try:

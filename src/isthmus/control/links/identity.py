@@ -1,4 +1,4 @@
-"""Who is who: clusters by their ids whatever the file calls them, and a link by the producer ids it writes with."""
+"""Identities: clusters by their ids whatever the file calls them, and a link by the producer ids it writes with."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from isthmus.wire.client import Client
 
 
 def same_clusters(ids: Mapping[str, str], links: Collection[Link]) -> Iterator[tuple[Problem, bool]]:
-    """Where several aliases are one cluster, by the ids of those that are known; and whether a link joins them.
+    """Yield where several aliases are one cluster, by the ids that are known; and whether a link joins them.
 
-    That link cannot run. Otherwise it may be meant: another listener, or another login.
+    That link cannot run. Otherwise it may be intended: another listener, or another login.
     """
     aliases: dict[str, list[str]] = defaultdict(list)
     for alias, cluster_id in ids.items():
@@ -49,7 +49,7 @@ def _and(names: list[str], word: str = "and") -> str:
 
 
 async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, str]:
-    """The ids of the link's clusters.
+    """Return the ids of the link's clusters.
 
     :raises PlanRefused: They are one and the same cluster.
     :raises ClusterError: One of them does not answer.
@@ -62,13 +62,13 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
 
 
 def identified(link: Link, source_id: str, target_id: str) -> Link:
-    """The link between these two clusters and no others, wherever their addresses lead from now on."""
+    """Return the link between these two clusters and no others, wherever their addresses lead from now on."""
     source, target = replace(link.source, cluster_id=source_id), replace(link.target, cluster_id=target_id)
     return replace(link, source=source, target=target)
 
 
 def mirrored_into_itself(link: Link, source_id: str, target_id: str) -> PlanRefused | None:
-    """Why the link cannot run where both its clusters are one and the same, `None` where they are not."""
+    """Return why the link cannot run if both its clusters are the same, `None` where they are not."""
     for problem, _ in same_clusters({link.source.alias: source_id, link.target.alias: target_id}, [link]):
         return PlanRefused(problem.message, hint=problem.hint)
     return None
@@ -77,9 +77,9 @@ def mirrored_into_itself(link: Link, source_id: str, target_id: str) -> PlanRefu
 async def producer_identity(
     ledger: LinkLedger, target: Client, link: Link, *, source_id: str, target_id: str
 ) -> ProducerIdentity:
-    """The producer ids of the link, new ones where the ledger has none for this target cluster.
+    """Return the producer ids of the link, new ones where the ledger has none for this target cluster.
 
-    That of a distributor holds its level, so that whoever reads what it wrote knows what to leave alone.
+    A distributor's producer id contains its level, so that readers of its records know what to leave alone.
 
     :raises PlanRefused: The link was made for another source cluster, or a distributor for another target or level.
     :raises Fenced: Another controller has taken the link over.
@@ -110,11 +110,11 @@ async def producer_identity(
 async def checked_identity(
     link: Link, documents: Mapping[str, Document], pool: ClusterPool, *, source_id: str, target_id: str
 ) -> ProducerIdentity | None:
-    """The producer ids that a link goes on with, `None` where it may begin with new ones. `documents` are those of the
-    target's ledger.
+    """Return the producer ids that a link continues with, `None` where it may begin with new ones. `documents` are
+    those of the target's ledger.
 
     :raises PlanRefused: The link was made for another source cluster, or a distributor for another target or level.
-    :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
+    :raises ClusterError: A cluster of the tree does not answer, so that this is unknown.
     """
     known = known_identity(link.name, documents, source_id=source_id, target_id=target_id)
     if known is None:
@@ -125,7 +125,7 @@ async def checked_identity(
 
 
 def _check_level(link: Link, known: ProducerIdentity) -> None:
-    """What was written under a level keeps it: under another one it would be copied again, or not at all.
+    """Require that the level is unchanged: records under another level would be copied again, or not at all.
 
     :raises PlanRefused: The distributor has another level than it had, or the link has become one, or is none any more.
     """
@@ -142,11 +142,11 @@ def _check_level(link: Link, known: ProducerIdentity) -> None:
 
 
 async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> None:
-    """No cluster may have got anything of the source by distributors that the tree does not have: in a tree of another
-    shape everything would come once more. And none may be in the tree under two names.
+    """Require that no cluster has records of the source by distributors that the tree does not have: in a tree of
+    another shape everything would be copied again. And that no cluster is in the tree under two names.
 
-    :raises PlanRefused: It is not.
-    :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
+    :raises PlanRefused: One has, or is.
+    :raises ClusterError: A cluster of the tree does not answer, so that this is unknown.
     """
     role = link.distributor
     ids = {link.source.alias: source_id}
@@ -158,7 +158,7 @@ async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> Non
         except Unreachable:
             if role is None or cluster.alias not in role.former:
                 raise
-            # It may have been left because it is gone. Before it began there all others were asked.
+            # It may have been left because it is gone. Before it began there all others were checked.
             continue
         for problem, _ in same_clusters(ids, ()):
             raise PlanRefused(problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers.")
@@ -179,7 +179,7 @@ async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> Non
 def known_identity(
     link: str, documents: Mapping[str, Document], *, source_id: str, target_id: str
 ) -> ProducerIdentity | None:
-    """The producer ids a link has by its ledger, `None` where it has none for this target cluster.
+    """Return the producer ids of a link in its ledger, `None` where it has none for this target cluster.
 
     :raises PlanRefused: The link was made for another source cluster.
     """

@@ -1,4 +1,4 @@
-"""What a link leaves behind: how far each partition came, whether a task still writes, and where it all came from."""
+"""What a link leaves behind: how far each partition was copied, whether a task still writes, and the provenance."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 from isthmus.wire.offsets import PartitionKey
 
 _SOURCE_S: Final = 4.0
-"""A source that may be lost is waited for no longer."""
+"""The longest wait for a source that may be lost."""
 _NO_COPIES: Final = frozenset({LaneState.DIVERGED, LaneState.TOPIC_RECREATED})
-"""States in which an offset is not that of the same record on both sides: how far a lane came tells nothing."""
+"""States in which an offset is not that of the same record on both sides: the lane's position means nothing."""
 
 
 async def source_logs(link: Link, source: Client, followed: Collection[SourceTopic]) -> dict[PartitionKey, LogRange]:
-    """The logs of all partitions at the source that the link selects and has a name for. What of the `followed` topics
-    it has no more is left out.
+    """Read the logs of all partitions at the source that the link selects and has a name for. Those of the `followed`
+    topics that no longer exist are left out.
 
-    :raises ClusterError: One of them cannot be told, or a followed topic is not shown, and is not known to be gone.
+    :raises ClusterError: A log cannot be read, or a followed topic is not shown, and is not known to be gone.
     """
     metadata = await selected_topics(source, link.topics)
-    keys = _selected(link, metadata)
-    if unseen := await _unseen(source, keys, followed):
+    keys = _selected_partitions(link, metadata)
+    if unseen := await _find_unseen(source, keys, followed):
         alias = source.cluster.alias
         raise ClusterError(
             f"{alias} does not show {first_few(sorted(unseen))}, and not all of its brokers say that it is gone",
@@ -85,7 +85,7 @@ async def source_logs(link: Link, source: Client, followed: Collection[SourceTop
 
 
 def followed_topics(link: Link, known: LinkMemory) -> frozenset[SourceTopic]:
-    """The source topics of those that the link was seen to copy, and selects still."""
+    """Return the source topics that the link was seen to copy, and still selects."""
     return frozenset(
         each.source_topic
         for topic, each in known.topics.items()
@@ -95,10 +95,10 @@ def followed_topics(link: Link, known: LinkMemory) -> frozenset[SourceTopic]:
     )
 
 
-async def _unseen(
+async def _find_unseen(
     source: Client, keys: Collection[PartitionKey], followed: Collection[SourceTopic]
 ) -> frozenset[SourceTopic]:
-    """The followed topics of which the source shows nothing, although it may have them: what is missing in an answer
+    """Return the followed topics that the source does not show although it may have them: a topic missing in an answer
     may be hidden, or unknown to a broker that has just started.
     """
     missing = frozenset(followed) - {SourceTopic(topic) for topic, _ in keys}
@@ -106,7 +106,7 @@ async def _unseen(
     return frozenset(each for each in missing if each not in gone)
 
 
-def _selected(link: Link, metadata: Metadata) -> list[PartitionKey]:
+def _selected_partitions(link: Link, metadata: Metadata) -> list[PartitionKey]:
     return [
         (name, each.partition)
         for name in sorted(link.topics.named(metadata.topics).sources.values())
@@ -116,7 +116,7 @@ def _selected(link: Link, metadata: Metadata) -> list[PartitionKey]:
 
 class SeenLogs(NamedTuple):
     """The source's logs as far as it answers, `None` where it does not; whether all of its topics are among them, and
-    whether of each partition the log is. `ids` are those of the topics that it shows.
+    whether the log of each partition is. `ids` are those of the topics that it shows.
     """
 
     logs: Mapping[PartitionKey, LogRange] | None = None
@@ -129,15 +129,15 @@ NOTHING_SEEN: Final = SeenLogs()
 
 
 async def seen_logs(link: Link, followed: Collection[SourceTopic]) -> SeenLogs:
-    """The source's logs as far as it answers within a few seconds. Nothing is raised: it may be lost. An answer that
-    shows nothing, or not all that was `followed`, is not all there is.
+    """Read the source's logs as far as it answers within a few seconds. Nothing is raised: it may be lost. An answer
+    without any topic, or without all that were `followed`, does not count as complete.
     """
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
             metadata = await selected_topics(source, link.topics)
-            keys = _selected(link, metadata)
+            keys = _selected_partitions(link, metadata)
             found = await log_ranges(source, keys, timeout_s=_SOURCE_S / 2)
-            has_topics = bool(keys or followed) and not await _unseen(source, keys, followed)
+            has_topics = bool(keys or followed) and not await _find_unseen(source, keys, followed)
             is_whole = has_topics and len(found.values) == len(keys)
             ids = {name: each.topic_id for name, each in metadata.topics.items() if each.error_code == codes.NONE}
             return SeenLogs(dict(found.values), has_topics, is_whole, ids)
@@ -147,8 +147,8 @@ async def seen_logs(link: Link, followed: Collection[SourceTopic]) -> SeenLogs:
 async def with_transactional_ids(
     link: Link, known: LinkMemory, left: tuple[LeftPartition, ...], *, asks: bool
 ) -> tuple[LeftPartition, ...]:
-    """The same with the names of the transactions that they end within, as its controller noted them, and as far as the
-    source, if it `asks`, tells within seconds.
+    """Add the transactional ids of the transactions that partitions end within, as the link's controller noted them,
+    and, with `asks`, as the source reports them within seconds.
     """
     names = dict(names_of_transactions(link.name, known.documents))
     producers = {one.producer_id for each in left for one in each.ends_within or ()} - names.keys()
@@ -157,17 +157,17 @@ async def with_transactional_ids(
             async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
                 names |= await transactional_ids(source, producers)
 
-    def named(one: TornTransaction) -> TornTransaction:
+    def with_id(one: TornTransaction) -> TornTransaction:
         return one._replace(transactional_id=names.get(one.producer_id, ""))
 
     return tuple(
-        replace(each, ends_within=tuple(map(named, each.ends_within))) if each.ends_within else each for each in left
+        replace(each, ends_within=tuple(map(with_id, each.ends_within))) if each.ends_within else each for each in left
     )
 
 
 def named(found: Iterable[OpenTransaction], known: LinkMemory) -> tuple[OpenTransaction, ...]:
-    """Transactions that a link has open at its target, with the transactional ids that they have at the source, as far
-    as its controller noted them.
+    """Add, to transactions that a link has open at its target, the transactional ids that they have at the source, as
+    far as its controller noted them.
     """
     names = dict(names_of_transactions(known.link, known.documents))
     return tuple(
@@ -179,8 +179,8 @@ def named(found: Iterable[OpenTransaction], known: LinkMemory) -> tuple[OpenTran
 
 
 def without_open(left: tuple[LeftPartition, ...], found: Collection[OpenTransaction]) -> tuple[LeftPartition, ...]:
-    """The same where these transactions are open at the target: nobody who reads committed records sees any of them, so
-    that no partition ends within them.
+    """Remove the transactions that are open at the target from those that partitions end within: a consumer of
+    committed records sees none of their records.
     """
     hidden = {
         (each.topic, each.partition, source_producer_id(each.producer_id))
@@ -208,29 +208,31 @@ async def left_partitions(
     *,
     source: Client | None = None,
 ) -> tuple[LeftPartition, ...]:
-    """All partitions at the target as they are now, beside the source's logs, or beside what was last heard of them and
-    is `seen` now; then with those of followed topics that the target does not have. What no lane has told of is held
-    against the `source`.
+    """Describe all partitions at the target as they are now, beside the source's logs, or beside the last known ones
+    and those `seen` now; then those of followed topics that the target does not have. Partitions that no lane has
+    reported are compared with the `source`.
 
-    :raises ClusterError: The target does not answer, or the source that is asked.
+    :raises ClusterError: The target does not answer, or the source where it is asked.
     """
     known = await recollect(link.name, target)
     topics = (await target.metadata(None)).topics
     named = [name for name in topics if link.topics.source_of(TargetTopic(name)) is not None]
     keys = [(name, each.partition) for name in named for each in topics[name].partitions]
     ranges = (await log_ranges(target, keys)).values
-    tails = await _tails(known, target, ranges)
+    tails = await _find_doubtful_tails(known, target, ranges)
     ours = _ours(known, tails)
     if source is not None and here is not None:
-        ours |= await _copies(link, known, source, {key: tail for key, tail in tails.items() if key not in ours})
+        ours |= await _find_copied_tails(
+            link, known, source, {key: tail for key, tail in tails.items() if key not in ours}
+        )
     return left_of(link, known, {key: ranges.get(key) for key in keys}, here, now_ms(), seen.logs, ours, seen.ids)
 
 
-async def _tails(
+async def _find_doubtful_tails(
     known: LinkMemory, target: Client, there: Mapping[PartitionKey, LogRange]
 ) -> Mapping[PartitionKey, Batch]:
-    """The last batch of those logs of which the lane's last word tells too little or cannot be true any more; where
-    somebody else has written, the last one before what the lane told.
+    """Read the last batch of those logs whose last lane report says too little or cannot be true any more; where others
+    have written, the last batch before the reported position.
     """
     doubted: dict[PartitionKey, int] = {}
     ended = ended_lanes(known)
@@ -249,7 +251,7 @@ async def _tails(
 
 
 def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[PartitionKey, int]:
-    """Where those of these last batches end that the link itself wrote, at the offset that they were written for."""
+    """Return where those of these last batches end that the link itself wrote, at the offset they were written for."""
     producers = {each.producer_id for each in known.documents.values() if isinstance(each, LinkDocument)}
     return {
         key: batch.offset_end
@@ -259,10 +261,10 @@ def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[Partit
     }
 
 
-async def _copies(
+async def _find_copied_tails(
     link: Link, known: LinkMemory, source: Client, tails: Mapping[PartitionKey, Batch]
 ) -> dict[PartitionKey, int]:
-    """Where those of these last batches end that show what the source has there, of lanes that never told anything.
+    """Return where those of these last batches end that equal the source's there, for lanes that never reported.
 
     :raises ClusterError: The source does not answer.
     """
@@ -275,7 +277,7 @@ async def _copies(
     copies: dict[PartitionKey, int] = {}
     for key, at in lanes.items():
         end, here = tails[key].offset_end, found.get(at)
-        # What cannot be decoded shows nothing.
+        # A batch that cannot be decoded proves nothing.
         with contextlib.suppress(ValueError):
             if isinstance(here, Batch) and is_copy(tails[key], here, end - 1, is_compacted=False):
                 copies[key] = end
@@ -292,18 +294,18 @@ def left_of(
     ours: Mapping[PartitionKey, int] = MappingProxyType({}),
     ids: Mapping[str, uuid.UUID] = NOTHING_SEEN.ids,
 ) -> tuple[LeftPartition, ...]:
-    """What is left of the partitions that are `there`, at the target, and of those the source is known to have. A
-    followed topic of which neither is known is in it as partition -1: all of it may be missing. `seen` is what the
-    source answers now where it is not known to be all that it has, and `ids` are those of its topics: one that is
-    another one by now has nothing that was copied. All before the offsets that are `ours` came from the source, by what
-    stands there.
+    """Describe what is left of the partitions that are `there`, at the target, and of those the source is known to
+    have. A followed topic of which neither is known appears as partition -1: all of it may be missing. `seen` is what
+    the source answers now where that may be incomplete, and `ids` are those of its topics: a topic that was created
+    again has nothing that was copied. Records before the offsets that are `ours` came from the source, as the batches
+    there show.
     """
     sight = _Sight(
         known=known,
         topics=known.topics,
         ended=ended_lanes(known),
         here=here,
-        told={} if here is not None else _told(link, known, at_ms, seen or {}),
+        noted={} if here is not None else _last_seen_logs(link, known, at_ms, seen or {}),
         at_ms=at_ms,
         ours=ours,
         ids=ids,
@@ -319,7 +321,7 @@ def left_of(
         source_topic = link.topics.source_of(topic)
         if source_topic is not None and topic in sight.topics:
             lanes[LaneKey(topic, partition)] = source_topic
-    for source_name, partition in sight.told if here is None else here:
+    for source_name, partition in sight.noted if here is None else here:
         topic_there = link.topics.target_of(SourceTopic(source_name))
         if topic_there is not None:
             lanes.setdefault(LaneKey(topic_there, partition), SourceTopic(source_name))
@@ -332,48 +334,46 @@ def left_of(
 
 
 def names_age_s(known: LinkMemory, at_ms: int) -> float | None:
-    """How long ago (s) it was seen which topics the source has, `None` where nobody wrote that down, infinite where the
-    clocks do not tell.
+    """Return how long ago (s) the list of the source's topics was seen, `None` where it was never written down,
+    infinite where the clocks disagree.
     """
     return min((age_most_s(each.seen_ms, at_ms) for each in known_names(known)), default=None)
 
 
 def ended_lanes(known: LinkMemory) -> dict[LaneKey, LaneState]:
-    """The lanes that wait for an operator, as `isthmus status` tells of them."""
+    """Return the lanes that wait for an operator, as `isthmus status` reports them."""
     found = {key: report.state for key, report in known.reports.items() if report.state.is_terminal}
     for topic, document in known.topics.items():
         found |= {LaneKey(topic, each.partition): LaneState(each.state) for each in document.ended}
     return found
 
 
-class _Told(NamedTuple):
-    """A source's log as somebody saw it so long ago, infinite if the clocks do not tell; -1 for what its leader did not
-    tell.
-    """
+class _SeenLog(NamedTuple):
+    """A source's log as seen so long ago, infinite if the clocks disagree; -1 for what its leader did not report."""
 
     start: int
     end: int
     age_s: float
 
 
-def _told(
+def _last_seen_logs(
     link: Link, known: LinkMemory, at_ms: int, seen: Mapping[PartitionKey, LogRange]
-) -> dict[PartitionKey, _Told]:
-    """The logs of the source's partitions as they are seen now, or as the link's controller wrote them down last, each
-    minute.
+) -> dict[PartitionKey, _SeenLog]:
+    """Return the logs of the source's partitions as they are seen now, or as the link's controller wrote them down
+    last, each minute.
     """
-    found: dict[PartitionKey, _Told] = {}
+    found: dict[PartitionKey, _SeenLog] = {}
     for names in known_names(known):
         age_s = age_most_s(names.seen_ms, at_ms)
         for topic in names.topics:
             if link.topics.matches(SourceTopic(topic.name)):
                 for each in topic.logs:
-                    found[topic.name, each.partition] = _Told(each.start, each.end, age_s)
-    return found | {key: _Told(log.start, log.end, 0.0) for key, log in seen.items()}
+                    found[topic.name, each.partition] = _SeenLog(each.start, each.end, age_s)
+    return found | {key: _SeenLog(log.start, log.end, 0.0) for key, log in seen.items()}
 
 
 def known_names(known: LinkMemory) -> list[KnownNames]:
-    """What the link's controller wrote down of its source."""
+    """Return what the link's controller wrote down of its source."""
     sources = {each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument)}
     return [
         each.names
@@ -383,25 +383,25 @@ def known_names(known: LinkMemory) -> list[KnownNames]:
 
 
 class _Sight(NamedTuple):
-    """All that is known of a link and of its source's logs, which either are `here` or were `told`."""
+    """What is known of a link and of its source's logs, which are either `here` or were `noted` by its controller."""
 
     known: LinkMemory
     topics: Mapping[TargetTopic, TopicDocument]
     ended: Mapping[LaneKey, LaneState]
     here: Mapping[PartitionKey, LogRange] | None
-    told: Mapping[PartitionKey, _Told]
+    noted: Mapping[PartitionKey, _SeenLog]
     at_ms: int
     ours: Mapping[PartitionKey, int]
     ids: Mapping[str, uuid.UUID]
     left_mapped: frozenset[LaneKey]
 
     def is_mapped(self, key: LaneKey) -> bool:
-        """Whether offsets differ; once the link has let go of a topic, only its provenance tells."""
+        """Whether offsets differ; once the link has let go of a topic, only its provenance says so."""
         document = self.topics.get(key.topic)
         return key in self.left_mapped if document is None else document.is_mapped
 
     def state(self, key: LaneKey) -> LaneState | None:
-        """That of a lane that waits for an operator, by itself or with its whole topic."""
+        """Return the state of a lane that waits for an operator, by itself or with its whole topic."""
         document = self.topics.get(key.topic)
         whole = None if document is None else LaneState(document.state)
         ids = () if document is None else (document.source_topic_id, self.ids.get(document.source_topic, NO_TOPIC_ID))
@@ -413,25 +413,25 @@ class _Sight(NamedTuple):
 def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, there: LogRange | None) -> LeftPartition:
     report, is_mapped = sight.known.last_known.get(key), sight.is_mapped(key)
     log = None if sight.here is None else sight.here.get((source_topic, key.partition))
-    heard = _heard_end(sight, key, source_topic, report) if log is None else _Told(log.start, log.end, 0.0)
-    # What its source has no more there is nothing to prove of.
+    heard = _last_heard_log(sight, key, source_topic, report) if log is None else _SeenLog(log.start, log.end, 0.0)
+    # A partition that no longer exists at the source needs no proof.
     ended = sight.state(key)
     state = ended if log is not None or sight.here is None else None
     position = -1 if report is None else report.position
     if there is not None and not is_mapped:
         shown = sight.ours.get((key.topic, key.partition), -1)
         if ended is LaneState.FOREIGN_WRITE or position > there.end:
-            # The target may have lost what was copied, and others have written in its place.
+            # The target may have lost copied records, and others have written in their place.
             position = shown
         elif ended is None:
-            # The lane wrote on after it had told of it last, or none ever told anything.
+            # The lane wrote on after its last report, or no lane ever reported.
             position = max(position, shown)
-    copied = _copied(state, there, position, is_mapped=is_mapped)
+    copied = _copied_before(state, there, position, is_mapped=is_mapped)
     missing = -1
     if heard is not None and heard.end >= 0 and copied is not None:
         missing = max(heard.end - max(_kept_end(copied, there, is_mapped=is_mapped), heard.start), 0)
     elif log is not None and log.start == log.end:
-        # What the source has no record of cannot be missing, whatever stands at the target.
+        # Where the source has no records none can be missing, whatever the target holds.
         missing = 0
     return LeftPartition(
         topic=key.topic,
@@ -452,8 +452,8 @@ def _left_partition(sight: _Sight, key: LaneKey, source_topic: SourceTopic, ther
 def _ends_within(
     report: LaneReport | None, there: LogRange | None, copied: int | None, log: LogRange | None, *, is_mapped: bool
 ) -> tuple[TornTransaction, ...] | None:
-    """The committed transactions that a partition ends within, `None` where nobody can tell: its lane told of its
-    position only, and what came since may have ended one or begun another.
+    """Return the committed transactions that a partition ends within, `None` where that is unknown: its lane reported
+    its position only, and later records may have ended one or begun another.
     """
     if there is None or (log is not None and copied is not None and copied >= log.end == log.stable_end):
         return ()
@@ -462,54 +462,56 @@ def _ends_within(
     return tuple(map(TornTransaction, report.within))
 
 
-def _heard_end(sight: _Sight, key: LaneKey, source_topic: SourceTopic, report: LaneReport | None) -> _Told | None:
-    """The source's log as it was last heard, `None` for never. Of all who saw it the one who saw it end furthest tells
-    the end, as logs only grow, and the one who saw it last tells how long ago that was.
+def _last_heard_log(
+    sight: _Sight, key: LaneKey, source_topic: SourceTopic, report: LaneReport | None
+) -> _SeenLog | None:
+    """Return the source's log as it was last heard, `None` for never. The end is the furthest that was seen, as logs
+    only grow, and the age is that of the latest look.
     """
-    found: list[_Told] = []
+    found: list[_SeenLog] = []
     if report is not None and report.source_end >= 0:
         age_s = sight.known.source_age_s(key, sight.at_ms)
         if age_s is not None:
-            found.append(_Told(0, max(report.source_end, report.source_log_end), age_s))
-    told = sight.told.get((source_topic, key.partition))
-    if told is not None:
-        found.append(told)
+            found.append(_SeenLog(0, max(report.source_end, report.source_log_end), age_s))
+    seen = sight.noted.get((source_topic, key.partition))
+    if seen is not None:
+        found.append(seen)
     if not found:
         return None
     known = [each for each in found if each.end >= 0]
-    return _Told(
+    return _SeenLog(
         start=max(0, *(each.start for each in found)),
         end=max((each.end for each in known), default=-1),
         age_s=min(each.age_s for each in known or found),
     )
 
 
-def _copied(state: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int | None:
-    """The offset before which the target has all that the source has, -1 for nothing, `None` where nobody can tell."""
+def _copied_before(state: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int | None:
+    """Return the offset before which the target has all that the source has, -1 for nothing, `None` if unknown."""
     if there is None or (state is None and is_mapped):
         return position if is_mapped else -1
     if there.end == 0:
         return 0
-    # Behind its position somebody else may have written; what diverged does so at an offset that only both logs tell.
+    # Others may have written behind its position; where a diverged lane diverges only both logs show.
     if state in _NO_COPIES or position < 0:
         return None
     return position if is_mapped else min(position, there.end)
 
 
 def _kept_end(copied: int, there: LogRange | None, *, is_mapped: bool) -> int:
-    """The offset before which all that was `copied` stays when the link lets go: what is open by then is aborted, and
-    may be committed at the source.
+    """Return the offset before which all that was `copied` stays when the link lets go: transactions still open then
+    are aborted, and may be committed at the source.
     """
     return copied if there is None or is_mapped else min(copied, there.stable_end)
 
 
 def _copied_end(ended: LaneState | None, there: LogRange | None, position: int, *, is_mapped: bool) -> int:
-    """The target's offset before which its records came from the source; -1 where nobody can tell. Where offsets are
-    mapped no position tells it: the log's end, with what others may have written between.
+    """Return the target's offset before which its records came from the source; -1 if unknown. With mapped offsets no
+    position shows it: then the log's end, including what others may have written between.
     """
     if there is None:
         return 0
-    copied = there.end if is_mapped else _copied(ended, there, position, is_mapped=False)
+    copied = there.end if is_mapped else _copied_before(ended, there, position, is_mapped=False)
     return -1 if copied is None else copied
 
 
@@ -519,7 +521,7 @@ def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bo
 
 
 def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> frozenset[LaneKey]:
-    """The lanes into these topics that a task of the link may still write, be it that it has to let go of them."""
+    """Return the lanes into these topics that a task of the link may still write, even one that has to stop."""
     leases = (each for each in known.documents.values() if isinstance(each, LeaseDocument))
     return frozenset(
         key
@@ -531,30 +533,30 @@ def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) ->
 
 
 def goes_without(known: LinkMemory, maps: Collection[NamespaceMap]) -> bool:
-    """Whether the controller of a link has said that it goes by the detachment of these namespaces, as the target's
-    ledger has it: it has ended all that it did for them, and begins nothing any more.
+    """Whether the controller of a link has reported that it acts on the detachment of these namespaces, as the target's
+    ledger has it: it has ended all its work for them, and begins none any more.
     """
-    said = declaration_of(known.link, known.documents.values())
-    is_detached = bool(maps) and set(maps) <= set(said.detached)
-    return is_detached and known.controller is not None and known.controller.attached_said == said.attached_said
+    declaration = declaration_of(known.link, known.documents.values())
+    is_detached = bool(maps) and set(maps) <= set(declaration.detached)
+    return is_detached and known.controller is not None and known.controller.attached_said == declaration.attached_said
 
 
 def left_nothing(known: LinkMemory) -> bool:
-    """Whether all leases of a link that have ended left nothing on its way: a next owner would wait for that."""
+    """Whether all ended leases of a link left no requests in flight: a next owner would wait for those."""
     leases = [each for each in known.documents.values() if isinstance(each, LeaseDocument)]
     return all(was_clean(each, known.documents) for each in leases)
 
 
 def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
-    """Where the records of all partitions came from."""
+    """Return the provenance of all partitions."""
     sources = (each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument))
     source_cluster = next(sources, "")
     return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
 
 
 async def write_down(found: Promotion, target: Client) -> None:
-    """Remember where everything came from, and that the link has let go of it. What the same verb wrote down before it
-    was interrupted stays.
+    """Write down the provenance of all partitions, and that the link has let go of them. What the same verb wrote
+    before it was interrupted stays.
 
     :raises ClusterError: The target's ledger cannot be read or written.
     """
@@ -563,7 +565,7 @@ async def write_down(found: Promotion, target: Client) -> None:
         one
         for one in provenance(found, known)
         if not _is_written(one, known.documents)
-        # Without its topic's document nobody knows any more how far a lane came that had ended.
+        # Without its topic's document it is unknown how far an ended lane came.
         and not ((found.verb == "detach" or one.topic not in known.topics) and _is_let_go(one, known.documents))
     ]
     writer = LedgerWriter(target)
@@ -575,19 +577,19 @@ async def write_down(found: Promotion, target: Client) -> None:
 
 
 def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
-    """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
+    """Whether this was written down before the verb was interrupted; a document of another verb is overwritten."""
     held = documents.get(one.key)
     return isinstance(held, ProvenanceDocument) and held.verb == one.verb
 
 
 def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
-    """Whether the link let go of the topic before: what came since is nobody's copy, or another link's."""
+    """Whether the link let go of the topic before: later records are no copies, or those of another link."""
     beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
     return isinstance(beginning, BeginningDocument) and beginning.is_over
 
 
 def endings(found: Promotion, known: LinkMemory) -> list[BeginningDocument]:
-    """That the link has let go of its topics: what follows again begins where they end by then."""
+    """Return documents that the link has let go of its topics: if they follow again, that begins at their ends then."""
     topics = {each.topic: known.topics.get(each.topic) for each in found.partitions if each.partition >= 0}
     return [
         BeginningDocument(
@@ -603,8 +605,8 @@ def endings(found: Promotion, known: LinkMemory) -> list[BeginningDocument]:
 def begins_at(
     link: str, topic: TargetTopic, partition: int, topic_id: uuid.UUID, documents: Mapping[str, Document]
 ) -> int:
-    """Where a link began to write to a partition. What an older release began it did not write down: then behind what
-    the link let go of before.
+    """Return where a link began to write to a partition. An older release did not write down where it began: then
+    behind what the link let go of before.
     """
     begin = beginning_of(link, topic, topic_id, documents).get(partition, -1)
     if begin >= 0:
@@ -621,13 +623,13 @@ def begins_at(
 
 
 def left_in_tier(topic: TopicDocument, documents: Mapping[str, Document]) -> tuple[LeftInTier, ...]:
-    """What of a topic was left in its source's remote tier. Where mapped partitions began their maps tell."""
+    """Return the parts of a topic left in its source's remote tier; mapped partitions up to where their maps begin."""
     if not topic.is_mapped or not topic.left:
         return topic.left
     try:
         maps = lane_maps(topic.link, documents)
     except ConfigError:
-        # Which says of itself in `isthmus verify` that it cannot be true.
+        # `isthmus verify` reports that map as impossible.
         return ()
     begins = {key.partition: found.begin for key, found in maps.items() if key.topic == topic.target_topic}
     return tuple(each._replace(offset_end=begins.get(each.partition, -1)) for each in topic.left)
@@ -638,7 +640,7 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
     stretches = () if document is None else left_in_tier(document, known.documents)
     left = [one for one in stretches if one.partition == each.partition]
     topic_id = NO_TOPIC_ID if document is None else document.target_topic_id
-    # What is behind came from somewhere else, and where nobody knows the end, all of it may have.
+    # Records behind it came from elsewhere, and where the end is unknown, all of them may have.
     last = each.copied_end if each.copied_end >= 0 else max(each.target_end, 0)
     begin = begins_at(found.link, each.topic, each.partition, topic_id, known.documents)
     written = ProvenanceDocument(
@@ -662,6 +664,6 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
     )
     before = known.documents.get(written.key)
     if isinstance(before, ProvenanceDocument) and before.topic_id == topic_id:
-        # Nothing has come since the link let go of it last: it is still the same range.
+        # Nothing was copied since the link let go of it last: the range is the same.
         return replace(written, offset_begin=min(written.offset_begin, before.offset_begin))
     return written

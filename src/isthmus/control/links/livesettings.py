@@ -46,9 +46,9 @@ class SaidSettingsJson(SaidByJson):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSettings:
-    """What an operator has set of a link in place of the file, by dotted key of links[]; null for the default.
+    """The settings of a link that an operator set in place of the file, by dotted key of links[]; null for the default.
 
-    `since_ms` is when it was changed last, -1 for never, and `by` who that was.
+    `since_ms` is when they were changed last, -1 for never, and `by` the operator who did.
     """
 
     said: Mapping[str, Any] = field(default_factory=dict)
@@ -56,15 +56,15 @@ class LiveSettings:
     by: str = ""
 
     def of(self, link: Link) -> Link:
-        """The link as it is with these settings.
+        """Return the link with these settings applied.
 
-        :raises ConfigError: One cannot be used.
+        :raises ConfigError: A setting cannot be used.
         """
         return with_settings(link, self.said)
 
     def as_dict(self, link: Link) -> LiveSettingsJson:
-        """Plain values under stable names: what is in force, what the file says where that is something else, and who
-        changed it. `link` is as the file has it.
+        """Return plain values under stable names: what is in force, the values of the file where they differ, and who
+        changed them. `link` is as the file has it.
         """
         written = in_plain_values(link)
         return {
@@ -76,7 +76,7 @@ class LiveSettings:
         }
 
     def said_as_dict(self) -> SaidSettingsJson | None:
-        """Plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
+        """Return plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
         return {"changed": dict(self.said), **self._authorship} if self.said else None
 
     @property
@@ -85,13 +85,13 @@ class LiveSettings:
 
 
 def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
-    """What an operator has set of a link; nothing where it does not go with what the file says by now."""
+    """Return what an operator has set of a link; nothing where it no longer fits the file."""
     document = documents.get(f"{SettingsDocument.KIND}/{link.name}")
     if not isinstance(document, SettingsDocument):
         return LiveSettings()
     try:
-        said = {key: json.loads(value) for key, value in document.settings}
-        found = LiveSettings(said=said, since_ms=document.since_ms, by=document.by)
+        values = {key: json.loads(value) for key, value in document.settings}
+        found = LiveSettings(said=values, since_ms=document.since_ms, by=document.by)
         found.of(link)
     except (ConfigError, ValueError, RecursionError) as error:
         pass_over(f"the record {document.key}", error)
@@ -100,7 +100,7 @@ def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
 
 
 async def read_settings(link: Link, target: Client) -> LiveSettings:
-    """What an operator has set of a link.
+    """Read what an operator has set of a link.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
@@ -118,12 +118,12 @@ async def write_settings(
     known: LiveSettings | None = None,
     dry_run: bool = False,
 ) -> LiveSettings:
-    """Have the link go by these settings, and for those to `unset` by the file again, with `reset` for all that was
-    set before; its controller follows within a second, without a new lease. `known` is what an operator had set when
-    whoever sets this looked, by default now.
+    """Apply these settings to the link, and the values of the file to those in `unset`, or with `reset` to all that was
+    set before; its controller follows within a second, without a new lease. `known` are the settings that the caller
+    saw when it looked, by default those of now.
 
     :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
-    :raises PlanRefused: Somebody changed them since.
+    :raises PlanRefused: The settings were changed since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
     check_not_both(settings, unset)
@@ -131,22 +131,22 @@ async def write_settings(
         check_settable(link.name, key)
     known = await read_settings(link, target) if known is None else known
     before = {} if reset else {key: value for key, value in known.said.items() if key not in unset}
-    said = dict(sorted({**before, **settings}.items()))
+    wanted = dict(sorted({**before, **settings}.items()))
     found = LiveSettings()
-    if said == known.said:
+    if wanted == known.said:
         found = known
-    elif said:
-        found = LiveSettings(said=said, since_ms=now_ms(), by=operator())
+    elif wanted:
+        found = LiveSettings(said=wanted, since_ms=now_ms(), by=operator())
     found.of(link)
 
     async def change() -> LedgerChange:
         held = await read_settings(link, target)
-        # Where this writer was fenced half-way it may meet what it wrote itself.
+        # A writer that was fenced half-way may read back its own document.
         if held not in (known, found):
             raise changed_meanwhile("settings", link.name, since_ms=held.since_ms, by=held.by)
-        values = tuple((key, json.dumps(value)) for key, value in said.items())
+        values = tuple((key, json.dumps(value)) for key, value in wanted.items())
         document = SettingsDocument(link=link.name, settings=values, since_ms=found.since_ms, by=found.by)
-        return document if said else Deletion(document.key)
+        return document if wanted else Deletion(document.key)
 
     if not dry_run and (found != known or reset):
         replication_factor = ledger.replication_factor
@@ -155,7 +155,7 @@ async def write_settings(
 
 
 def changed_meanwhile(what: str, link: str, *, since_ms: int, by: str) -> PlanRefused:
-    """That somebody else was quicker; `since_ms` is -1 where that one took all back."""
+    """Return the error that the settings were changed meanwhile; `since_ms` is -1 where they were reset."""
     news = f"{by or 'somebody'} changed them at {written_instant(since_ms)}" if since_ms >= 0 else "they were reset"
     return PlanRefused(
         f"the {what} of link {link} are not what they were when they were looked at: {news}",

@@ -1,4 +1,4 @@
-"""What the ledger remembers of a link, as the values control works with."""
+"""What the ledger holds of a link, as the values control works with."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
 _UNTAKEN_MIN: Final = 1_000
 _ADDING_UP: Final = (ControllerDocument.KIND, ProgressDocument.KIND)
-"""Kinds of which the ones before count as well: who ran the link, and lanes that the newest says nothing of."""
+"""Kinds whose earlier records count as well: who ran the link, and lanes that the newest record leaves out."""
 HEARING_S: Final = 4.0
-"""What a task tells of a source's log it may have heard so much earlier: it says so once that is 3 s ago."""
+"""A task may have heard from the source's log so much earlier than it reports: it reports once that is 3 s ago."""
 
 
 class Silence(NamedTuple):
-    """For how long (s) whoever writes something again and again has not done it: at least and at most, as it was seen
-    until the last look, and as the clock of who wrote it last has it, which may be wrong.
+    """For how long (s) a repeated record has not come: at least and at most, as was seen until the last look, and by
+    the timestamp of the last record, whose clock may be wrong.
     """
 
     least_s: float
@@ -66,12 +66,12 @@ class Silence(NamedTuple):
 
     @property
     def likely_s(self) -> float:
-        """What clocks tell counts as far as nothing else was seen."""
+        """The silence by clocks, limited by what was seen."""
         return min(max(self.told_s, self.least_s), self.most_s)
 
 
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
-    """Which topics of the link were brought together, by target topic."""
+    """Return the topics of the link that were paired with their sources, by target topic."""
     forgotten = {
         document.topic: TopicIds(
             source_topic=document.source_topic,
@@ -98,13 +98,13 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
 
 
 def names_of_transactions(link: str, documents: Mapping[str, Document]) -> tuple[TornTransaction, ...]:
-    """Whose transactions the lanes of a link were seen to copy, as far as the source told, the newest last."""
+    """Return the transactions that the lanes of a link were seen to copy, as far as known, the newest last."""
     document = documents.get(f"{TransactionNamesDocument.KIND}/{link}")
     return document.names if isinstance(document, TransactionNamesDocument) else ()
 
 
 def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
-    """What an operator has paused of a link."""
+    """Return what an operator has paused of a link."""
     return Pauses.given(
         Pause(part=document.part, since_ms=document.since_ms, by=document.by)
         for document in documents.values()
@@ -113,7 +113,7 @@ def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
 
 
 def rebuilt_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Rebuilt]:
-    """The topics of the link that an operator had deleted and created again because they had diverged."""
+    """Return the topics of the link that an operator had deleted and created again because they had diverged."""
     return {
         document.topic: Rebuilt(document.topic_id, document.rebuilt_id, document.settles)
         for document in documents.values()
@@ -122,7 +122,7 @@ def rebuilt_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetT
 
 
 class _Lease(NamedTuple):
-    """Which task wrote a document."""
+    """The task that wrote a document."""
 
     controller: int
     slot: int
@@ -131,11 +131,11 @@ class _Lease(NamedTuple):
 
 @dataclass(slots=True)
 class LinkMemory:
-    """What the ledger says of a link.
+    """What the ledger holds of a link.
 
     `reports` are the newest of each lane by the newest controller, `last_known` the newest by any controller.
-    `controller` is what the newest one wrote of itself, `None` when it said farewell or never came. `heard_ms` is when
-    it was heard last, by its own clock, its farewell included; -1 for never.
+    `controller` is the newest controller's own document, `None` after its farewell or if none ever came. `heard_ms` is
+    when it was heard last, by its own clock, including its farewell; -1 for never.
     """
 
     link: str
@@ -153,7 +153,7 @@ class LinkMemory:
 
     @classmethod
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
-        """What a ledger amounts to that is read from its beginning."""
+        """Return the memory of a ledger that is read from its beginning."""
         memory = cls(link)
         memory.take_all([entry for entry in entries if link_of(entry.key) == link])
         return memory
@@ -178,7 +178,7 @@ class LinkMemory:
         return gaps
 
     def groups(self, now_ms: int) -> tuple[GroupProgress, ...]:
-        """The consumer groups of the link. A standing is as old as the word of the controller that looked at it."""
+        """Return the consumer groups of the link. A standing is as old as the controller's last word."""
         found = [d for d in self.documents.values() if isinstance(d, GroupDocument)]
         return tuple(
             GroupProgress(
@@ -191,12 +191,12 @@ class LinkMemory:
         )
 
     def loops(self, now_ms: int) -> tuple[LoopProgress, ...]:
-        """What the link keeps alike beside its data, as the controller last said that it stands, and what an operator
+        """Return what the link synchronizes beside its data, as the controller last reported it, with what an operator
         has paused since.
         """
         found = [d for d in self.documents.values() if isinstance(d, LoopDocument)]
         paused = self.paused
-        told = tuple(
+        looped = tuple(
             LoopProgress(
                 loop=d.loop,
                 state=LoopState(d.state),
@@ -208,24 +208,24 @@ class LinkMemory:
         )
         verified = next((d for d in self.documents.values() if isinstance(d, VerificationDocument)), None)
         age_s = 0.0 if verified is None else _age_s(self._written_ms[verified.key], now_ms)
-        return (*told, verify_loop(verified, age_s=age_s))
+        return (*looped, verify_loop(verified, age_s=age_s))
 
     @property
     def paused(self) -> Pauses:
         return pauses(self.link, self.documents)
 
     def controller_state(self, now_ms: int) -> ControllerState:
-        """Whether a controller runs the link, as far as the ledger knows."""
+        """Return whether a controller runs the link, as far as the ledger knows."""
         if self.controller is None:
             return ControllerState.NONE
         return ControllerState.heard(self.heard_age_s(now_ms), held_s=self.controller.held_s)
 
     def heard_age_s(self, now_ms: int) -> float | None:
-        """How long ago (s) the controller was heard last, `None` for never."""
+        """Return how long ago (s) the controller was heard last, `None` for never."""
         return None if self.heard_ms == _NEVER_MS else _age_s(self.heard_ms, now_ms)
 
     def report_age_s(self, key: LaneKey, now_ms: int) -> float | None:
-        """How long ago (s) the last known report of a lane was confirmed, `None` where there is none.
+        """Return how long ago (s) the last known report of a lane was confirmed, `None` where there is none.
 
         A task writes down the lanes that changed: those it leaves out are as they were.
         """
@@ -233,11 +233,11 @@ class LinkMemory:
         return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
 
     def source_age_s(self, key: LaneKey, now_ms: int) -> float | None:
-        """How long ago (s) the source of a lane was last heard, at most; `None` where it never was, infinite where the
-        clocks do not tell.
+        """Return how long ago (s) the source of a lane was last heard, at most; `None` where it never was, infinite
+        where the clocks disagree.
 
-        A task hears the sources of the lanes that it calls ACTIVE. Of others, and of those it has given up, it was
-        heard when their ends were last seen to move, or until they were told for the last time.
+        A task hears the sources of the lanes that it reports as ACTIVE. For others, and for those it has given up, it
+        is when their ends were last seen to move, or the last time they were reported.
         """
         lease = self._reporters.get(key)
         if lease is not None and key in self._hearing.get(lease, ()):
@@ -246,14 +246,14 @@ class LinkMemory:
         return None if heard_ms is None else age_most_s(heard_ms, now_ms) + HEARING_S
 
     def document_age_s(self, document: Document, now_ms: int) -> float:
-        """How long ago (s) a document of the ledger was written."""
+        """Return how long ago (s) a document of the ledger was written."""
         return _age_s(self._written_ms[document.key], now_ms)
 
     def take_all(self, entries: Sequence[Entry]) -> None:
-        """The next records of the ledger that are about the link. What another one of the same key replaces is passed
-        over where that one says all there is to know: decoding it would take longest.
+        """Take in the next records of the ledger about the link. A record that a later one of the same key replaces in
+        full is skipped: decoding it would take longest.
 
-        :raises PlanRefused: A newer Isthmus wrote one that counts.
+        :raises PlanRefused: A newer Isthmus wrote a record that counts.
         """
         newest_of = {entry.key: entry for entry in entries}
         for entry in entries:
@@ -261,9 +261,9 @@ class LinkMemory:
                 self.take(entry)
 
     def take(self, entry: Entry) -> None:
-        """The next record of the ledger that is about the link.
+        """Take in the next record of the ledger about the link.
 
-        :raises PlanRefused: A newer Isthmus wrote it.
+        :raises PlanRefused: A newer Isthmus wrote the record.
         """
         if entry.value is None:
             gone = self.documents.pop(entry.key, None)
@@ -289,7 +289,7 @@ class LinkMemory:
         lease = _Lease(document.controller, document.slot, document.generation)
         before_ms = self._reported_ms.get(lease, at_ms)
         self._reported_ms[lease] = at_ms
-        # That a lease has given a lane up says nothing of it once another one has told of it.
+        # A lease that has given up a lane does not count once another lease has reported that lane.
         found = {
             each.key: each
             for each in document.reports
@@ -297,7 +297,7 @@ class LinkMemory:
         }
         if document.is_full:
             for key in self._hearing.get(lease, set()) - found.keys():
-                self._fall_silent(key, before_ms)
+                self._note_silence(key, before_ms)
         for key, report in found.items():
             self._note_hearing(lease, report, before_ms)
             # A task that begins while the source is lost has never heard it.
@@ -316,7 +316,7 @@ class LinkMemory:
         self.reports.update(found)
 
     def _note_hearing(self, lease: _Lease, report: LaneReport, before_ms: int) -> None:
-        """Whether a lease hears the source of a lane from now on, or else until when it did."""
+        """Note that a lease hears the source of a lane from now on, or else until when it did."""
         key, before = report.key, self.last_known.get(report.key)
         if report.source_end >= 0 and report.heard_ms < 0 and report.state is LaneState.ACTIVE:
             former = self._reporters.get(key, lease)
@@ -324,7 +324,7 @@ class LinkMemory:
                 self._hearing.get(former, set()).discard(key)
             self._hearing.setdefault(lease, set()).add(key)
             return
-        self._fall_silent(key, before_ms)
+        self._note_silence(key, before_ms)
         is_moved = before is None or (before.source_end, before.source_log_end) != (
             report.source_end,
             report.source_log_end,
@@ -333,15 +333,15 @@ class LinkMemory:
             heard_ms = report.heard_ms if report.heard_ms >= 0 else before_ms
             self._source_ms[key] = max(self._source_ms.get(key, heard_ms), heard_ms)
 
-    def _fall_silent(self, key: LaneKey, at_ms: int) -> None:
-        """The lease that heard the source of a lane does so no more: it did until then."""
+    def _note_silence(self, key: LaneKey, at_ms: int) -> None:
+        """Note until when the lease heard the source of a lane that it no longer hears."""
         lease = self._reporters.get(key)
         if lease is not None and key in self._hearing.get(lease, ()):
             self._hearing[lease].discard(key)
             self._source_ms[key] = min(self._reported_ms[lease], at_ms)
 
     def copy(self) -> LinkMemory:
-        """What is known now: it stays as it is, whatever is read later."""
+        """Return a copy of what is known now, which later reads do not change."""
         copied = copy(self)
         for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms", "_source_ms"):
             setattr(copied, name, dict(getattr(self, name)))
@@ -349,17 +349,17 @@ class LinkMemory:
         return copied
 
     def _begin(self, generation: int) -> None:
-        """What an earlier controller's lanes said no longer counts as their state."""
+        """Discard the reports of an earlier controller's lanes: they no longer count as their state."""
         if generation > self._generation:
             self._generation = generation
             self.reports.clear()
 
 
 class LedgerMemory:
-    """What the ledger of a cluster says of all its links, followed from look to look: see `remembered`.
+    """What the ledger of a cluster holds of all its links, followed from look to look: see `remembered`.
 
-    What a look brings is decoded when it is asked for, as most want the newest documents or those of one link; that of
-    links that nobody asks for is decoded as well before there is much more of it than at first.
+    Records are decoded when they are needed, as most callers want the newest documents or those of one link; records of
+    links that are not asked for are decoded too before there are many more of them than at first.
     """
 
     def __init__(self, client: Client) -> None:
@@ -373,10 +373,10 @@ class LedgerMemory:
         self._looked_s = -math.inf, -math.inf
 
     async def refresh(self) -> None:
-        """Take in what was written since the last look.
+        """Read what was written since the last look.
 
         :raises PlanRefused: A newer Isthmus wrote it.
-        :raises ClusterError: It cannot be read.
+        :raises ClusterError: The ledger cannot be read.
         """
         async with self._looking:
             before, begun_s = self._looked_s[0], lasting_s()
@@ -394,34 +394,34 @@ class LedgerMemory:
                     self._unlinked.pop(entry.key, None)
                 else:
                     self._unlinked[entry.key] = entry
-                    # What was durable as the look before began is none of this one's.
+                    # A record that was durable when the look before began cannot be this one.
                     self._came_s[entry.key] = before, self._looked_s[1]
             untaken = sum(map(len, self._untaken.values()))
             self._untaken_max = self._untaken_max or max(2 * untaken, _UNTAKEN_MIN)
             for link in list(self._untaken):
-                # Whoever has asked for a link goes on with what is new of it.
+                # A link that was asked for is kept up to date.
                 if link in self._links or untaken > self._untaken_max:
                     self._take(link)
 
     def mark(self, bookmark: Bookmark) -> None:
-        """Have a bookmark be where the last look ended."""
+        """Set a bookmark to where the last look ended."""
         self._view.mark(bookmark)
 
     @property
     def links(self) -> list[str]:
-        """The links of which something is known."""
+        """The links that the ledger holds records of."""
         return sorted({*self._links, *self._untaken})
 
     def of(self, link: str) -> LinkMemory:
-        """What is known of a link; it goes on with the next look.
+        """Return what is known of a link; the next look updates it.
 
-        :raises PlanRefused: A newer Isthmus wrote something of it.
+        :raises PlanRefused: A newer Isthmus wrote a record of it.
         """
         self._take(link)
         return self._links.get(link) or LinkMemory(link)
 
     def documents(self) -> dict[str, Document]:
-        """Everything the ledger says, by key.
+        """Return all documents of the ledger, by key.
 
         :raises PlanRefused: A newer Isthmus wrote some of it.
         """
@@ -431,18 +431,18 @@ class LedgerMemory:
         return found
 
     def unlinked(self) -> dict[str, Document]:
-        """What it says that is about no link, by key.
+        """Return the documents that belong to no link, by key.
 
         :raises PlanRefused: A newer Isthmus wrote some of it.
         """
         return newest(self._unlinked.values())
 
     def unlinked_written_ms(self) -> dict[str, int]:
-        """When each of these was written (ms, by the clock of who did), by key."""
+        """Return when each of these documents was written (ms, by the writer's clock), by key."""
         return {key: entry.timestamp for key, entry in self._unlinked.items()}
 
     def unlinked_silences(self, now_ms: int) -> dict[str, Silence]:
-        """For how long nothing came of each of these, by key."""
+        """Return for how long no new record of each of these documents has come, by key."""
         found, (begun_s, ended_s) = {}, self._looked_s
         for key, entry in self._unlinked.items():
             earliest_s, latest_s = self._came_s[key]
@@ -463,11 +463,11 @@ class LedgerMemory:
 
 
 async def remembered(client: Client) -> LedgerMemory:
-    """What the ledger of a cluster says now; nothing where there is none. Only what was written since anybody asked
-    with this client is read.
+    """Read the ledger of a cluster; nothing where there is none. Only records written since the last call with this
+    client are read.
 
     :raises PlanRefused: A newer Isthmus wrote it.
-    :raises ClusterError: It cannot be read.
+    :raises ClusterError: The ledger cannot be read.
     """
     memory = client.companion(LedgerMemory)
     await memory.refresh()
@@ -475,9 +475,7 @@ async def remembered(client: Client) -> LedgerMemory:
 
 
 async def ledger_within(client: Client, patience_s: float) -> LedgerMemory | Problem:
-    """What the ledger of a cluster says now, as `remembered`, or why it does not: a cluster that takes longer than that
-    (s) does not.
-    """
+    """Read the ledger of a cluster, as `remembered`, or return why that failed, or took longer than `patience_s`."""
     alias = client.cluster.alias
     try:
         async with asyncio.timeout(patience_s):
@@ -491,26 +489,26 @@ async def ledger_within(client: Client, patience_s: float) -> LedgerMemory | Pro
 
 
 async def recollect(link: str, client: Client) -> LinkMemory:
-    """What the ledger at a target cluster says of a link now; nothing where there is no ledger.
+    """Read what the ledger at a target cluster holds of a link; nothing where there is no ledger.
 
     :raises PlanRefused: A newer Isthmus wrote it.
-    :raises ClusterError: It cannot be read.
+    :raises ClusterError: The ledger cannot be read.
     """
     return (await remembered(client)).of(link).copy()
 
 
 def now_ms() -> int:
-    """The wall clock. Another host's may differ: whether its controller lives is heard (hearing.py), not reckoned."""
+    """Return the wall clock. Another host's may differ, so controllers are judged by their heartbeat (hearing.py)."""
     return int(time.time() * 1000)
 
 
 def age_most_s(then_ms: int, now_ms: int) -> float:
-    """How long ago (s) something was that another host saw, for whoever must not take it for newer than it is: infinite
-    where it lies more than a second in the future, as that host's clock is ahead of ours and nobody knows how far.
+    """Return how long ago (s) another host saw something, for callers that must not take it for newer than it is:
+    infinite where it lies more than a second in the future, as that host's clock is ahead by an unknown amount.
     """
     return math.inf if then_ms > now_ms + _MS_PER_S else _age_s(then_ms, now_ms)
 
 
 def _age_s(then_ms: int, now_ms: int) -> float:
-    """Clocks of two hosts differ: nothing is younger than this moment."""
+    """Return the age (s), at least 0: clocks of two hosts differ."""
     return max(now_ms - then_ms, 0) / _MS_PER_S

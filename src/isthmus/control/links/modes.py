@@ -1,4 +1,4 @@
-"""The mode of a declared link: what it takes to become synchronous, and what is said of one that is no more."""
+"""The mode of a declared link: the checks to become synchronous, and the report of one that is no more."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from isthmus.model.synchrony import SYNC
 
 
 def mode_among(settings: Mapping[str, Any] | None, mode: str | None) -> tuple[str | None, Mapping[str, Any] | None]:
-    """The mode that is asked for by itself or as a setting, and the other settings; null is the default.
+    """Return the mode that is asked for by itself or as a setting, and the other settings; null is the default.
 
-    :raises ConfigError: Both say something else.
+    :raises ConfigError: Both are given and differ.
     """
     if not settings or MODE not in settings:
         return mode, settings
-    said = settings[MODE]
-    asked = ASYNC if said is None else str(said)
+    given = settings[MODE]
+    asked = ASYNC if given is None else str(given)
     if mode not in (None, asked):
         raise ConfigError(f"the mode is to be {mode} and {asked}", hint="Give one of both.")
     return asked, {key: value for key, value in settings.items() if key != MODE}
 
 
 def check_attachable(known: Declaration) -> None:
-    """See that namespaces may be attached to a link.
+    """Require that namespaces may be attached to a link.
 
     :raises PlanRefused: It is synchronous: producers would wait for what is still to be copied.
     """
@@ -50,16 +50,16 @@ def check_attachable(known: Declaration) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=False)
 class ModeChange:
-    """A link that is to have another mode."""
+    """A link that is to get another mode."""
 
     configuration: Configuration
     name: str
     mode: str
 
     async def checked(self) -> str:
-        """See that the link can have it; what is given up by that, in words, "" for nothing.
+        """Require that the link can have it; return what is given up by that, in words, "" for nothing.
 
-        :raises ConfigError: It is no mode, or there is no such link.
+        :raises ConfigError: There is no such mode, or no such link.
         :raises PlanRefused: The link cannot be synchronous as it stands.
         :raises ClusterError: A cluster does not answer that a synchronous link needs.
         """
@@ -69,7 +69,7 @@ class ModeChange:
         async with looked(self.configuration.written) as (_, declared):
             known = declared.links.get(self.name)
             if known is None or known.is_deleted or known.mode == self.mode:
-                # Whoever writes it says so.
+                # The caller that writes it reports this.
                 return ""
             link = declared.link(known, self.configuration)
             async with ClusterPool() as pool:
@@ -92,7 +92,7 @@ class ModeChange:
             )
         check_synchronous(declared, known, await _progress(link, pool), link)
         await require_gateways(link, pool.client(link.source))
-        # What was acknowledged before counts no more once all that follows is there.
+        # Earlier acknowledgements count no more once all that follows is there.
         await keep_promised(self.name, known.maps, link.target, self.configuration.ledger)
 
 

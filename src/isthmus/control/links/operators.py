@@ -1,6 +1,6 @@
-"""Several operators at one link: who gives leaders and followers another place, and who recovers it, see each other.
+"""Several operators on one link: a verb that changes leaders and followers, and a recovery, notice each other.
 
-Whoever has claimed that lives as long as beats come, as a controller does (hearing.py): clocks of two hosts may differ.
+A claim holds as long as its heartbeats come, as for a controller (hearing.py): clocks of two hosts may differ.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LOOK_S: Final = 0.25
 async def require_nobody_recovers(
     link: str, target: Client, silent: RecoveryClaimDocument | None = None
 ) -> RecoveryClaimDocument | None:
-    """See that nobody recovers a link now; the claim that was left behind by somebody who does so no more, if there is
-    one. That of another host takes ten seconds of silence, unless it is the one known as `silent`.
+    """Require that no process recovers a link now; return the claim left by one that no longer does, if there is one.
+    For another host that takes ten seconds of silence, unless the claim is the one known as `silent`.
 
-    :raises PlanRefused: Somebody does.
+    :raises PlanRefused: A process does.
     :raises ClusterError: The ledger cannot be read.
     """
     known = await recollect(link, target)
@@ -59,7 +59,7 @@ def _has_ended(claim: RecoveryClaimDocument) -> bool:
 
 
 def recovered(link: str, by: str, does: str = RECOVERS) -> PlanRefused:
-    """That somebody else recovers a link, or lets go of it."""
+    """Return the error that another process recovers a link, or lets go of it."""
     return PlanRefused(
         f"{by} {does} link {link} now",
         hint=f"Wait for its end; if it was killed, that shows within {SILENCE_S:g} s. Then give this command again.",

@@ -1,4 +1,4 @@
-"""Links that other controllers run: what they write is theirs, and mirroring it back would be a circle."""
+"""Links that other controllers run: the topics they write are theirs, and mirroring them back would be a circle."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 _SKEW_S: Final = 15 * 3600.0
-"""No two clocks differ by more, not even where one goes by another time zone: a controller that was last heard longer
-ago is not waited for."""
+"""No two clocks differ by more, not even with a wrong time zone: a controller that was last heard longer ago is not
+waited for."""
 _MS_PER_S: Final = 1000
 
 
 def selection(links: Iterable[Link]) -> Selects:
-    """Whether any of these links reads or writes a topic. Where a naming cannot say what a name was, it may."""
+    """Return whether any of these links reads or writes a topic. A naming that cannot be inverted counts as yes."""
     settings = [link.topics for link in links]
     return lambda topic: any(each.matches(SourceTopic(topic)) or each.may_write(topic) for each in settings)
 
@@ -41,11 +41,11 @@ async def claims_around(
     selects: Selects,
     free: Collection[Link] = (),
 ) -> list[ToldClaims]:
-    """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
-    to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
+    """Read what links of other processes write to both ends of a link, of the topics that `own` select; and what is
+    written to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
     Clusters on that way are asked as far as they are among `others` and answer. Controllers of links that are known to
-    be `free` are not listened for.
+    be `free` are not waited for.
     """
     found = await neighbouring_claims((target, source), own, selects, free)
     with contextlib.suppress(ClusterError):
@@ -54,8 +54,8 @@ async def claims_around(
         # No mirror writes into a tree, so none of its distributors is part of a circle.
         mirrors = (link for link in own if not link.tree)
         leads_on = any(link.target.alias == source.cluster.alias and link.source.alias not in ends for link in mirrors)
-        if leads_on or {claim.source_id for told in found for claim in told.claims if not claim.tree} - seen:
-            # Which of them is on the way is told by their ids alone: they are asked all at once.
+        if leads_on or {claim.source_id for heard in found for claim in heard.claims if not claim.tree} - seen:
+            # Only their ids show which of them are on the way: they are asked all at once.
             left = {client.cluster.alias: client for client in others if client.cluster.alias not in ends}
             found += await neighbouring_claims(left.values(), own, lambda _: True, free)
     return found
@@ -64,21 +64,21 @@ async def claims_around(
 async def neighbouring_claims(
     clients: Iterable[Client], own: Collection[Link], selects: Selects, free: Collection[Link] = ()
 ) -> list[ToldClaims]:
-    """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
-    claims that rest.
+    """Read what links of other processes write to clusters, of the topics that `own` select; links that are not run now
+    become claims that rest.
 
-    Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
-    have beaten several times, but not where its link is known to be `free`. A ledger we may not read says nothing: then
-    only the audit finds what somebody else writes.
+    Clocks of two hosts differ, so a controller that seems silent is waited for: until its next heartbeat, or until it
+    would have sent several, but not where its link is known to be `free`. A ledger that may not be read yields no
+    claims: then only the audit finds what others write.
     """
     found = await asyncio.gather(*(_claims_in(client, own, selects, free) for client in clients))
-    return [told for told in found if told is not None]
+    return [heard for heard in found if heard is not None]
 
 
 async def _claims_in(
     client: Client, own: Collection[Link], selects: Selects, free: Collection[Link]
 ) -> ToldClaims | None:
-    """What other links write to a cluster, `None` where it does not answer."""
+    """Read what other links write to a cluster, `None` where it does not answer."""
     names = _names_at(client, own)
     try:
         cluster_id = (await client.metadata()).cluster_id
@@ -88,18 +88,18 @@ async def _claims_in(
         alive = {link for link, each in found.items() if _is_fresh(each)}
         settled = alive | _names_at(client, free)
         doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
-        # Of what cannot be read any more nothing is concluded.
+        # If a ledger cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
             alive |= await heard(memory, doubtful)
     except ClusterError:
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))
-    told = tuple(claim for claim in claims if selects(claim.target_topic))
-    return ToldClaims(cluster_id or "", selects, told, tuple(outflows(known, cluster_id or "")))
+    claimed = tuple(claim for claim in claims if selects(claim.target_topic))
+    return ToldClaims(cluster_id or "", selects, claimed, tuple(outflows(known, cluster_id or "")))
 
 
 def outflows(known: Iterable[LinkMemory], cluster_id: str) -> Iterator[Outflow]:
-    """The declared links that lead out of a cluster, by what its ledger says, if all they attach goes with them."""
+    """Yield the declared links that lead out of a cluster, by its ledger, if all they attach goes with them."""
     for each in known:
         declared = declaration_of(each.link, each.documents.values())
         if not declared.is_whole or declared.is_deleted or declared.source.cluster_id != cluster_id:
@@ -112,12 +112,12 @@ def outflows(known: Iterable[LinkMemory], cluster_id: str) -> Iterator[Outflow]:
 
 
 def _names_at(target: Client, links: Iterable[Link]) -> set[str]:
-    """The names of those that write to a cluster: another file may have given another link the name of one of ours."""
+    """Return the names of links that write to a cluster: a link of another file may have the same name."""
     return {link.name for link in links if link.target.alias == target.cluster.alias}
 
 
 def _is_fresh(known: LinkMemory) -> bool:
-    """Whether its controller beat in these seconds, by both clocks."""
+    """Whether its controller sent a heartbeat in these seconds, by both clocks."""
     return known.controller is not None and abs(now_ms() - known.heard_ms) <= term_s(known) * _MS_PER_S
 
 
@@ -138,7 +138,7 @@ def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
             source_id=identity.source_cluster_id,
             target_id=identity.target_cluster_id,
             is_mapped=document.is_mapped,
-            # What is refused to it now it says again before it goes on.
+            # A link that is refused a topic now announces it again before it goes on.
             is_resting=not is_alive or _is_refused(document),
             is_refused=is_alive and _is_refused(document),
             is_wanted=is_alive and document.is_wanted,

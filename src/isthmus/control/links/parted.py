@@ -1,4 +1,4 @@
-"""Topics that go on with mapped offsets since both sides had parted, as the ledger has it."""
+"""Topics that continue with mapped offsets since both sides diverged, as the ledger has it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PartedTopicJson(PartedJson):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartedTopic:
-    """A topic that goes on mapped: who had it so and when, and where both sides had parted by then."""
+    """A topic that continues mapped: who decided that and when, and where both sides had diverged by then."""
 
     topic: TargetTopic
     parted: Parted
@@ -36,7 +36,7 @@ class PartedTopic:
 
 
 def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
-    """The topics of a link that an operator had go on mapped, with the ids for which that holds."""
+    """Return the topics of a link that an operator let continue mapped, with the ids for which that holds."""
     return {
         document.topic: TopicIds(
             source_topic=document.source_topic,
@@ -51,7 +51,7 @@ def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTo
 
 
 def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Parted]:
-    """Those of them that the link copies into now: who had it so, and when."""
+    """Return those that the link copies into now: who decided that, and when."""
     begun = (documents.get(f"{TopicDocument.KIND}/{link}/{topic}") for topic in parted_topics(link, documents))
     targets = {each.target_topic: each.target_topic_id for each in begun if isinstance(each, TopicDocument)}
     return {
@@ -62,7 +62,7 @@ def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, 
 
 
 def parted_now(link: str, documents: Mapping[str, Document]) -> tuple[PartedTopic, ...]:
-    """The same with where both sides had parted, by topic."""
+    """Return the same with where both sides had diverged, by topic."""
     now = going_on(link, documents)
     found = (each for each in documents.values() if isinstance(each, PartedDocument) and each.link == link)
     return tuple(

@@ -28,7 +28,7 @@ _SHOWN: Final = "isthmus plan shows which topics a link mirrors."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What taking a pause back came to: whether there `was_paused` anything, and what is `still_paused`."""
+    """The result of taking a pause back: whether there `was_paused` anything, and what is `still_paused`."""
 
     was_paused: bool
     still_paused: Pauses
@@ -36,7 +36,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What somebody names of a link, at most one of these, and nothing for all of it: a `topic` or a `namespace` as at
+    """The part of a link that was named, at most one of these, and none for all of it: a `topic` or a `namespace` as at
     the source or as at the target, or a `task`.
     """
 
@@ -50,13 +50,13 @@ class Named:
 
 
 def task_names() -> list[str]:
-    """The tasks of links that can be paused by themselves."""
+    """Return the tasks of links that can be paused by themselves."""
     return [DATA_TASK, TOPICS_TASK, GROUPS_TASK, *(make().name for make in LOOPS)]
 
 
 async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
-    """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Whether it was
-    paused before; then, and with `dry_run`, nothing is written. What a recovery has paused stays so at its end.
+    """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Return whether it
+    was paused before; then, and with `dry_run`, nothing is written. A pause made by a recovery stays at its end.
 
     :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
         parts are named.
@@ -74,7 +74,7 @@ async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bo
 
 
 async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
-    """Take a pause back: that of the link as a whole, or of a part of it. Other pauses hold on. With `dry_run` nothing
+    """Take a pause back: that of the link as a whole, or of a part of it. Other pauses stay. With `dry_run` nothing
     is written.
 
     :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
@@ -91,7 +91,7 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
 
 
 async def pauses(link: Link) -> Pauses:
-    """What is paused of a link.
+    """Return what is paused of a link.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
@@ -102,7 +102,7 @@ async def pauses(link: Link) -> Pauses:
 async def _document(
     link: Link, named: Named, target: Client, paused: Pauses = NO_PAUSES
 ) -> PauseDocument | TaskPauseDocument:
-    """The document of a pause, which may be one of those that are `paused`."""
+    """Return the document of a pause, which may be one of those that are `paused`."""
     link = await filtered(link, target)
     if sum(part is not None for part in named.as_dict().values()) > 1:
         raise ConfigError(
@@ -112,7 +112,7 @@ async def _document(
     if named.task is not None:
         return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=operator())
     if named.namespace is not None:
-        # What was paused once can be resumed, whatever became of its topics since.
+        # A pause can always be taken back, whatever happened to its topics since.
         part: Namespace | TargetTopic = Namespace.of(named.namespace)
         if part not in paused.parts:
             part = part_there(link, named.namespace, (await target.metadata(None)).topics)
@@ -132,8 +132,8 @@ def _task(name: str) -> str:
 
 
 def part_there(link: Link, namespace: str, there: Collection[str]) -> Namespace | TargetTopic:
-    """What at the target somebody means who names a namespace as there or as at the source. `there` are its topics:
-    where names do not say what a link may write, these do.
+    """Return the namespace or topic at the target for a namespace named as there or as at the source. `there` are the
+    target's topics: where names do not determine what a link may write, these do.
 
     :raises ConfigError: No topic of the link can be in it, or it is in several namespaces of the source.
     """
@@ -168,7 +168,7 @@ def part_there(link: Link, namespace: str, there: Collection[str]) -> Namespace 
 
 
 def _maps(naming: Naming) -> tuple[NamespaceMap, ...]:
-    """What names of either side begin with, as far as a naming goes by that."""
+    """Return the beginnings of names on either side, as far as a naming goes by them."""
     if isinstance(naming, NamespaceNaming):
         return naming.maps
     if isinstance(naming, PrefixNaming):
@@ -181,7 +181,7 @@ def _maps(naming: Naming) -> tuple[NamespaceMap, ...]:
 
 
 def _beginning(each: NamespaceMap, prefix: str) -> str | None:
-    """What names at the target begin with that begin so at the source; `None` where the map has none of them."""
+    """Return how names at the target begin that begin so at the source; `None` where the map has none of them."""
     if each.source.prefix.startswith(prefix):
         return each.target.prefix
     if each.source.is_exact or not prefix.startswith(each.source.prefix):
@@ -205,6 +205,6 @@ def _is_read(link: Link, begun: str | None) -> bool:
 
 
 def mirrored_as(link: Link, topic: str) -> TargetTopic | None:
-    """The topic at the target that somebody means who names it as here or as at the source."""
+    """Return the topic at the target for a topic named as there or as at the source."""
     there = TargetTopic(topic)
     return there if link.topics.source_of(there) is not None else link.topics.target_of(SourceTopic(topic))

@@ -1,4 +1,4 @@
-"""The plan of a link: what a run would find at its first look, and what it would change. Nothing is changed by it."""
+"""The plan of a link: what a run would find at its first look, and what it would change. Planning changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.model.problem import problem_of
 async def planned(
     link: Link, configuration: Configuration, pool: ClusterPool, claims: Claims, own: Collection[Link]
 ) -> LinkPlan:
-    """The plan of one of the links that are planned together (`own`); why there is none is its `problem`."""
+    """Plan one of the links that are planned together (`own`); on failure the reason is its `problem`."""
     source, target, look_s = pool.client(link.source), pool.client(link.target), configuration.timings.look_s
     try:
         foreseen = await foresee(link, pool, claims, own, configuration.clusters, look_s=look_s)

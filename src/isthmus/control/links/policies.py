@@ -1,4 +1,4 @@
-"""Topics that were still being filled when their link lets go of them: they get the policy that they were to get."""
+"""Topics that are still being filled when their link lets go of them: set the policy that they were to get."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Values = Mapping[str, str | None]
 
 
 async def settle_policies(found: Promotion, link: Link, target: Client, *, is_final: bool) -> Promotion:
-    """Give topics that are still configured for filling what they were to get afterwards, as the link remembers it, or
-    else as its source had it when that was last seen: nobody else will. With what could not be done in its notes.
+    """Give topics that are still configured for filling the policy meant for afterwards, as the link recorded it, or
+    else as its source had it when last seen: no other process will. Failures are added to the notes.
 
-    Unless that `is_final` they stay as they are, and that is noted: they may be attached again, and are filled on then.
+    Unless `is_final` they stay as they are, with a note: they may be attached again, and are filled on then.
 
     :raises ClusterError: The target does not answer.
     """
@@ -38,20 +38,22 @@ async def settle_policies(found: Promotion, link: Link, target: Client, *, is_fi
     known = await recollect(link.name, target)
     described = await describe_topics(target, (await target.metadata(names)).topics.values())
     filling = {TargetTopic(name): each for name, each in described.values.items() if is_for_filling(each.own_configs)}
-    wanted = {name: policy for name, each in filling.items() if (policy := _wanted(known, link, each))}
+    wanted = {name: policy for name, each in filling.items() if (policy := _policy_for(known, link, each))}
     if not is_final:
-        return replace(found, notes=(*found.notes, *_left(wanted)))
+        return replace(found, notes=(*found.notes, *_still_filling_notes(wanted)))
     unseen = {name: dict(_settles(known, name)) for name in map(TargetTopic, described.errors)}
     done = await alter_topic_configs(target, {str(name): values for name, values in wanted.items()})
     errors = {**described.errors, **done.errors}
-    notes = (_failed(name, each, errors[name]) for name, each in (wanted | unseen).items() if each and name in errors)
+    notes = (
+        _failed_note(name, each, errors[name]) for name, each in (wanted | unseen).items() if each and name in errors
+    )
     return replace(found, notes=(*found.notes, *notes))
 
 
-def _wanted(known: LinkMemory, link: Link, there: TopicDescription) -> Values:
-    """What a topic that is configured for filling gets; nothing where it has that for a reason of its own."""
+def _policy_for(known: LinkMemory, link: Link, there: TopicDescription) -> Values:
+    """Return the settings of a topic configured for filling; nothing where it has that for a reason of its own."""
     own = there.own_configs
-    if before := _remembered(known, there):
+    if before := _recorded_settings(known, there):
         return {name: value for name, value in before if value != own[name]}
     source_topic = link.topics.source_of(TargetTopic(there.name))
     document = known.topics.get(TargetTopic(there.name))
@@ -65,8 +67,8 @@ def _settles(known: LinkMemory, name: TargetTopic) -> Settings:
     return known.topics[name].settles if name in known.topics else ()
 
 
-def _remembered(known: LinkMemory, there: TopicDescription) -> Settings:
-    """What the link wrote down that this very topic is to get."""
+def _recorded_settings(known: LinkMemory, there: TopicDescription) -> Settings:
+    """Return the settings that the link recorded for this very topic."""
     document = known.topics.get(TargetTopic(there.name))
     if document is not None and document.target_topic_id == there.topic_id:
         return document.settles
@@ -79,7 +81,7 @@ def _remembered(known: LinkMemory, there: TopicDescription) -> Settings:
 
 
 def _last_seen(known: LinkMemory, source_topic: SourceTopic) -> TopicDescription | None:
-    """The source's topic with the settings of its own that it had when it was last seen."""
+    """Return the source's topic with its own settings as last seen."""
     for names in known_names(known):
         for each in names.topics:
             if each.name == source_topic:
@@ -93,7 +95,7 @@ def _last_seen(known: LinkMemory, source_topic: SourceTopic) -> TopicDescription
     return None
 
 
-def _left(filling: Mapping[TargetTopic, Values]) -> Iterator[Problem]:
+def _still_filling_notes(filling: Mapping[TargetTopic, Values]) -> Iterator[Problem]:
     if filling:
         yield Problem(
             f"still being filled, so without their retention and policy: {first_few(sorted(filling))}",
@@ -101,7 +103,7 @@ def _left(filling: Mapping[TargetTopic, Values]) -> Iterator[Problem]:
         )
 
 
-def _failed(topic: TargetTopic, wanted: Values, why: ClusterError) -> Problem:
+def _failed_note(topic: TargetTopic, wanted: Values, why: ClusterError) -> Problem:
     settings = ", ".join(f"{name}={value or 'the default'}" for name, value in sorted(wanted.items()))
     return Problem(
         f"{topic} was still being filled, and keeps cleanup.policy=delete without a retention: {why}",

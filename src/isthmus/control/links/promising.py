@@ -1,7 +1,7 @@
-"""What verbs that detach have found that gateways acknowledged, in the target's ledger until a failover is over.
+"""What verbs that detach found that gateways acknowledged, in the target's ledger until a failover is over.
 
-Gateways forget what they have said a minute after the detachment, and a link of which all was detached is asynchronous
-by then: whoever gives an unfinished failover again would find nothing.
+Gateways forget what they acknowledged a minute after the detachment, and a link with all namespaces detached is
+asynchronous by then: an operator who repeats an unfinished failover would find nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from isthmus.wire.client import Client
 async def promised_before(
     link: Link, maps: Collection[NamespaceMap], verb: Verb, *, attached: Collection[NamespaceMap]
 ) -> PromisedDocument | None:
-    """What may be missing of what gateways acknowledged before a verb detaches these namespaces, `None` if none of them
-    was synchronous. Of those that are not `attached` it is what was found then, by this verb or by `detach`.
+    """Return what may be missing of what gateways acknowledged before a verb detaches these namespaces, `None` if none
+    of them was synchronous. For those not `attached` it is what was found then, by this verb or by `detach`.
 
     :raises ClusterError: The target's ledger cannot be read.
     """
     chosen, begun = _maps(maps), _maps(maps) - _maps(attached)
     async with Client(link.target) as target:
-        found_before = await _kept(link.name, target)
+        found_before = await _read_promised(link.name, target)
         kept = counting(found_before, chosen, begun, is_synchronous=link.is_synchronous)
         past = joined(kept, verb)
         if not link.is_synchronous or kept.keys() == chosen == begun:
@@ -45,24 +45,24 @@ async def promised_before(
         link=link.name,
         said=link.mode_said,
         maps=tuple(sorted(chosen)),
-        # Gateways have stopped to say what they had let go of what was detached before.
+        # Gateways no longer report what they had let go of namespaces that were detached before.
         promised=replace(
             found,
             is_open=found.is_open or not begun <= kept.keys(),
             until_ms=now_ms() if verb == "detach" else found.until_ms,
         ),
-        # From then on they hold nothing of it, and nobody else is let in.
+        # From then on they hold nothing of it, and no other gateway may join.
         is_whole=verb == "detach",
         verb=verb,
     )
-    return document if past is None else _beside(document, past)
+    return document if past is None else _joined_with(document, past)
 
 
 def counting(
     kept: Mapping[str, PromisedDocument], chosen: Collection[str], begun: Collection[str], *, is_synchronous: bool
 ) -> dict[str, PromisedDocument]:
-    """What counts for a verb of what was found of the chosen namespaces, of which those that are `begun` are detached:
-    of others it was found before they were attached again, or by a failover that has not detached them.
+    """Return what counts for a verb of what was found of the chosen namespaces, where those that are `begun` are
+    detached: for others it was found before they were attached again, or by a failover that has not detached them.
     """
     return {
         each: known
@@ -72,31 +72,31 @@ def counting(
 
 
 def joined(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument | None:
-    """What was found of these namespaces, by register, as this verb tells it; `None` where that is nothing."""
-    # What nobody was asked of yet is asked by what it was synchronous by.
+    """Return what was found of these namespaces, by register, as this verb reports it; `None` for nothing."""
+    # Documents that are not whole come first: by the `said` of the first one gateways are asked that were not yet.
     found = sorted(kept.values(), key=lambda each: each.is_whole)
     if not found:
         return None
-    first = replace(found[0], maps=tuple(sorted(kept)), promised=_told(found[0]), part="")
-    whole = reduce(_beside, found[1:], first)
+    first = replace(found[0], maps=tuple(sorted(kept)), promised=_open_unless_whole(found[0]), part="")
+    whole = reduce(_joined_with, found[1:], first)
     return replace(whole, verb=verb, is_whole=all(each.is_whole for each in found))
 
 
-def _beside(found: PromisedDocument, past: PromisedDocument) -> PromisedDocument:
-    """The same with what was found before of some of its namespaces."""
+def _joined_with(found: PromisedDocument, past: PromisedDocument) -> PromisedDocument:
+    """Return the same with what was found before of some of its namespaces."""
     committed = tuple(dict.fromkeys((*found.committed, *past.committed)))
-    return replace(found, promised=found.promised.joined(_told(past)), committed=committed)
+    return replace(found, promised=found.promised.joined(_open_unless_whole(past)), committed=committed)
 
 
-def _told(found: PromisedDocument) -> Promised:
+def _open_unless_whole(found: PromisedDocument) -> Promised:
     return replace(found.promised, is_open=found.promised.is_open or not found.is_whole)
 
 
 async def promised_since(
     found: PromisedDocument, link: Link, detachment: Detachment, ledger: LedgerSettings, *, is_begun: bool
 ) -> PromisedDocument:
-    """The same once they were detached, and the target's ledger has it. Where a failover that `is_begun` did that, and
-    was interrupted before it came to this, gateways may have forgotten what they had let go.
+    """Return the same once they were detached, and write it to the target's ledger. Where a failover that `is_begun`
+    did that, and was interrupted before this, gateways may have forgotten what they had let go.
 
     :raises ClusterError: The target's ledger cannot be read or written.
     """
@@ -116,10 +116,10 @@ async def keep_promised(
     ledger: LedgerSettings,
     found: PromisedDocument | None = None,
 ) -> None:
-    """Have the ledger of the target hold what was found before these namespaces are detached, and nothing else of them;
-    without it their failover is over, or nothing is to be told of them.
+    """Write to the target's ledger what was found before these namespaces are detached, and delete all else of them;
+    without `found` their failover is over, or there is nothing to report of them.
 
-    :raises ClusterError: It cannot be read or written.
+    :raises ClusterError: The ledger cannot be read or written.
     """
     async with Client(cluster) as target:
         changes = kept_alone(await _documents(link, target), maps, found)
@@ -134,11 +134,11 @@ async def keep_committed(
     target: Client,
     ledger: LedgerSettings,
 ) -> None:
-    """Have the target's ledger hold what a failover of these has committed as well, for whoever has to give it again.
+    """Add to the target's ledger what a failover of these namespaces has committed, in case it has to be repeated.
 
-    :raises ClusterError: It cannot be read or written.
+    :raises ClusterError: The ledger cannot be read or written.
     """
-    kept, chosen = await _kept(link, target) if committed else {}, _maps(maps)
+    kept, chosen = await _read_promised(link, target) if committed else {}, _maps(maps)
     found = {known.key: known for each, known in kept.items() if each in chosen}.values()
     if found:
         changes = [replace(each, committed=(*each.committed, *committed)) for each in found]
@@ -146,7 +146,7 @@ async def keep_committed(
 
 
 def committed_before(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> tuple[OpenTransaction, ...]:
-    """What a failover of these namespaces that is not over has committed, by the documents of its link."""
+    """Return what an unfinished failover of these namespaces has committed, by the documents of its link."""
     kept = dict.fromkeys(one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
     return tuple(one for one in kept if _is_in(one, maps))
 
@@ -156,8 +156,8 @@ def _is_in(one: OpenTransaction, maps: Collection[NamespaceMap]) -> bool:
 
 
 def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> Promised | None:
-    """What a failover of these namespaces has found that is not over, by the documents of its link: they were released
-    since, and what others write there says nothing of it. `None` where none of them was synchronous.
+    """Return what an unfinished failover of these namespaces has found, by the documents of its link: they were
+    released since, and what others write there proves nothing. `None` where none of them was synchronous.
     """
     chosen = _maps(maps)
     kept = {each: known for each, known in by_register(documents).items() if each in chosen}
@@ -168,7 +168,7 @@ def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]
 def kept_alone(
     kept: Iterable[PromisedDocument], maps: Collection[NamespaceMap], found: PromisedDocument | None
 ) -> list[LedgerChange]:
-    """What makes this all that the ledger has of these namespaces."""
+    """Return the changes that make this all that the ledger has of these namespaces."""
     changes: list[LedgerChange] = [] if found is None else [*found.parts]
     known = {each.key for each in changes}
     for each in kept:
@@ -180,7 +180,7 @@ def kept_alone(
 
 
 def by_register(documents: Iterable[Document]) -> dict[str, PromisedDocument]:
-    """What counts of each namespace: what a failover has found, of several ones what is not of an older release."""
+    """Return the document that counts of each namespace: a failover's, and of several ones not an older release's."""
     found = [each for each in documents if isinstance(each, PromisedDocument)]
     found.sort(key=lambda each: (each.verb == "failover", each.part != ""))
     return {one: each for each in found for one in each.maps}
@@ -191,7 +191,7 @@ async def _documents(link: str, target: Client) -> list[PromisedDocument]:
     return [each for each in documents if isinstance(each, PromisedDocument)]
 
 
-async def _kept(link: str, target: Client) -> dict[str, PromisedDocument]:
+async def _read_promised(link: str, target: Client) -> dict[str, PromisedDocument]:
     return by_register(await _documents(link, target))
 
 

@@ -1,8 +1,8 @@
 """A follower becomes a leader of its own: after the source, in good order (promote), or without it (failover).
 
-Each step can be done again: whoever repeats a verb that was interrupted goes on where that one ended. First the proof,
-then the namespaces are detached, then the lanes end, and only when none can write any more is the namespace released.
-Last of all it is forgotten that its topics were copies: until then a repeated verb can carry groups into them.
+Each step can be repeated: a repeated verb continues where the interrupted one ended. First the proof, then the
+namespaces are detached, then the lanes end, and only when no lane can write any more is the namespace released.
+The record that its topics were copies is deleted last: until then a repeated verb can carry groups into them.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
-"""How many partitions are through with the present step, of how many."""
+"""Called with the number of partitions that have finished the present step, and the number of all of them."""
 LOOK_S: Final = 0.5
 FENCED_QUIET_S: Final = 0.2
-"""So long nobody has to have written where gateways take no requests."""
+"""The source must be quiet for this long where its gateways refuse requests."""
 
 
-class _Meant(NamedTuple):
-    """The link as far as the namespaces go that a verb is meant for, with all its groups; these namespaces, and those
-    of them that are attached still. No link where all that the verb let go of was released before.
+class _Chosen(NamedTuple):
+    """The link with all its groups, limited to the namespaces that a verb was given for; these namespaces; and those of
+    them that are still attached. The link is `None` where all that the verb let go of was released before.
     """
 
     link: Link | None
@@ -104,9 +104,9 @@ class _Meant(NamedTuple):
 class Promoter:
     """Promotes namespaces of one declared link, those that `maps` name or all.
 
-    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take. Of the
-    source's records `max_lag` in all may be left behind by a promotion; by failover any number. `clients` says what
-    becomes of those of gateways before the source.
+    `quiet_s` is for how long the source must not have been written to, `timeout_s` how long any wait may take. A
+    promotion may leave `max_lag` records of the source behind in all, a failover any number. `clients` says what
+    happens to the clients of gateways before the source.
     """
 
     configuration: Configuration
@@ -124,7 +124,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link.
         :raises GateNotMet: As `promote`, or consumers are at work at the source.
-        :raises PlanRefused: Somebody recovers the link, nothing is attached that could be reversed, or a filter is a
+        :raises PlanRefused: The link is being recovered, nothing is attached that could be reversed, or a filter is a
             regular expression and names differ on both sides; or the new link cannot be created: the namespaces are
             promoted, and a repeated call goes on.
         :raises ClusterError: A cluster does not answer.
@@ -134,15 +134,15 @@ class Promoter:
         declared, known = await self._look()
         if is_reversed(declared, known, link):
             if declared.behind(known) and not dry_run:
-                # It was interrupted while it said that the link is deleted.
+                # The earlier run was interrupted while it deleted the link.
                 links = AsyncDeclaredLinks(self.configuration.written)
                 await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
-        former, chosen, *_ = await self._meant("reverse")
-        # All that this verb lets go of, whatever was detached before and whatever is released by now.
+        former, chosen, *_ = await self._choose("reverse")
+        # Everything that this verb lets go of, detached or released earlier or not.
         maps = known.maps or known.let_go_by("reverse")
         target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
-        # What cannot be said of the way back is found before anything changes.
+        # Settings that cannot be translated for the way back are found before anything changes.
         settings = await settings_back(known, maps, target)
         if former is not None:
             if not await self._gateways(former, chosen):
@@ -166,41 +166,41 @@ class Promoter:
         return found
 
     async def promote(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
+        """Stop mirroring into the namespaces, once they hold all that the source has and nobody writes there.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
-        :raises GateNotMet: It lags, a lane waits for an operator, somebody writes to the source, or groups are not
-            carried; nothing was changed but positions of groups, unless what it says came after the proof.
-        :raises PlanRefused: Somebody recovers the link; or nothing is attached, and what is reserved still was not
+        :raises GateNotMet: It lags, a lane waits for an operator, clients write to the source, or groups are not
+         carried; only positions of groups were changed, unless the message says that it came after the proof.
+        :raises PlanRefused: The link is being recovered; or nothing is attached, and what is reserved still was not
             detached by this verb.
         :raises ClusterError: A cluster does not answer.
         """
         return await self._promote("promote", dry_run=dry_run)
 
     async def _promote(self, verb: Verb, *, dry_run: bool) -> Promotion:
-        link, chosen, attached, target = await self._meant(verb)
+        link, chosen, attached, target = await self._choose(verb)
         is_attached = bool(attached)
         if link is None:
             done = Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
-            return done if dry_run else await self._through(await self._served(verb, done, chosen), target)
+            return done if dry_run else await self._forget_origin(await self._finish_move(verb, done, chosen), target)
         if self.clients == "leave":
-            return await self._promoted(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
+            return await self._prove_and_release(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
         async with self._moving(link, chosen) as move:
             if not move.gateways:
-                return await self._promoted(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
+                return await self._prove_and_release(verb, link, chosen, None, is_attached=is_attached, dry_run=dry_run)
             await move.check()
             if dry_run:
-                # As long as clients write there is nothing to prove.
+                # While clients still write nothing can be proven.
                 found = await self._result("promote", link, chosen, {})
                 gates.require_copies(self.name, found.partitions)
                 return replace(found, gateways=move.gateways)
-            await self._within_reach(link, chosen, is_attached=is_attached)
+            await self._require_within_reach(link, chosen, is_attached=is_attached)
             await move.fence()
-            found = await self._promoted(verb, link, chosen, move, is_attached=is_attached, dry_run=False)
-            # As long as the topics are known as copies a repeated verb can carry groups into them.
-            return await self._through(await self._handed_over(found, move), target)
+            found = await self._prove_and_release(verb, link, chosen, move, is_attached=is_attached, dry_run=False)
+            # While the topics are recorded as copies, a repeated verb can carry groups into them.
+            return await self._forget_origin(await self._serve_at_target(found, move), target)
 
-    async def _promoted(
+    async def _prove_and_release(
         self,
         verb: Verb,
         link: Link,
@@ -212,15 +212,15 @@ class Promoter:
     ) -> Promotion:
         groups: dict[str, str] = {}
         if is_attached or dry_run:
-            # The promise is kept before anything changes.
-            groups = await self._proven(verb, link, chosen, move, is_attached=is_attached, dry_run=dry_run)
+            # The link is verified before anything changes.
+            groups = await self._prove(verb, link, chosen, move, is_attached=is_attached, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)
         await self._detach(verb, chosen, link)
-        await self._ended(link)
+        await self._await_lanes_ended(link)
         if not is_attached:
-            # It was detached before, nobody knows how long ago: what it holds by now, nothing being on its way, counts.
-            groups = await self._proven(verb, link, chosen, move, is_attached=False, dry_run=False)
+            # It was detached earlier, at an unknown time: what it holds now counts, as no records are on their way.
+            groups = await self._prove(verb, link, chosen, move, is_attached=False, dry_run=False)
         found = await self._result("promote", link, chosen, groups)
         gates.require_copies(self.name, found.partitions, is_detached=True)
         if (late := found.missing_records_min) > self.max_lag:
@@ -229,10 +229,10 @@ class Promoter:
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and give this command again.",
             )
         if is_attached:
-            # What was committed at the source while the lanes ended counts as well.
-            found = replace(found, groups=await self._carried(verb, link, chosen, move, dry_run=False))
+            # Commits made at the source while the lanes ended count as well.
+            found = replace(found, groups=await self._carry_groups(verb, link, chosen, move, dry_run=False))
         found = await self._let_go(found, link)
-        return found if move is not None else await self._through(found, link.target)
+        return found if move is not None else await self._forget_origin(found, link.target)
 
     def _moving(
         self, link: Link, chosen: Collection[NamespaceMap], *, is_lost: bool = False
@@ -253,8 +253,8 @@ class Promoter:
         async with self._moving(link, chosen) as move:
             return move.gateways
 
-    async def _served(self, verb: Verb, done: Promotion, chosen: tuple[NamespaceMap, ...]) -> Promotion:
-        """Have clients go on at the target, where the command was interrupted between the release and that.
+    async def _finish_move(self, verb: Verb, done: Promotion, chosen: tuple[NamespaceMap, ...]) -> Promotion:
+        """Serve clients at the target, where the command was interrupted after the release and before that.
 
         :raises GateNotMet: Records came to the source since, or groups cannot be carried.
         """
@@ -278,48 +278,48 @@ class Promoter:
                 )
             async with ClusterPool() as pool:
                 (link,) = await in_force([link], pool)
-            groups = await self._carried(verb, link, chosen, move, dry_run=False)
-            return await self._handed_over(replace(done, groups=groups), move)
+            groups = await self._carry_groups(verb, link, chosen, move, dry_run=False)
+            return await self._serve_at_target(replace(done, groups=groups), move)
 
-    async def _handed_over(self, found: Promotion, move: ClientMove) -> Promotion:
-        """Have the clients of gateways that take no requests go on at the target."""
+    async def _serve_at_target(self, found: Promotion, move: ClientMove) -> Promotion:
+        """Let the clients of gateways that refuse requests continue at the target."""
         gateways = move.gateways
         paused_s = await move.serve()
-        notes = (*found.notes, *map(_unheard, move.unheard))
+        notes = (*found.notes, *map(_unheard_note, move.unheard))
         if move.idle:
-            notes = (*notes, _ended_idle(move))
+            notes = (*notes, _ended_idle_note(move))
         return replace(found, gateways=gateways, aborted_at_source=move.aborted, paused_s=paused_s, notes=notes)
 
     async def failover(self, *, dry_run: bool = False) -> Promotion:
-        """Have the namespaces follow no more, whatever the source holds: nothing is written there. What is declared is
-        read from its ledger too, and where its logs end, where it answers within a few seconds.
+        """Stop mirroring into the namespaces, whatever the source holds; nothing is written to the source. The
+        declarations in its ledger and the ends of its logs are read where it answers within a few seconds.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
-        :raises PlanRefused: Somebody recovers the link; or what is reserved still was not detached by this verb.
+        :raises PlanRefused: The link is being recovered; or what is reserved still was not detached by this verb.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("failover", dry_run=dry_run)
 
     async def detach(self, *, dry_run: bool = False, is_final: bool = False) -> Promotion:
-        """Have the namespaces follow no more, and wait until nothing writes to them. They stay reserved. Unless that
-        `is_final` what is still being filled stays so, as it may be attached again.
+        """Stop mirroring into the namespaces, and wait until no lane writes to them. They stay reserved. Unless
+        `is_final`, topics that are still being filled stay so, as they may be attached again.
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: The lanes do not end in time.
-        :raises PlanRefused: Somebody recovers the link.
+        :raises PlanRefused: The link is being recovered.
         :raises ClusterError: The target does not answer.
         """
         return await self._leave("detach", dry_run=dry_run, is_final=is_final)
 
     async def _leave(self, verb: Verb, *, dry_run: bool, is_final: bool = True) -> Promotion:
-        link, chosen, attached, target = await self._meant(verb)
+        link, chosen, attached, target = await self._choose(verb)
         if link is None:
             done = Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
             if dry_run or verb == "detach":
                 return done
-            done = await self._ended_later(done, target)
-            return await self._through(await self._rescued_later(done), target)
+            done = await self._end_left_open(done, target)
+            return await self._forget_origin(await self._resume_rescue(done), target)
         is_asked = verb == "failover" or not dry_run
         before = await promised_before(link, chosen, verb, attached=attached) if is_asked else None
         if not dry_run:
@@ -327,27 +327,29 @@ class Promoter:
                 await keep_promised(self.name, chosen, link.target, self.configuration.ledger, before)
             await self._detach(verb, chosen, link)
             if before is not None and verb == "failover":
-                before = await self._told(before, link, time.monotonic(), is_begun=not attached)
-            await self._ended(link)
+                before = await self._await_gateways(before, link, time.monotonic(), is_begun=not attached)
+            await self._await_lanes_ended(link)
         found = await self._result(verb, link, chosen, {})
         if before is not None:
             found = replace(found, acknowledged=still_missing(before.promised, found.partitions, found.aborted))
         if dry_run:
-            return await self._rescued(found, link, dry_run=True) if verb == "failover" else found
-        # A partition may have a leader by then.
+            return await self._rescue_clients(found, link, dry_run=True) if verb == "failover" else found
+        # By then a partition may have a leader: its notes are made again.
         found = await self._let_go(replace(found, notes=()), link, is_final=is_final)
-        return found if verb == "detach" else await self._through(found, link.target)
+        return found if verb == "detach" else await self._forget_origin(found, link.target)
 
-    async def _told(self, found: PromisedDocument, link: Link, at_s: float, *, is_begun: bool) -> PromisedDocument:
-        """What gateways had acknowledged when they heard of the detachment, which was there `at_s` (monotonic)."""
+    async def _await_gateways(
+        self, found: PromisedDocument, link: Link, at_s: float, *, is_begun: bool
+    ) -> PromisedDocument:
+        """Return what gateways had acknowledged up to when they learned of the detachment of `at_s` (monotonic)."""
         self.on_step("waiting until gateways have heard of it")
         detachment = Detachment(at_s, (await self._look())[1].attached_said)
         return await promised_since(found, link, detachment, self.configuration.ledger, is_begun=is_begun)
 
-    async def _rescued(self, found: Promotion, link: Link, *, dry_run: bool = False) -> Promotion:
-        """Have clients of the lost source go on at the target, unless names differ, or some of the link follows on.
+    async def _rescue_clients(self, found: Promotion, link: Link, *, dry_run: bool = False) -> Promotion:
+        """Serve clients of the lost source at the target, unless names differ, or a part of the link still follows.
 
-        :raises GateNotMet: A gateway that is heard does not say that it serves them from there.
+        :raises GateNotMet: A gateway that sends heartbeats does not report that it serves them from there.
         """
         if self.clients == "leave":
             return found
@@ -362,22 +364,22 @@ class Promoter:
                 gateways = await move.serve_without_source(_copied_ends(found))
             return replace(found, gateways=gateways)
 
-    async def _rescued_later(self, done: Promotion) -> Promotion:
-        """Have clients go on at the target, where a failover was interrupted between the release and that."""
+    async def _resume_rescue(self, done: Promotion) -> Promotion:
+        """Serve clients at the target, where a failover was interrupted after the release and before that."""
         declared, known = await self._look()
         link = declared.link(attaching(known, done.namespaces), self.configuration)
         if link is None:
             return done
         found = await self._result("failover", link, done.namespaces, {})
-        rescued = await self._rescued(replace(found, notes=done.notes), link)
+        rescued = await self._rescue_clients(replace(found, notes=done.notes), link)
         return replace(done, gateways=rescued.gateways, notes=rescued.notes)
 
-    async def _ended_later(self, done: Promotion, cluster: Cluster) -> Promotion:
-        """End what lanes had left open where there was no leader as the namespaces were released, unless they follow
-        another link by now.
+    async def _end_left_open(self, done: Promotion, cluster: Cluster) -> Promotion:
+        """End the transactions that lanes left open in partitions without a leader when the namespaces were released,
+        unless they follow another link by now.
         """
         async with Client(cluster) as target:
-            still = partial(self._left_alone, done, cluster, target)
+            still = partial(self._find_released_topics, done, cluster, target)
             topics, known = await still(), await recollect(self.name, target)
             ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
             committed = named(ended.committed, known)
@@ -396,13 +398,13 @@ class Promoter:
     async def _notes(
         self, target: Client, topics: Collection[str], found: Unfinished, known: LinkMemory
     ) -> tuple[Problem, ...]:
-        """What partitions without a leader leave in doubt."""
-        hidden = [_stays_hidden(self.name, each) for each in await leaderless(target, topics)]
+        """Return what partitions without a leader leave in doubt."""
+        hidden = [_stays_hidden_note(self.name, each) for each in await leaderless(target, topics)]
         unknown = [each._replace(transaction=named([each.transaction], known)[0]) for each in found.unknown]
-        return (*hidden, *map(_may_be_committed, unknown))
+        return (*hidden, *map(_may_be_committed_note, unknown))
 
-    async def _left_alone(self, done: Promotion, cluster: Cluster, target: Client) -> Collection[str]:
-        """The topics that were released and follow no link; none while a lane writes to one of them."""
+    async def _find_released_topics(self, done: Promotion, cluster: Cluster, target: Client) -> Collection[str]:
+        """Return the released topics that follow no link; none while a lane writes to one of them."""
         declared, _ = await self._look()
         maps = [each for link in declared.living if link.target.cluster_id == declared.ids[cluster.alias]
                 for each in link.maps]  # fmt: skip
@@ -411,14 +413,14 @@ class Promoter:
         is_used = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
         return () if is_used else topics
 
-    async def _meant(self, verb: Verb) -> _Meant:
+    async def _choose(self, verb: Verb) -> _Chosen:
         declared, known = await self._look()
         alias = declared.alias_of(known.target)
         if alias is None or not declared.is_there(alias):
-            # Without its ledger nobody knows what is reserved there still.
+            # Without its ledger it is unknown what is still reserved there.
             raise away(declared, (known.target,))
         ever = (*known.maps, *known.detached)
-        # A detachment releases nothing, so that it may take what another verb let go of.
+        # A detachment releases nothing, so it may take over what another verb let go of.
         own = known.detached if verb == "detach" else known.let_go_by(verb)
         chosen = self.maps or known.maps or reserved_still(declared, known, own)
         for each in chosen:
@@ -431,7 +433,7 @@ class Promoter:
             if not own and (others or verb == "reverse"):
                 raise not_let_go(verb, known, others)
             target = self.configuration.cluster(alias).logged_in(known.target_login)
-            return _Meant(None, own or known.detached, attached=(), target=target)
+            return _Chosen(None, own or known.detached, attached=(), target=target)
         parts = (chosen, {*known.maps, *chosen})
         link, whole = (declared.link(attaching(known, each), self.configuration) for each in parts)
         if link is None or whole is None:
@@ -442,7 +444,7 @@ class Promoter:
         async with ClusterPool() as pool:
             (link,) = await in_force([replace(link, groups=whole.groups)], pool)
             await require_nobody_recovers(self.name, pool.client(link.target))
-        return _Meant(link, tuple(chosen), tuple(each for each in chosen if each in known.maps), link.target)
+        return _Chosen(link, tuple(chosen), tuple(each for each in chosen if each in known.maps), link.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
         async with looked(self.configuration) as (_, declared):
@@ -452,7 +454,7 @@ class Promoter:
             raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
         return declared, known
 
-    async def _proven(
+    async def _prove(
         self,
         verb: Verb,
         link: Link,
@@ -462,15 +464,15 @@ class Promoter:
         is_attached: bool,
         dry_run: bool,
     ) -> dict[str, str]:
-        """See that the target holds all, and that groups stand there as at the source; how they do."""
-        # Of clients that take no part it is known that they do not write.
+        """Verify that the target holds all records, and that groups stand as at the source; return how they stand."""
+        # Clients that are fenced are known not to write.
         quiet_s = self.quiet_s if move is None else min(self.quiet_s, FENCED_QUIET_S)
-        await self._caught_up(link, chosen, quiet_s, is_attached=is_attached)
-        return await self._carried(verb, link, chosen, move, dry_run=dry_run)
+        await self._await_copied(link, chosen, quiet_s, is_attached=is_attached)
+        return await self._carry_groups(verb, link, chosen, move, dry_run=dry_run)
 
-    async def _within_reach(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
-        """See that the target comes to hold all that the source has now: else clients would be kept waiting, and their
-        transactions be aborted, for nothing.
+    async def _require_within_reach(self, link: Link, chosen: Collection[NamespaceMap], *, is_attached: bool) -> None:
+        """Verify that the target will hold all that the source has now: else clients would wait, and their transactions
+        be aborted, for nothing.
 
         :raises GateNotMet: A lane waits for an operator, or the target does not get there in time, or, where the
             namespaces were detached before, not at all.
@@ -479,13 +481,13 @@ class Promoter:
         deadline = Deadline(self.timeout_s)
         async with Client(link.source) as source, Client(link.target) as target:
             found = await source_logs(link, source, followed_topics(link, await recollect(self.name, target)))
-            # What lies behind open transactions comes once these are aborted.
+            # Records behind open transactions follow once these are aborted.
             here = {key: replace(log, end=log.stable_end) for key, log in found.items()}
             while True:
                 left = await left_partitions(link, target, here, source=source)
                 gates.require_copies(self.name, left)
                 behind = [each for each in left if each.missing_records]
-                if self._does(behind):
+                if self._is_little_enough(behind):
                     return
                 if not is_attached and not _writing(link, await recollect(self.name, target)):
                     raise gates.left_behind(self.name, chosen, behind)
@@ -493,16 +495,16 @@ class Promoter:
                     raise gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
 
-    async def _caught_up(
+    async def _await_copied(
         self, link: Link, chosen: Collection[NamespaceMap], quiet_s: float, *, is_attached: bool
     ) -> None:
-        """Wait until the target holds all of the source, which nobody has written to for a while."""
+        """Wait until the target holds all of the source, and the source was not written to for a while."""
         self.on_step(f"waiting until {link.source.alias} is quiet for {quiet_s:g} s and all of it is copied")
         deadline, quiet_from, before = Deadline(self.timeout_s), time.monotonic(), None
         async with Client(link.source) as source, Client(link.target) as target:
             followed = followed_topics(link, await recollect(self.name, target))
             while True:
-                # Quiet is what lies between two looks, however long each of them takes.
+                # Only the time between two looks counts as quiet, however long each of them takes.
                 looked_at, here = time.monotonic(), await source_logs(link, source, followed)
                 if here != before:
                     quiet_from = time.monotonic()
@@ -516,9 +518,9 @@ class Promoter:
                 if is_quiet or is_late:
                     gates.require_copies(self.name, left)
                     if any(map(gates.is_beyond, left)):
-                        # Meanwhile the source may have got what the target was seen to have.
+                        # Meanwhile the source may have received the records that the target was seen to have.
                         gates.require_within(self.name, left, await source_logs(link, source, followed))
-                does = self._does(behind)
+                does = self._is_little_enough(behind)
                 if not (does or is_attached) and (is_quiet or is_late):
                     raise gates.left_behind(self.name, chosen, behind)
                 if does and is_quiet:
@@ -526,18 +528,18 @@ class Promoter:
                         raise undecided(source, held, await owners_in(source, held))
                     return
                 if is_late and (moved or held or not does):
-                    # What was written between two looks at a log seems to be in a transaction.
+                    # Records written between two looks at a log look like an open transaction.
                     if owners := await owners_in(source, held):
                         raise undecided(source, held, owners)
                     raise await written(source, moved) if does else gates.not_copied(self.name, behind, self.timeout_s)
                 await asyncio.sleep(LOOK_S)
 
-    def _does(self, behind: Iterable[LeftPartition]) -> bool:
-        """Whether so little is left to be copied that it may stay behind; what is not known is too much."""
+    def _is_little_enough(self, behind: Iterable[LeftPartition]) -> bool:
+        """Whether so little is left to be copied that it may stay behind; an unknown number is too much."""
         missing = [each.missing_records for each in behind]
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
-    async def _carried(
+    async def _carry_groups(
         self,
         verb: Verb,
         link: Link,
@@ -546,12 +548,12 @@ class Promoter:
         *,
         dry_run: bool,
     ) -> dict[str, str]:
-        """Have the positions of all groups be those of the source; how they stand."""
+        """Carry the positions of all groups over from the source; return how they stand."""
         if not link.groups.is_configured:
             return {}
         self.on_step("carrying the positions of consumer groups")
         deadline = Deadline(self.timeout_s)
-        # Positions behind what stays behind cannot be had; a dry run leaves to be written what is due.
+        # Positions beyond the copied records cannot be reached; a dry run does not write those that are due.
         passed = {Standing.CATCHING_UP} if self.max_lag else set()
         passed |= {Standing.DUE} if dry_run else set()
         passed |= {Standing.ACTIVE_AT_TARGET} if self.clients == "force" else set()
@@ -563,7 +565,7 @@ class Promoter:
             in_the_way = found.in_the_way(passed, is_moved=move is not None)
             if plan.problem is None and not in_the_way:
                 if verb == "reverse" and move is None:
-                    # Whoever began meanwhile commits behind what was carried.
+                    # A consumer that began meanwhile commits behind the positions that were carried.
                     await require_no_members(link)
                 return found.standings
             if deadline.has_passed:
@@ -579,16 +581,16 @@ class Promoter:
         links = AsyncDeclaredLinks(self.configuration.written)
 
         def values(known: Declaration) -> dict[str, Any]:
-            # Whoever goes on with what is detached takes it from no other verb, which may be given again too.
+            # Do not overwrite another verb's claim: that verb may be retried.
             return letting_go(verb, chosen, known) if any(each in known.maps for each in chosen) else {}
 
         ledger, is_sparing = self.configuration.ledger, verb == "failover"
-        # Who recovered it until now can announce no deletion any more, and who comes later sees that it is detached.
+        # A recovery that ran until now cannot announce a deletion any more, and a later one sees the detachment.
         async with Client(link.target) as target, claimed(target, self.name, ledger, does="lets go of"):
             await links.change(self.name, values, spares_source=is_sparing, even_deleted=True)
 
-    async def _ended(self, link: Link) -> None:
-        """Wait until no task writes any more to what was detached."""
+    async def _await_lanes_ended(self, link: Link) -> None:
+        """Wait until no task writes to the detached namespaces."""
         self.on_step("waiting for the lanes to end")
         async with Client(link.target) as target:
             deadline, calm_from, most, beats = Deadline(self.timeout_s), None, 0, Beats()
@@ -654,17 +656,17 @@ class Promoter:
         )
 
     async def _let_go(self, found: Promotion, link: Link, *, is_final: bool = True) -> Promotion:
-        """Write down where everything came from, and release the namespaces, unless they are only detached."""
+        """Write down the provenance of every topic, and release the namespaces, unless they are only detached."""
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
             await write_down(found, target)
-            # Before it is forgotten what they were, and before others write to them.
+            # While the topics are still known as copies, and before others write to them.
             found = await settle_policies(found, link, target, is_final=is_final)
             if found.verb == "detach":
                 topics = await _topics_of(target, found.namespaces)
                 still_open = named(await _open_in(target, topics), known)
-                return replace(found, notes=(*found.notes, *map(_stays_open, still_open)), is_done=True)
+                return replace(found, notes=(*found.notes, *map(_stays_open_note, still_open)), is_done=True)
             if found.verb == "failover":
                 self.on_step("committing what the source has committed")
                 prepared = prepared_commits(self.name, known.documents.values())
@@ -677,17 +679,17 @@ class Promoter:
                 found = replace(found, committed=(*before, *committed), notes=notes)
         self.on_step("releasing the namespaces")
         namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
-        # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
+        # Topics last: as long as one is reserved, a repeated verb reports its partitions again.
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
         found = replace(found, aborted=named(aborted, known))
         if found.verb == "failover":
-            # Up to where logs are the same is known as long as they are known as copies.
-            found = await self._rescued(found, link)
+            # Up to where logs are the same can be read only while they are recorded as copies.
+            found = await self._rescue_clients(found, link)
         return found
 
-    async def _through(self, found: Promotion, target: Cluster) -> Promotion:
-        """What is left to do once all is released: a verb that was interrupted may have left it to its repetition."""
+    async def _forget_origin(self, found: Promotion, target: Cluster) -> Promotion:
+        """Do what remains once all is released; a verb that was interrupted may have left this to its repetition."""
         self.on_step("forgetting that they were copies")
         await forget_copies(self.name, found.namespaces, target, self.configuration.ledger)
         if found.verb == "failover" and not await _has_silent(target, found.namespaces):
@@ -696,31 +698,31 @@ class Promoter:
 
 
 async def _topics_of(target: Client, maps: Iterable[NamespaceMap]) -> list[str]:
-    """The topics in what follows."""
+    """Return the topics in these namespaces of the target."""
     spaces = [each.target for each in maps if each.kind == "topic"]
     return [name for name in (await target.metadata(None)).topics if any(each.holds(name) for each in spaces)]
 
 
 async def _has_silent(cluster: Cluster, maps: Iterable[NamespaceMap]) -> bool:
-    """Whether a partition of what follows has no leader: it is to be given again, and tells all that was done."""
+    """Whether a partition in these namespaces has no leader: the command then has to be repeated, and reports all."""
     async with Client(cluster) as target:
         return bool(await leaderless(target, await _topics_of(target, maps)))
 
 
 async def _open_in(target: Client, topics: Collection[str]) -> tuple[OpenTransaction, ...]:
-    """The transactions that are open in topics, as far as that is told now: who ends them asks again."""
+    """Return the open transactions in topics, as far as they can be read now: the caller that ends them asks again."""
     with contextlib.suppress(ClusterError):
         return await transactions_in(target, topics)
     return ()
 
 
 def _writing(link: Link, known: LinkMemory) -> Collection[LaneKey]:
-    """The lanes into topics of a link that a task may still write."""
+    """Return the lanes into topics of a link that a task may still write."""
     return writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None)
 
 
-def _stays_hidden(link: str, key: PartitionKey) -> Problem:
-    """That nobody could be asked what is open in a partition."""
+def _stays_hidden_note(link: str, key: PartitionKey) -> Problem:
+    """Note that open transactions of a partition could not be read."""
     topic, partition = key
     return Problem(
         f"{topic}-{partition} has no leader: a transaction of the source may stay open there, and consumers at "
@@ -729,8 +731,8 @@ def _stays_hidden(link: str, key: PartitionKey) -> Problem:
     )
 
 
-def _may_be_committed(found: MaybeCommitted) -> Problem:
-    """That what is aborted in a partition may be committed in others."""
+def _may_be_committed_note(found: MaybeCommitted) -> Problem:
+    """Note that what is aborted in a partition may be committed in others."""
     silent = found.silent_in_words
     return Problem(
         found.in_words,
@@ -739,8 +741,8 @@ def _may_be_committed(found: MaybeCommitted) -> Problem:
     )
 
 
-def _stays_open(transaction: OpenTransaction) -> Problem:
-    """That nothing is ended by a detachment."""
+def _stays_open_note(transaction: OpenTransaction) -> Problem:
+    """Note that a detachment ends no transaction."""
     return Problem(
         f"the transaction of {transaction.owner} stays open in {transaction.topic}-{transaction.partition}: consumers "
         "at read_committed wait there",
@@ -748,16 +750,16 @@ def _stays_open(transaction: OpenTransaction) -> Problem:
     )
 
 
-def _unheard(gateway: str) -> Problem:
-    """That it is not known what became of a gateway."""
+def _unheard_note(gateway: str) -> Problem:
+    """Note that the state of a gateway is unknown."""
     return Problem(
         f"{gateway} took no requests, and was not heard since",
         "If it runs, its clients wait until it reaches the target and its ledger; its log says what keeps it.",
     )
 
 
-def _ended_idle(move: ClientMove) -> Problem:
-    """That transactions were aborted of which no log has anything."""
+def _ended_idle_note(move: ClientMove) -> Problem:
+    """Note that transactions without any record in a log were aborted."""
     return Problem(
         f"transactions of {first_few(move.idle)} were aborted at {move.source.cluster.alias} before they had written "
         "any record",
@@ -768,7 +770,7 @@ def _ended_idle(move: ClientMove) -> Problem:
 def _why_left_behind(
     link: Link, gateways: Iterable[str], known: Declaration, chosen: Collection[NamespaceMap]
 ) -> Problem | None:
-    """Why clients do not go, if they do not: all of them go, whatever they use of what the link has or had."""
+    """Return why clients do not move, or `None`: they move all together, whatever topics of the link they use."""
     named, there = f"clients of {first_few(gateways)} stay with {link.source.alias}", link.target.alias
     following = [each for each in known.maps if each not in chosen and each.kind != "principal"]
     if following:
@@ -786,5 +788,5 @@ def _why_left_behind(
 
 
 def _copied_ends(found: Promotion) -> dict[PartitionKey, int]:
-    """Up to where partitions are what the source had, by their names there."""
+    """Return up to where partitions are copies of the source, by their names there."""
     return {(each.source_topic, each.partition): each.copied_end for each in found.partitions if each.copied_end >= 0}

@@ -1,4 +1,4 @@
-"""Where the records of a topic came from, as the ledgers of the clusters that have it remember."""
+"""The provenance of a topic's records, as the ledgers of the clusters that have it remember."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 _ALL: Final = -1
 _FOLLOWS: Final = "follows"
-"""In place of the verb where nothing has ended it."""
+"""The value in place of the verb while the link follows."""
 LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
 
@@ -54,12 +54,12 @@ class OriginJson(TypedDict):
 class Origin:
     """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
-    `offset_end` is -1 where that link follows still, or nobody knows how far that goes; where it `is_mapped` records of
-    others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is what
-    ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last heard,
-    `heard_s` before that (-1 where it is not known), and it `ends_within` these committed transactions (`None` where
-    that is not known); "left in the source's tier" says that these offsets of the source were not copied, and are to be
-    found in its remote tier. `is_of_former_topic` says that the topic was deleted and created since.
+    `offset_end` is -1 where that link follows still, or it is unknown how far that goes; where it `is_mapped` records
+    of others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is
+    what ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last
+    heard, `heard_s` before that (-1 where it is not known), and it `ends_within` these committed transactions (`None`
+    where that is not known); "left in the source's tier" means that these offsets of the source were not copied, and
+    are in its remote tier. `is_of_former_topic` means that the topic was deleted and created since.
     """
 
     cluster: str
@@ -81,14 +81,14 @@ class Origin:
 
     @property
     def end_in_words(self) -> str:
-        """Where the range ends, for people."""
+        """The end of the range, for people."""
         if self.offset_end >= 0:
             return f"{self.offset_end:,}"
         return "open" if self.verb == _FOLLOWS else "unknown"
 
     @property
     def missing_in_words(self) -> str:
-        """How much more the source had, as far as it was heard, for people; "" for what follows still."""
+        """How much more the source had, as far as it was heard, for people; "" while the link follows."""
         if self.verb in (_FOLLOWS, LEFT):
             return ""
         if self.missing_records < 0:
@@ -99,11 +99,11 @@ class Origin:
 
     @property
     def transactions_in_words(self) -> str:
-        """The committed transactions that the range ends within, for people; "" for none, and what follows still."""
+        """The committed transactions that the range ends within, for people; "" for none, or while the link follows."""
         return "" if self.verb in (_FOLLOWS, LEFT) else torn_in_words(self.ends_within)
 
     def as_dict(self) -> OriginJson:
-        """Plain values under stable names; what is unknown is null."""
+        """Plain values under stable names; unknown values are null."""
         return {
             "cluster": self.cluster,
             "topic": self.topic,
@@ -137,7 +137,7 @@ class Provenance:
 
 
 async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:
-    """Where a topic's records came from, as the ledgers of these clusters remember."""
+    """Read where a topic's records came from, as the ledgers of these clusters remember."""
     found: list[Origin] = []
     names: dict[str, str] = {}
     problems: dict[str, Problem] = {}
@@ -183,11 +183,11 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
         )
         yield origin
         if each.left_begin < each.left_end:
-            yield _left(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
+            yield _left_origin(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
     for known in documents.values():
         if isinstance(known, TopicDocument) and known.target_topic == topic:
-            begins = _followed(known, topic_id, documents, is_let_go=known.link in let_go)
+            begins = _followed_begins(known, topic_id, documents, is_let_go=known.link in let_go)
             rows = [
                 Origin(
                     cluster=alias,
@@ -206,17 +206,17 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
             yield from rows
             for stretch in left_in_tier(known, documents):
                 if rows and not stretch.is_empty:
-                    yield _left(rows[0], stretch)
+                    yield _left_origin(rows[0], stretch)
 
 
-def _followed(
+def _followed_begins(
     known: TopicDocument, topic_id: uuid.UUID, documents: Mapping[str, Document], *, is_let_go: bool
 ) -> dict[int, int]:
-    """Where the partitions begin that come by a link now: -1 for all of them, and none if it follows no more."""
+    """Return where the partitions begin that a link writes now: -1 for all of them, and none if it follows no more."""
     link, topic = known.link, known.target_topic
     beginning = documents.get(BeginningDocument(link=link, topic=topic).key)
     if not isinstance(beginning, BeginningDocument):
-        # By a release that did not write down where it began.
+        # A release that did not write down where it began.
         return {} if is_let_go else {_ALL: 0}
     if beginning.is_over:
         return {}
@@ -225,8 +225,8 @@ def _followed(
     return begins if any(begins.values()) else {_ALL: 0}
 
 
-def _left(origin: Origin, stretch: LeftInTier) -> Origin:
-    """What a link did not copy of a partition: it is to be found at the source it came from."""
+def _left_origin(origin: Origin, stretch: LeftInTier) -> Origin:
+    """Return the origin of records that a link did not copy: they are at the source."""
     return replace(
         origin,
         partition=stretch.partition,

@@ -1,9 +1,8 @@
-"""A cluster comes into a tree that runs, leaves it, or goes to another place: planned, and carried out as far as it can
-be by now.
+"""Add a cluster to a tree that runs, remove it, or move it: planned, and carried out as far as possible by now.
 
-What the tree becomes is a document in the ledgers of all its clusters, which every process that runs it follows; the
-file is to say the same sooner or later. Before that, distributors whose targets would be others are pinned to those
-that they have. Each step may be done twice: a call that was cut off is made again.
+The new shape is a document in the ledgers of all the tree's clusters, which every process that runs it follows; the
+file should say the same sooner or later. Before that, distributors whose targets would change are pinned to those
+that they have. Each step may be repeated: an interrupted call is made again.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from isthmus.spark.tenure import REVOCATION_S
 
 
 class TreeChanges:
-    """What can be changed of the trees of one configuration while they run. With `dry_run` nothing is written.
+    """The changes to trees of one configuration while they run. With `dry_run` nothing is written.
 
-    For `quiet_s` nobody may have produced on a cluster that leaves. Whoever is to leave a cluster that is gone has
-    nothing on its way there any more after `revocation_s`; one call waits `patience_s` for it.
+    For `quiet_s` a cluster that leaves must not have been produced to. A distributor that leaves a cluster that is gone
+    has no requests in flight there after `revocation_s`; one call waits `patience_s` for it.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class TreeChanges:
         without_left: bool = False,
         dry_run: bool = False,
     ) -> Reshaping:
-        """Have another cluster of the file be in a tree: above all others, beside one of them, or as one more part of a
+        """Add another cluster of the file to a tree: above all others, beside one of them, or as one more part of a
         node that one of them is in (`among`): the lowest, or that of a `level`.
 
         :raises ConfigError: There is no such tree, cluster or node, or it is in the tree.
-        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew; or
-            somebody else changed the tree meanwhile.
-        :raises GateNotMet: It was in the tree before, and has its topics still; the same call later goes on.
+        :raises PlanRefused: No level is free for it, or existing distributors would have to begin again; or the tree
+         was changed meanwhile.
+        :raises GateNotMet: It was in the tree before, and still has its topics; the same call later continues.
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
@@ -113,16 +112,16 @@ class TreeChanges:
     async def remove(
         self, tree: str, cluster: str, *, force: bool = False, gone: Collection[str] = (), dry_run: bool = False
     ) -> Reshaping:
-        """Have a cluster leave a tree, once nobody copies to it who could copy to another leaf, and all that was
-        produced there is everywhere. Whoever still has to go over to another leaf is asked to.
+        """Remove a cluster from a tree, once no distributor copies to it that could copy to another leaf, and all that
+        was produced there is everywhere. Distributors that still have to change to another leaf are requested to.
 
-        With `force` it is not asked: it is gone for good. What goes with it is the `loss` of what is returned. Clusters
-        of the tree that are `gone` as well are not asked either, and leave by a call of their own.
+        With `force` the cluster is not asked: it is gone for good. What is lost with it is the `loss` of the result.
+        Clusters of the tree that are `gone` as well are not asked either, and leave by a call of their own.
 
         :raises ConfigError: There is no such tree, or the cluster is not in it; or `gone` stands without `force`.
-        :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew; with
-            `force`, it answers, or it is not known how far somebody went who copied to it.
-        :raises GateNotMet: It cannot leave yet; the same call later goes on.
+        :raises PlanRefused: Only one would be left, or existing distributors would have to begin again; with `force`,
+         it answers, or it is unknown how far a distributor that copied to it went.
+        :raises GateNotMet: It cannot leave yet; the same call later continues.
         :raises ClusterError: A cluster of the tree does not answer, of those that are not gone.
         """
         if gone and not force:
@@ -151,13 +150,13 @@ class TreeChanges:
     async def move(
         self, tree: str, cluster: str, *, beside: str, level: int | None = None, dry_run: bool = False
     ) -> Reshaping:
-        """Have a cluster be at another place of a tree: it leaves as by `remove`; then its topics have to be deleted
-        there, as what is on it would come everywhere once more; and it comes in again beside another cluster, from
-        which it gets everything.
+        """Move a cluster to another place of a tree: it leaves as by `remove`; then its topics have to be deleted
+        there, as they would be copied everywhere once more; and it comes in again beside another cluster, from which it
+        gets everything.
 
         :raises ConfigError: There is no such tree or cluster, or it never was in the tree.
-        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
-        :raises GateNotMet: It cannot leave yet, or its topics are still there; the same call later goes on.
+        :raises PlanRefused: No level is free for it, or existing distributors would have to begin again.
+        :raises GateNotMet: It cannot leave yet, or its topics are still there; the same call later continues.
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
@@ -201,9 +200,9 @@ class TreeChanges:
         going: Sequence[tuple[Distributor, str]],
         shape: TreeShape | None,
     ) -> None:
-        """Have a cluster leave, if it can by now.
+        """Remove a cluster, if it can leave by now.
 
-        :raises GateNotMet: It cannot leave yet; the same call later goes on.
+        :raises GateNotMet: It cannot leave yet; the same call later continues.
         """
         now, cluster = found.before, found.cluster
         require_clusters(declared, now.clusters)
@@ -218,14 +217,14 @@ class TreeChanges:
                 hint="isthmus tree targets shows how far they are. Then call this again.",
             )
         await check_drained(declarations, now, cluster, self._topics(declared, now.name), quiet_s=self._quiet_s)
-        # That took a while.
+        # The check took a while.
         declared = await declarations.look()
         check_left(declared, now, cluster)
         _check_certain(declared, now, cluster)
         await self._write(declarations, found, shape)
 
     async def _check_empty(self, declarations: Declarations, declared: Declared, tree: str, cluster: str) -> None:
-        """See that a cluster that comes back has none of the tree's topics.
+        """Require that a cluster that comes back has none of the tree's topics.
 
         :raises GateNotMet: It has some.
         """
@@ -233,10 +232,10 @@ class TreeChanges:
         check_empty(tree, cluster, found.there.values())
 
     async def _forget(self, declarations: Declarations, before: Tree, cluster: str) -> None:
-        """Have nothing be known of what distributors of the tree before copied to and from a cluster whose topics are
-        gone.
+        """Delete what is known of the copies that distributors of the former tree made to and from a cluster whose
+        topics are gone.
 
-        :raises GateNotMet: Somebody still runs such a distributor.
+        :raises GateNotMet: Such a distributor is still run.
         """
         known = [
             (each.name, alias)
@@ -253,22 +252,22 @@ class TreeChanges:
                     hint="isthmus run follows within seconds. Then call this again.",
                 ) from None
             except ConfigError:
-                # That ledger knows nothing of it.
+                # That ledger holds no records of the distributor.
                 continue
 
     def _now(self, declared: Declared, name: str) -> tuple[Tree, TreeShape | None]:
-        """The tree as it is run now."""
+        """Return the tree as it is run now."""
         (settings,) = trees_named(declared.over(self._configuration).trees, name)
         return settings.tree, declared.shapes.get(name)
 
     def _topics(self, declared: Declared, name: str) -> TopicSettings:
-        """The topics of a tree, as its distributors select them."""
+        """Return the topics of a tree, as its distributors select them."""
         return next(link.topics for link in declared.over(self._configuration).links if link.tree == name)
 
     async def _remove_gone(
         self, declarations: Declarations, declared: Declared, tree: str, leaver: GoneCluster, *, dry_run: bool
     ) -> Reshaping:
-        """Have a cluster leave that is gone, once what is lost is known and everybody has left it."""
+        """Remove a cluster that is gone, once the loss is known and all distributors have left it."""
         cluster, gone = leaver.cluster, leaver.gone
         now, shape = self._now(declared, tree)
         spent = shape.spent if shape else ()
@@ -296,7 +295,7 @@ class TreeChanges:
         leaver: GoneCluster | None = None,
         dry_run: bool,
     ) -> Reshaping:
-        """Have all clusters know of a change that was made already, as far as a call came that was cut off."""
+        """Write a change that was made already to all clusters, if an earlier call was interrupted."""
         if not dry_run:
             silent = () if leaver is None else (leaver.cluster, *leaver.gone)
             silent = tuple(alias for alias in silent if not declared.is_there(alias))
@@ -315,7 +314,7 @@ class TreeChanges:
         silent: Collection[str] = (),
     ) -> None:
         for each in found.begun:
-            # A number may be used again that a part had which has left.
+            # The number of a part that has left may be used again.
             await forget_choice(declarations.client(each.cluster), each.name)
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
@@ -324,11 +323,11 @@ class TreeChanges:
 
 
 async def _tell(declarations: Declarations, found: Reshaping, shape: TreeShape, silent: Collection[str] = ()) -> None:
-    """Have all clusters of a tree, and one that leaves it, know what it has become: in the same order whoever does, so
-    that of two changes at the same time one is refused. Those that are `silent` hear of it from whoever runs the tree,
+    """Write the new shape of a tree to all its clusters, and to one that leaves it: always in the same order, so that
+    of two changes at the same time one is refused. Those that are `silent` get it from the process that runs the tree,
     once they are back.
 
-    :raises PlanRefused: Somebody else changed the tree meanwhile.
+    :raises PlanRefused: The tree was changed meanwhile.
     """
     document = TreeDocument(tree=found.after.name, shape=shape, since_ms=now_ms())
     for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
@@ -337,7 +336,7 @@ async def _tell(declarations: Declarations, found: Reshaping, shape: TreeShape, 
 
 
 def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
-    """See that nobody lacks anything that would not come any more once a cluster has left.
+    """Require that no leaf lacks records that would not come any more once a cluster has left.
 
     :raises GateNotMet: A leaf is in doubt.
     """
@@ -350,10 +349,9 @@ def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
 
 
 def check_left(declared: Declared, tree: Tree, cluster: str) -> None:
-    """See that nobody has chosen a cluster as the leaf of a distributor, or is asked to, while it was waited for that
-    the cluster can leave.
+    """Require that a cluster was not chosen or requested for a distributor during the wait until it can leave.
 
-    :raises GateNotMet: Somebody has.
+    :raises GateNotMet: It was.
     :raises Unreachable: A cluster does not answer any more.
     """
     require_clusters(declared, tree.clusters)
@@ -368,7 +366,7 @@ def check_left(declared: Declared, tree: Tree, cluster: str) -> None:
 
 
 def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of the choice of a distributor that is to stay at its target.
+    """Return the new choice for a distributor that is to stay at its target.
 
     :raises GateNotMet: Another one was made since the change was planned.
     """
@@ -385,17 +383,17 @@ def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoi
 def _ahead(
     declared: Declared, now: Tree, going: Sequence[tuple[Distributor, str]]
 ) -> tuple[Tree, dict[str, TargetChoice]]:
-    """The tree and what is chosen, once these have gone over to another leaf."""
+    """Return the tree and the choices, once these have changed to another leaf."""
     targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
     chosen = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
     return replace(now, switched={**now.switched, **targets}), {**declared.chosen([now]), **chosen}
 
 
 def require_clusters(declared: Declared, aliases: Collection[str]) -> None:
-    """See that clusters answer, and that they are several.
+    """Require that clusters answer, and that they are different ones.
 
-    :raises Unreachable: One does not.
-    :raises PlanRefused: Two are one.
+    :raises Unreachable: A cluster does not answer.
+    :raises PlanRefused: Two aliases are one cluster.
     """
     for alias in sorted(aliases):
         if not declared.is_there(alias):

@@ -1,4 +1,4 @@
-"""Of which namespaces a verb is; given again it goes on with those that it let go of itself."""
+"""The namespaces of a verb; repeated, it continues with those that it let go of itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPTION: Final = {"topic": "--map", "group": "--group-map", "principal": "--prin
 
 
 def is_reversed(declared: Declared, known: Declaration, link: str) -> bool:
-    """Whether this link was reversed to the end, by a new one of the name `link`, whatever became of that one."""
+    """Whether this link was reversed completely, by a new one of the name `link`, whatever happened to that one."""
     own, back = known.let_go_by("reverse"), declared.links.get(link)
     if not known.is_deleted or not own or back is None:
         return False
@@ -26,7 +26,7 @@ def is_reversed(declared: Declared, known: Declaration, link: str) -> bool:
 
 
 def not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -> PlanRefused:
-    """That a verb which is given without namespaces has none: those that are reserved it did not detach."""
+    """Return the error that a verb without namespaces has none: it did not detach those that are reserved."""
     if verb == "reverse":
         return PlanRefused(
             f"link {known.name} attaches nothing that could be reversed, and no reversal of it was begun",
@@ -39,14 +39,14 @@ def not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -
 
 
 def options_of(maps: Iterable[NamespaceMap]) -> str:
-    """How a command is given these namespaces."""
+    """Return these namespaces as options of a command."""
     return " ".join(f"{'--map-exact' if each.source.is_exact else _OPTION[each.kind]} {each}" for each in maps)
 
 
 def reserved_still(
     declared: Declared, known: Declaration, detached: Iterable[NamespaceMap]
 ) -> tuple[NamespaceMap, ...]:
-    """Those of namespaces that were not released to the last rule."""
+    """Return those of the namespaces that were not completely released."""
     alias = declared.alias_of(known.target)
     reserved = {
         document.namespace
@@ -58,7 +58,7 @@ def reserved_still(
 
 
 def attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declaration:
-    """The link as if it attached just these."""
+    """Return the link as if it attached just these."""
     others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
     wanted = {attachment(each) for each in chosen}
     ever = (register for register in known.registers if register.name in wanted)

@@ -1,4 +1,4 @@
-"""What a reversal needs beside a promotion: nobody at work at the source, and what the way back is to be like."""
+"""The requirements of a reversal beside a promotion: no consumers at the source, and the settings of the way back."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _LOOK_S: Final = 0.5
 
 
 async def settings_back(known: Declaration, maps: Sequence[NamespaceMap], target: Cluster) -> Mapping[str, Any]:
-    """The settings of a link in the other direction, with the filters that operators have set while it ran.
+    """Return the settings of a link in the other direction, with the filters that operators have set while it ran.
 
-    :raises PlanRefused: A filter cannot be said in the names of the new source.
+    :raises PlanRefused: A filter cannot be expressed in the names of the new source.
     :raises ClusterError: The ledger at the target cannot be read.
     """
     async with Client(target) as client:
         filters = filters_of(known.name, (await recollect(known.name, client)).documents)
-    said = {name.replace("_", ".", 1): list(texts) for name, texts in filters.said.items()}
-    return reversed_settings({**known.settings, **said}, maps)
+    changed = {name.replace("_", ".", 1): list(texts) for name, texts in filters.said.items()}
+    return reversed_settings({**known.settings, **changed}, maps)
 
 
 async def require_no_members(link: Link) -> None:
-    """See that no consumer of a group that a link carries is at work at the source: its position would move on.
+    """Require that no consumer of a group that a link carries is at work at the source: its position would move on.
 
-    :raises GateNotMet: One is.
-    :raises ClusterError: One of its brokers, or a group, cannot be asked: somebody may be at work there.
+    :raises GateNotMet: A consumer is.
+    :raises ClusterError: One of its brokers, or a group, does not answer: a consumer may be at work there.
     """
     async with Client(link.source) as source:
         groups = (await list_groups(source)).all()
@@ -63,9 +63,9 @@ async def await_reserved(
     timeout_s: float,
     on_step: Callable[[str], None],
 ) -> None:
-    """Wait until what an operator reserved of these namespaces of the source is so at all its leaders.
+    """Wait until the namespaces of the source that an operator reserved are reserved at all its leaders.
 
-    :raises GateNotMet: Somebody may write to one, or does.
+    :raises GateNotMet: Others may write to one, or do.
     :raises ClusterError: The source's ledger cannot be read.
     """
     namespaces = AsyncNamespaces(source, ledger)

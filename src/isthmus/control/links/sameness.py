@@ -1,6 +1,6 @@
-"""Whether the follower of a synchronous link has what its source has, where an offset alone does not tell.
+"""Whether the follower of a synchronous link has the records of its source, where an offset alone does not show it.
 
-A source topic that was made anew, or whose log went back, has new records at offsets that the follower had before.
+A source topic that was created again, or whose log was cut, has new records at offsets that the follower had before.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 _STEPS_MAX: Final = 32
-"""So many ends of transactions, and batches of what was aborted, are looked behind."""
+"""The number of transaction ends, and of batches of aborted records, that are looked behind."""
 
 
 async def same_before(
     source: Client, target: Client, ends: Mapping[PartitionKey, tuple[PartitionKey, int]]
 ) -> dict[PartitionKey, bool | None]:
-    """Whether the last record before an offset is the same on both sides, by partition of the source; `ends` has that
-    of the target, and the offset. Ends of transactions are alike for different ones: what stands before them tells.
-    `None` where one side has nothing there that would tell, and where transactions may be there in another way as far
-    as was looked. Left out is what cannot be read now on one side.
+    """Compare the last record before an offset on both sides, by partition of the source; `ends` has the partition of
+    the target, and the offset. Transaction ends look alike for different transactions: the records before them decide.
+    `None` where one side has no record there that decides, and where transactions may be laid out differently as far as
+    was looked. Partitions that cannot be read now on one side are left out.
 
     :raises ClusterError: One of the clusters did not answer.
     """
@@ -40,16 +40,16 @@ async def same_before(
         for key, (target_key, end) in left.items():
             source_batch, target_batch = here.get(key), there.get(target_key)
             if source_batch is None or target_batch is None:
-                # What stands behind it was alike, and proves nothing by itself.
+                # The batches behind it were alike, which proves nothing by itself.
                 found.pop(key, None)
                 continue
             found.setdefault(key, None)
             if isinstance(source_batch, NoBatch) or isinstance(target_batch, NoBatch):
                 continue
-            told = _is_same(source_batch, target_batch, end - 1)
-            if told is not None:
-                found[key] = told
-            if told is not False and _is_unclear(source_batch, target_batch, end - 1):
+            is_same = _is_same(source_batch, target_batch, end - 1)
+            if is_same is not None:
+                found[key] = is_same
+            if is_same is not False and _is_unclear(source_batch, target_batch, end - 1):
                 earlier[key] = target_key, source_batch.base_offset
         if not earlier:
             break
@@ -60,23 +60,23 @@ async def same_before(
 def _is_same(source: Batch, target: Batch, offset: int) -> bool | None:
     try:
         if not (_stands(source, offset) and _stands(target, offset)):
-            # What a log cleaner has taken tells nothing.
+            # An offset that a log cleaner has removed proves nothing.
             return None
         if is_copy(target, source, offset, is_compacted=False):
             return True
     except ValueError:
         return None
-    # What was aborted may be left out there.
+    # Aborted records may be left out at the target.
     return None if target.is_control and source.is_transactional and not source.is_control else False
 
 
 def _is_unclear(source: Batch, target: Batch, offset: int) -> bool:
-    """Whether what stands before is to be looked at: both have no record there that would tell."""
+    """Whether the records before have to be compared: neither side has a record there that decides."""
     return 0 < source.base_offset <= offset and target.base_offset <= offset and target.is_control
 
 
 def _stands(batch: Batch, offset: int) -> bool:
-    """Whether it has a record there, or the end of a transaction."""
+    """Whether the batch has a record at the offset, or the end of a transaction."""
     if batch.base_offset > offset:
         return False
     return batch.is_control or any(each.offset == offset for each in records_of(batch))

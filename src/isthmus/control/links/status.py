@@ -1,6 +1,6 @@
-"""How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
+"""The status of links: ends and lags by the logs, states by the ledger.
 
-What cannot be asked now is told as it was last seen, with its age: by an earlier look, or by the ledger.
+What cannot be read now is shown as it was last seen, with its age: by an earlier look, or by the ledger.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.wire.offsets import PartitionKey
 
 PATIENCE_S: Final = 20.0
-"""So long a cluster may take for one step of a look: longer than its brokers are tried for one after the other."""
+"""The longest time for one step of a look: longer than its brokers are tried for one after the other."""
 _RANGES_S: Final = 3.0
 _AGED_MAX: Final = 200
-"""Of so many lagging partitions the age of the oldest record to copy is looked up."""
+"""The number of lagging partitions for which the age of the oldest record to copy is looked up."""
 _MS_PER_S: Final = 1000
 _NOWHERE: Final = Cursor(-1, 0, 0)
 _NO_SUCH_TOPIC: Final = Problem("the source has no such topic", "Nothing more is copied of it.")
@@ -78,7 +78,7 @@ _UNSEEN: Final = _Ends(_End(-1, 0.0), _End(-1, 0.0))
 
 @dataclass(slots=True)
 class _Side:
-    """What one cluster says: the topics it has, and the logs of their partitions."""
+    """One cluster's answers: the topics it has, and the logs of their partitions."""
 
     problem: Problem | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
@@ -102,8 +102,8 @@ class _Side:
 
 @contextlib.asynccontextmanager
 async def _asking(side: _Side, client: Client, patience_s: float) -> AsyncIterator[None]:
-    """What a cluster does not tell, or not within `patience_s`, makes it one that is away. A single request may be
-    waited for as long as a client quota holds its broker back, and a look makes many.
+    """Mark a cluster as away that does not answer, or not within `patience_s`. A single request may be waited for as
+    long as a client quota holds its broker back, and a look makes many.
     """
     alias, began = client.cluster.alias, time.monotonic()
     try:
@@ -121,7 +121,7 @@ async def _asking(side: _Side, client: Client, patience_s: float) -> AsyncIterat
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at a link: what both clusters and the ledger say. Nothing is raised.
+    """One look at a link: the answers of both clusters and of the ledger. Nothing is raised.
 
     `ledger_problem` is why its ledger could not be read, `patience_s` how long a step of the look may take.
     """
@@ -145,7 +145,7 @@ class _Reading:
     transactions: tuple[OpenTransaction, ...] = ()
 
     async def take(self, source: Client, target: Client, before: _Reading | None) -> None:
-        """Look at both clusters; one that does not answer keeps nothing of the other from being seen."""
+        """Look at both clusters; the failure of one does not hide the other."""
         self._recall()
         await self._select(source)
         self._name()
@@ -161,15 +161,15 @@ class _Reading:
                 await self._hold(source, before)
 
     async def _hold(self, source: Client, before: _Reading | None) -> None:
-        """Look for how old is what waits for open transactions, and for which it does: none has held back for long what
-        has moved since the look before.
+        """Look how long partitions have waited for open transactions, and for which: a transaction that holds back an
+        end which has moved since the look before has not done so for long.
         """
         held = {key: log for key, log in self.source.ranges.items() if log.stable_end < log.end}
         seen = {} if before is None else before.source.ranges
         self.moving = frozenset(
             key for key, log in held.items() if key in seen and seen[key].stable_end != log.stable_end
         )
-        # Of more than can be asked about those come first that have been held back for longer.
+        # If there are too many to ask about, those that were held back for longer come first.
         asked = sorted(held, key=lambda key: key in self.moving)[:ASKED_MAX]
         if asked:
             self.waiting_times = await record_times(source, {key: held[key].stable_end for key in asked})
@@ -178,7 +178,7 @@ class _Reading:
             self.transactions = await holders(source, still)
 
     def at_source(self, lane: LaneKey) -> PartitionKey:
-        """The partition at the source that goes into one at the target."""
+        """Return the partition at the source that is copied into one at the target."""
         return self.sources[lane.topic], lane.partition
 
     def is_mapped(self, topic: TargetTopic) -> bool:
@@ -189,21 +189,21 @@ class _Reading:
         return self.link.topics.offsets is OffsetPolicy.MAPPED
 
     def copied_end(self, lane: LaneKey) -> int:
-        """The source offset up to which everything was copied, -1 while that is not known."""
+        """Return the source offset up to which everything was copied, -1 while that is unknown."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
             return self.cursors.get(lane, _NOWHERE).told(-1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
-        """Find out what the link selects: as the source has it, or as it was when the source was last there."""
+        """Find out which topics the link selects: of the source's now, or of those it had when it last answered."""
         topics = self.link.topics
         known = {name: d.source_topic for name, d in self.recorded.items() if topics.target_of(d.source_topic) == name}
         found = named_topics(topics, [*self.source.topics, *topics.literals])
         self.sources = dict(sorted({**known, **found.sources}.items()))
 
     def partitions(self) -> dict[TargetTopic, list[LaneKey]]:
-        """The partitions of these topics: the source's, or else those that the target or the ledger knows."""
+        """Return the partitions of these topics: the source's, or else those that the target or the ledger knows."""
         remembered: dict[TargetTopic, set[int]] = {}
         for key in self.known.last_known:
             remembered.setdefault(key.topic, set()).add(key.partition)
@@ -218,7 +218,7 @@ class _Reading:
         if self.ledger_problem is not None:
             self.target.problem = self.ledger_problem
             return
-        # Each goes through all documents: once a look, not once a partition.
+        # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
         self.cursors = lane_cursors(self.link.name, self.known.documents)
@@ -247,12 +247,12 @@ class _Reading:
             side.ranges = (await log_ranges(client, partitions, timeout_s=_RANGES_S)).values
 
     def _oldest(self) -> dict[PartitionKey, int]:
-        """The first offsets still to copy, where there are any."""
+        """Return the first offsets still to copy, where there are any."""
         begins = {}
         for lanes in self.partitions().values():
             for lane in lanes:
                 log, copied_end = self.source.ranges.get(self.at_source(lane)), self.copied_end(lane)
-                # Where the target does not tell how far it is, nobody knows which is the first.
+                # Where the target does not answer, the first offset to copy is unknown.
                 is_known = copied_end >= 0 or not (self.target.is_away or self.target.has_partition(lane))
                 if log is not None and is_known:
                     begins[self.at_source(lane)] = max(copied_end, log.start)
@@ -260,7 +260,7 @@ class _Reading:
 
 
 class StatusReader:
-    """Reads how links stand, again and again; from the second time on with rates, and with what was seen before.
+    """Reads how links stand, again and again; from the second time on with rates, and with earlier answers.
 
     Without a pool it has clients of its own: then use it with `async with`.
     """
@@ -281,7 +281,7 @@ class StatusReader:
             await self._pool.aclose()
 
     async def read(self) -> tuple[LinkProgress, ...]:
-        """All links as they stand; a cluster that does not answer makes its links UNAVAILABLE."""
+        """Read all links; a cluster that does not answer makes its links UNAVAILABLE."""
         ledgers = {link.target.alias: self._pool.client(link.target) for link in self._links}
         found = dict(zip(ledgers, await asyncio.gather(*map(_ledger, ledgers.values())), strict=True))
         return tuple(await asyncio.gather(*(self._read(link, found[link.target.alias]) for link in self._links)))
@@ -333,13 +333,13 @@ class StatusReader:
         if not link.is_synchronous:
             return found
         memory = None if isinstance(ledger, Problem) else ledger
-        # A look that waited for the source in vain does not do it twice.
+        # A look that has waited for the source in vain does not do it twice.
         source = None if reading.source.is_away else self._pool.client(link.source)
         return replace(found, sync=await standing(link, source, found, memory))
 
 
 def _takes_rules_back(loop: LoopProgress) -> bool:
-    """Whether somebody is there who takes back rules against readers, or says why he cannot."""
+    """Whether a controller takes back rules against readers, or reports why it cannot."""
     return loop.loop == ReservationsLoop.name and loop.state in (LoopState.ACTIVE, LoopState.IN_ERROR)
 
 
@@ -378,10 +378,10 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     known = reading.known
     now, moment_ms = time.monotonic(), now_ms()
     report: LaneReport | EndedPartition | None = known.reports.get(lane)
-    told_age_s = known.report_age_s(lane, moment_ms)
+    reported_age_s = known.report_age_s(lane, moment_ms)
     if lane in reading.ended:
-        report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
-    evidence = _evidence(reading, lane.topic, report, told_age_s or 0.0)
+        report, reported_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
+    evidence = _evidence(reading, lane.topic, report, reported_age_s or 0.0)
     state = lane_state(evidence)
     is_reported = report is not None and state == report.state
     at_source = reading.at_source(lane)
@@ -406,7 +406,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         records_per_s=_rate(reading, before, lane),
         problem=_problem(evidence, state, report),
         gaps=reading.gaps.get(lane, ()),
-        state_age_s=(told_age_s or 0.0) if is_reported else 0.0,
+        state_age_s=(reported_age_s or 0.0) if is_reported else 0.0,
         source_age_s=max(now - ends.source.seen_at, 0.0),
         target_age_s=max(now - ends.target.seen_at, 0.0),
     )
@@ -423,7 +423,7 @@ def _problem(known: LaneEvidence, state: LaneState, report: LaneReport | EndedPa
 
 
 def _evidence(
-    reading: _Reading, topic: TargetTopic, report: LaneReport | EndedPartition | None, told_age_s: float = 0.0
+    reading: _Reading, topic: TargetTopic, report: LaneReport | EndedPartition | None, reported_age_s: float = 0.0
 ) -> LaneEvidence:
     reported = None if report is None else LaneState(report.state)
     return LaneEvidence(
@@ -435,12 +435,12 @@ def _evidence(
         is_at_source=reading.source.has(reading.sources[topic]),
         is_deleted=topic in reading.recorded and reading.recorded[topic].state == LaneState.SOURCE_DELETED,
         reported=reported,
-        reported_s=told_age_s,
+        reported_s=reported_age_s,
     )
 
 
 async def _ledger(client: Client) -> LedgerMemory | Problem:
-    """What the ledger of a cluster says, or why it does not."""
+    """Read the ledger of a cluster, or return why that failed."""
     try:
         return await remembered(client)
     except ClusterError as error:
@@ -448,17 +448,17 @@ async def _ledger(client: Client) -> LedgerMemory | Problem:
 
 
 def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
-    """Both ends as they are now, or else as they were last seen."""
+    """Return both ends as they are now, or else as they were last seen."""
     seen = before or _UNSEEN
     known, now, moment_ms = reading.known, time.monotonic(), now_ms()
     report, age_s = known.last_known.get(lane), known.report_age_s(lane, moment_ms)
     if report is not None and age_s is not None:
         heard_s = known.source_age_s(lane, moment_ms)
-        told = _End(report.source_end, now - (math.inf if heard_s is None else heard_s))
+        reported = _End(report.source_end, now - (math.inf if heard_s is None else heard_s))
         placed = _End(report.position, now - age_s)
         seen = _Ends(
-            max(seen.source, told, key=_seen_at),
-            # A mapped lane reports its place at the source.
+            max(seen.source, reported, key=_seen_at),
+            # A mapped lane reports its position at the source.
             seen.target if reading.is_mapped(lane.topic) else max(seen.target, placed, key=_seen_at),
         )
     source, target = reading.source, reading.target
@@ -467,7 +467,7 @@ def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
     if lane in target.ranges:
         return _Ends(source_end, _End(target.ranges[lane].end, target.at))
     if not target.is_away and not target.has_partition(lane):
-        # What is not there yet holds nothing.
+        # A partition that is not there yet holds no records.
         return _Ends(source_end, _End(0, target.at))
     return _Ends(source_end, seen.target)
 
@@ -483,12 +483,12 @@ def _lag_s(source: LogRange | None, copied_end: int, oldest: int | None, moment_
 
 
 def _waiting(source: LogRange | None) -> int:
-    """How many offsets at the source's end wait for open transactions: only the source knows that, and only now."""
+    """Return how many offsets at the source's end wait for open transactions: only the source knows that, and now."""
     return -1 if source is None else source.end - source.stable_end
 
 
 def _waiting_s(reading: _Reading, at_source: PartitionKey, moment_ms: int) -> float | None:
-    """For how long they have, by the record's time or the coordinator's, whichever is earlier."""
+    """Return for how long they have, by the record's time or the coordinator's, whichever is earlier."""
     began = [each.started_ms for each in reading.transactions if (each.topic, each.partition) == at_source]
     known = [at for at in (reading.waiting_times.get(at_source), *began) if at is not None and at >= 0]
     return max((moment_ms - min(known)) / _MS_PER_S, 0.0) if known else None

@@ -1,4 +1,4 @@
-"""To which leaf of a subtree a distributor copies: read, asked for, and changed, in the ledger of its source."""
+"""The leaf of a subtree to which a distributor copies: read, requested and changed in the ledger of its source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SWITCH_ROLE: Final = "switch"
 _TRIES: Final = 3
 _log = logging.getLogger(__name__)
 Choose = Callable[[TargetChoice | None], TargetChoice | None]
-"""What becomes of the choice there is; `None` for no change."""
+"""Return the new choice for the present one; `None` for no change."""
 
 
 class LeafDoubtJson(TypedDict):
@@ -67,9 +67,9 @@ class DistributorTargetJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributorTarget:
-    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without anybody's choice. `doubts` are
-    of leaves that it left by force; one that it `finishes` gets what it lacks before all goes on. `problem` is why that
-    is not known.
+    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without an operator's choice. `doubts`
+    are about leaves that it left by force; the leaf in `finishes` gets the records it lacks before all goes on.
+    `problem` is why that is unknown.
     """
 
     distributor: Distributor
@@ -85,12 +85,12 @@ class DistributorTarget:
 
     @classmethod
     def unknown(cls, distributor: Distributor, problem: Problem) -> DistributorTarget:
-        """Of one whose source does not tell: `target` and `wanted` are empty."""
+        """Return the target of a distributor whose source does not answer: `target` and `wanted` are empty."""
         return cls(distributor=distributor, target="", wanted="", by_itself=distributor.target, problem=problem)
 
     @classmethod
     def of(cls, distributor: Distributor, known: SwitchDocument | None) -> DistributorTarget:
-        """What the source's ledger makes of a distributor as it is by itself."""
+        """Return the target by the source's ledger, of a distributor without any choice applied."""
         by_itself = distributor.target
         if known is None or not known.choice.is_of(distributor.leaves):
             return cls(distributor=distributor, target=by_itself, wanted=by_itself, by_itself=by_itself)
@@ -109,7 +109,7 @@ class DistributorTarget:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it goes over to another leaf."""
+        """Whether it changes to another leaf."""
         return self.wanted != self.target
 
     def as_dict(self) -> DistributorTargetJson:
@@ -138,7 +138,7 @@ class DistributorTarget:
 
 
 async def read_choice(source: Client, link: str) -> SwitchDocument | None:
-    """What was chosen for a distributor, `None` for nothing.
+    """Read what was chosen for a distributor, `None` for nothing.
 
     :raises ClusterError: The ledger at the source cannot be read.
     """
@@ -147,19 +147,19 @@ async def read_choice(source: Client, link: str) -> SwitchDocument | None:
 
 
 async def read_allowances(source: Client, link: str, target: str) -> tuple[Allowance, ...] | None:
-    """How far a distributor may have gone with its target, `None` where it never said.
+    """Read how far a distributor may have copied to its target, `None` where it never wrote that down.
 
     :raises ClusterError: The ledger at the source cannot be read.
     """
-    found = await _stated(source, link, target)
+    found = await _read_allowance(source, link, target)
     return None if found is None else found.lanes
 
 
-async def _stated(source: Client, link: str, target: str) -> AllowanceDocument | None:
-    return _stated_in(await remembered(source), link, target)
+async def _read_allowance(source: Client, link: str, target: str) -> AllowanceDocument | None:
+    return _allowance_in(await remembered(source), link, target)
 
 
-def _stated_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocument | None:
+def _allowance_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocument | None:
     found = memory.of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
     return found if isinstance(found, AllowanceDocument) and found.target == target else None
 
@@ -167,9 +167,9 @@ def _stated_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocumen
 async def write_choice(
     source: Client, link: str, choose: Choose, *, replication_factor: int | None = None
 ) -> SwitchDocument | None:
-    """Have the ledger at the source hold what is chosen, in view of what is chosen there now; what it holds then.
+    """Write to the ledger at the source what is chosen, given the choice there now; return what it holds then.
 
-    Whoever does so at the same time is fenced, looks again and so sees what this one wrote.
+    A concurrent writer is fenced, looks again and so sees what this one wrote.
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     :raises Fenced: Others write all the time.
@@ -188,11 +188,11 @@ async def write_choice(
                 tried = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
                 before = choice.target if known is None else known.choice.target
                 has_gone_over = before != choice.target and before in choice.former
-                # Nothing was sent to the new target yet: should it be gone before more is stated, that is known.
+                # Nothing was sent to the new target yet: if it is lost before more is written down, that is known.
                 others = (AllowanceDocument(link=link, target=choice.target, lanes=()),) if has_gone_over else ()
             elif known is None or known != tried:
                 return known
-            # What was fenced before it was committed is read by everybody, and has to stay.
+            # A record that was fenced before it was committed can be read by all, and has to stay.
             await on_topic(source, partial(writer.append, [tried, *others]), replication_factor=replication_factor)
         except Fenced:
             if not left:
@@ -205,7 +205,7 @@ async def write_choice(
 
 
 async def forget_choice(source: Client, link: str) -> None:
-    """Have the source know nothing of where a distributor copied that ended, before another one has its name.
+    """Delete from the source's ledger where an ended distributor copied, before another one gets its name.
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
@@ -216,25 +216,25 @@ async def forget_choice(source: Client, link: str) -> None:
 
 
 def changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of a choice, if it is still the one that was known."""
+    """Return the new choice, if the present one is still the one that was known."""
     return wanted if now is not None and now.serial == known.serial else None
 
 
 async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None:
-    """Have a distributor begin at the leaf that it was forced to, now that nothing of it reaches the present one: what
-    it sends ends `REVOCATION_S` after that was written (`spark.tenure`).
+    """Let a distributor begin at the leaf that it was forced to, now that none of its records reach the present one:
+    its sending ends `REVOCATION_S` after that was written (`spark.tenure`).
 
     :raises ClusterError: The source does not answer.
     """
-    stated = await _stated(source, each.name, choice.target)
+    stated = await _read_allowance(source, each.name, choice.target)
     if stated is None:
         _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
         return
     left, memory = choice.left(stated.lanes, await _ends(source, stated)), source.companion(LedgerMemory)
 
     def over(now: TargetChoice | None) -> TargetChoice | None:
-        # Only now it is certain that this was all of the ledger.
-        is_newest = _stated_in(memory, each.name, choice.target) == stated
+        # Only now it is certain that the whole ledger was read.
+        is_newest = _allowance_in(memory, each.name, choice.target) == stated
         return changed(choice, left, now) if is_newest else None
 
     written = await write_choice(source, each.name, over)
@@ -243,16 +243,16 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
 
 
 async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey, LeftAt]:
-    """Where the source ends now of what a distributor was allowed to copy. A topic that it does not know is left out:
-    a broker that has just started may not know it yet.
+    """Return where the source's logs end now that a distributor was allowed to copy, without topics that it does not
+    know: a broker that has just started may not know them yet.
 
-    :raises ClusterError: That is not known of all others.
+    :raises ClusterError: An end of the others is unknown.
     """
     found = await log_ranges(source, [(lane.topic, lane.partition) for lane in stated.lanes])
     for error in found.errors.values():
         if not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
-    # Who leads no more and does not know it tells of an end that others have passed since.
+    # A former leader that does not know it was replaced reports an end that others have passed since.
     newest = await newest_epochs(source, {topic for topic, _ in found.values})
     for key, log in found.values.items():
         if newest.get(key, log.leader_epoch) > log.leader_epoch:
@@ -268,10 +268,10 @@ async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey,
 
 
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
-    """See that a leaf lacks nothing that a distributor sent to it: as its target it would begin behind that, and never
-    get it.
+    """Require that a leaf lacks nothing that a distributor sent to it: as its target the distributor would begin behind
+    that, and the leaf never get it.
 
-    :raises PlanRefused: It is in doubt.
+    :raises PlanRefused: The leaf is in doubt.
     """
     if known is not None and known.is_of(distributor.leaves) and known.doubt(leaf) is not None:
         raise PlanRefused(
@@ -288,8 +288,8 @@ def wished(
     is_forced: bool = False,
     is_resent: bool = False,
 ) -> TargetChoice | None:
-    """What becomes of a choice where another leaf is wanted of a distributor, which is given as it is by itself; `None`
-    where that is so already.
+    """Return the new choice where another leaf is wanted of a distributor, which is given without choices applied;
+    `None` where it is chosen already.
 
     :raises PlanRefused: That leaf is in doubt.
     """
@@ -309,8 +309,8 @@ async def ask_for(
     is_resent: bool = False,
     dry_run: bool,
 ) -> DistributorTarget:
-    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order, or without asking the
-    present one if that `is_forced`. It is given as it is by itself.
+    """Request that a distributor changes to a leaf of its subtree: its controller does so in good order, or without the
+    present leaf if that `is_forced`. The distributor is given without choices applied.
 
     :raises PlanRefused: That leaf is in doubt.
     :raises ClusterError: The ledger at the source cannot be read or written.
@@ -326,8 +326,8 @@ async def ask_for(
 
 
 async def lacking(source: Client, target: Client, link: str, logs: Mapping[PartitionKey, LogRange]) -> str:
-    """What a distributor has not brought to its target yet of these logs of its source, "" where nothing is missing.
-    That it was further than they are now says nothing where it copied another topic, or what the source lost since.
+    """Describe what a distributor has not yet copied to its target of these logs of its source, "" for nothing. A
+    position beyond them proves nothing where it copied another topic, or records that the source lost since.
 
     :raises ClusterError: The ledger at the target cannot be read, or the source does not answer.
     """
@@ -345,7 +345,7 @@ async def lacking(source: Client, target: Client, link: str, logs: Mapping[Parti
         ids = {now.topic_id, known.source_topic_id} if isinstance(known, TopicDocument) else set()
         if len(ids) > 1 and NO_TOPIC_ID not in ids:
             return f"{target.cluster.alias} has got {key} from {alias} that was there before, not this one ({link})"
-    lost = await _cut_off(source, {key: (cursor.source_epoch, cursor.copied_to) for key, cursor in copied.items()})
+    lost = await _find_cut_off(source, {key: (cursor.source_epoch, cursor.copied_to) for key, cursor in copied.items()})
     if lost is None:
         return ""
     return (
@@ -355,22 +355,22 @@ async def lacking(source: Client, target: Client, link: str, logs: Mapping[Parti
 
 
 async def lost_there(target: Client, cursors: Mapping[LaneKey, Cursor], logs: Mapping[PartitionKey, LogRange]) -> str:
-    """What a target has not any more of what was sent to it, "" for nothing, where its `logs` were so: lanes that are
-    held do not look, and who copies further has all that is left there.
+    """Describe what a target has lost of the records sent to it, "" for nothing, given its `logs`: lanes that are held
+    do not look, and a lane that copies on has all that is left there.
 
     :raises ClusterError: It does not answer.
     """
     sent = {key: cursor.target_offset for key, cursor in cursors.items() if key in logs and cursor.has_appended}
     lost = next((key for key, end in sent.items() if logs[key].end < end), None)
-    lost = lost or await _cut_off(target, {key: (logs[key].leader_epoch, end) for key, end in sent.items()})
+    lost = lost or await _find_cut_off(target, {key: (logs[key].leader_epoch, end) for key, end in sent.items()})
     if lost is None:
         return ""
     return f"{target.cluster.alias} lost what was sent to it of {lost} (unclean leader election)"
 
 
-async def _cut_off(client: Client, places: Mapping[LaneKey, tuple[int, int]]) -> LaneKey | None:
-    """The first partition whose log was cut off before an offset since it had what came before in a leader epoch (-1
-    where that is not known).
+async def _find_cut_off(client: Client, places: Mapping[LaneKey, tuple[int, int]]) -> LaneKey | None:
+    """Return the first partition whose log was cut off before an offset since it held the earlier records in a leader
+    epoch (-1 where that is unknown).
     """
     asked: dict[PartitionKey, int] = {key: epoch for key, (epoch, _) in places.items() if epoch >= 0}
     kept = await ends_of_epochs(client, asked) if asked else {}
@@ -378,17 +378,17 @@ async def _cut_off(client: Client, places: Mapping[LaneKey, tuple[int, int]]) ->
 
 
 async def check_choice(link: Link, source: Client) -> None:
-    """See that a distributor is run as its source says, whose word may be newer than what this process has heard: to
-    another leaf everything would come once more.
+    """Require that a distributor is run as its source's ledger has it, which may be newer than what this process has
+    read: to another leaf everything would be copied again.
 
-    :raises PlanRefused: Another leaf is chosen, it goes over to another one, or it copied to one that nobody left.
+    :raises PlanRefused: Another leaf is chosen or being changed to, or it copied to one that was never left.
     :raises ClusterError: The ledger at the source cannot be read.
     """
     if link.distributor is None:
         return
     memory = await remembered(source)
     documents = memory.of(link.name).documents
-    # Whatever is chosen from now on is to be heard by leases.
+    # Leases have to notice any choice from now on.
     memory.mark(source.companion(Bookmark))
     known = documents.get(f"{SwitchDocument.KIND}/{link.name}")
     stated = documents.get(f"{AllowanceDocument.KIND}/{link.name}")
@@ -400,10 +400,10 @@ async def check_choice(link: Link, source: Client) -> None:
 
 
 def check_source_agrees(link: Link, choice: TargetChoice | None, stated: str) -> None:
-    """See that a distributor copies to the leaf that its source has for it: what was chosen there, and the leaf of
-    which was `stated` how far it may get something, "" for none.
+    """Require that a distributor copies to the leaf that its source has for it: the one chosen there, and the one
+    `stated` there with how far it may get records, "" for none.
 
-    :raises PlanRefused: It does not.
+    :raises PlanRefused: It copies to another leaf.
     """
     role = link.distributor
     if role is None:
@@ -411,17 +411,17 @@ def check_source_agrees(link: Link, choice: TargetChoice | None, stated: str) ->
     if choice is not None:
         wanted = link.target.alias if role.going is None else role.going.to
         finishing = choice.finishing
-        said = choice.leaf, choice.leaf if finishing else choice.wanted, (finishing or choice).begins
-        if (*said, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
-            told = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
+        chosen = choice.leaf, choice.leaf if finishing else choice.wanted, (finishing or choice).begins
+        if (*chosen, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
+            leaves = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
             raise PlanRefused(
-                f"link {link.name} copies to {told} by what {link.source.alias} says, which is newer than what this "
+                f"link {link.name} copies to {leaves} by what {link.source.alias} says, which is newer than what this "
                 "process has heard",
                 hint="isthmus run follows within seconds. A program opens its configuration with declared=True.",
             )
     left = () if choice is None else (choice.target, *choice.former)
     if stated and stated not in (link.target.alias, *left):
-        # A leaf that is in the file no more is asked by nobody, and what others have of the source came through it.
+        # No process asks a leaf that is no longer in the file, and others got records of the source through it.
         raise PlanRefused(
             f"link {link.name} copied to {stated} until now by what {link.source.alias} says, and is to copy to "
             f"{link.target.alias}: everything would come once more",

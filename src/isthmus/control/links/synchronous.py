@@ -1,4 +1,4 @@
-"""Synchronous links: what it takes for one to become so, where one stands by all gateways, and what is given up."""
+"""Synchronous links: the requirements to become one, where one stands by all gateways, and what is given up."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from isthmus.wire.offsets import PartitionKey
 
 _LOOK_S: Final = 0.25
 _SOURCE_S: Final = 4.0
-"""A source that may be lost is waited for no longer."""
+"""The longest wait for a source that may be lost."""
 
 
 class Detachment(NamedTuple):
-    """When (monotonic s) namespaces were detached for sure, and the statements that say what is attached since
+    """When (monotonic s) namespaces were detached for sure, and the statements of what is attached since
     (`Declaration.attached_said`).
     """
 
@@ -57,16 +57,16 @@ class Detachment(NamedTuple):
 
 
 class Requirement(NamedTuple):
-    """What keeps a link from being synchronous, and what to do."""
+    """A reason why a link cannot be synchronous, and what to do."""
 
     message: str
     hint: str
 
 
 def check_declared(link: str, *, is_of_file: bool) -> None:
-    """See that a link that is to be synchronous is declared.
+    """Require that a link that is to be synchronous is declared.
 
-    :raises PlanRefused: The file has it.
+    :raises PlanRefused: The link is in the file.
     """
     if is_of_file:
         raise PlanRefused(
@@ -76,16 +76,16 @@ def check_declared(link: str, *, is_of_file: bool) -> None:
 
 
 def check_synchronous(declared: Declared, known: Declaration, found: LinkProgress, link: Link) -> None:
-    """See that a link may become synchronous, as it stands.
+    """Require that a link may become synchronous, as it stands.
 
     :raises PlanRefused: Something is in the way.
     """
     check_one_follower(declared, known)
-    if (why := next(_in_the_way(declared, known, found, link), None)) is not None:
+    if (why := next(_find_obstacles(declared, known, found, link), None)) is not None:
         raise PlanRefused(f"link {link.name} cannot be synchronous: {why.message}", hint=why.hint)
 
 
-def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, link: Link) -> Iterator[Requirement]:
+def _find_obstacles(declared: Declared, known: Declaration, found: LinkProgress, link: Link) -> Iterator[Requirement]:
     again = f"isthmus link update {link.name} --mode sync"
     if not link.namespaces:
         yield Requirement("no topics are attached", f"isthmus link attach {link.name} --map P:Q.")
@@ -97,7 +97,7 @@ def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, lin
             f"isthmus link recover {link.name} for topics that went on mapped; a link that maps all of them has to be "
             "declared anew, with the same offsets.",
         )
-    yield from _kept_out(declared, known)
+    yield from _find_kept_out(declared, known)
     if found.pair_state is not PairState.FOLLOWING:
         yield Requirement(
             f"it is {found.pair_state}, and has to be FOLLOWING",
@@ -113,8 +113,8 @@ def _in_the_way(declared: Declared, known: Declaration, found: LinkProgress, lin
             )
 
 
-def _kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
-    """Namespaces of either side that are to be in no synchronous link."""
+def _find_kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
+    """Yield the namespaces of either side that may be in no synchronous link."""
     for end, sides in (
         (known.source, [each.source for each in known.maps]),
         (known.target, [each.target for each in known.maps]),
@@ -131,10 +131,11 @@ def _kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
 
 
 async def require_gateways(link: Link, source: Client) -> None:
-    """See that there are gateways before the source, and that all are alive that have not ended: the beat of each goes
-    on while it is looked. One that is cut off hears of nothing, and would answer what the follower lacks.
+    """Require that there are gateways before the source, and that all that have not ended are alive: the heartbeat of
+    each advances while this looks. One that is cut off learns of nothing, and would acknowledge what the follower
+    lacks.
 
-    :raises PlanRefused: There is none, or one is not heard within ten seconds.
+    :raises PlanRefused: There is none, or the heartbeat of one does not advance within ten seconds.
     :raises ClusterError: The source's ledger cannot be read.
     """
     before: dict[str, int] = {}
@@ -146,11 +147,11 @@ async def require_gateways(link: Link, source: Client) -> None:
         if found and not silent:
             return
         if not found or deadline.has_passed:
-            raise _unheard(link, silent, is_none=len(silent) == len(found))
+            raise _unheard_error(link, silent, is_none=len(silent) == len(found))
         await asyncio.sleep(_LOOK_S)
 
 
-def _unheard(link: Link, silent: Sequence[GatewayDocument], *, is_none: bool) -> PlanRefused:
+def _unheard_error(link: Link, silent: Sequence[GatewayDocument], *, is_none: bool) -> PlanRefused:
     alias = link.source.alias
     if is_none:
         return PlanRefused(
@@ -169,13 +170,13 @@ def _unheard(link: Link, silent: Sequence[GatewayDocument], *, is_none: bool) ->
 
 
 def gateways_of(documents: Iterable[Document]) -> list[GatewayDocument]:
-    """The gateways that have registered, by their ids."""
+    """Return the gateways that have registered, by their ids."""
     found = [each for each in documents if isinstance(each, GatewayDocument)]
     return sorted(found, key=lambda each: each.gateway)
 
 
 def trouble_of(found: LinkProgress) -> str:
-    """What keeps a link from following, in words; "" for nothing that has to be told at once."""
+    """Return what keeps a link from following, in words; "" for nothing that has to be reported at once."""
     if found.problem is not None:
         return found.problem.message
     if found.state not in RUNNING:
@@ -186,8 +187,8 @@ def trouble_of(found: LinkProgress) -> str:
 
 
 async def standing(link: Link, source: Client | None, found: LinkProgress, target: LedgerMemory | None) -> Synchrony:
-    """Where a synchronous link stands by what gateways wrote, and by what is `found` of its lanes. A source that does
-    not answer within seconds, or is `None` as it did not before, leaves what the target's ledger was told.
+    """Return the standing of a synchronous link by what gateways wrote, and by the progress `found` of its lanes. For a
+    source that is `None` or does not answer within seconds, the target's ledger is used.
     """
     memory = target
     if source is not None:
@@ -209,14 +210,14 @@ async def standing(link: Link, source: Client | None, found: LinkProgress, targe
 
 
 def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
-    """What every gateway says of a link that a ledger knows; one that has not said anything yet is among them."""
+    """Return the last word of every gateway on a link that a ledger knows, and those that have not given one yet."""
     known, at_ms = memory.of(link.name), now_ms()
-    said = pair_words(link.name, link.mode_said, known.documents.values())
+    words_said = pair_words(link.name, link.mode_said, known.documents.values())
     silences, documents = memory.unlinked_silences(at_ms), memory.unlinked()
     found = {one.gateway: one for one in gateways_of(documents.values())}
     words = []
-    for gateway in sorted(found.keys() | said.keys()):
-        one, word = found.get(gateway), said.get(gateway)
+    for gateway in sorted(found.keys() | words_said.keys()):
+        one, word = found.get(gateway), words_said.get(gateway)
         words.append(
             GatewayWord(
                 gateway=gateway,
@@ -226,7 +227,7 @@ def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
                 since_ms=-1 if word is None else word.since_ms,
                 attached_said="" if word is None else word.attached_said,
                 beat=-1 if one is None else one.beat,
-                # Words alone are what is left of one that was taken out.
+                # Of a gateway that was removed only its words are left.
                 has_ended=one is None or one.has_ended,
             )
         )
@@ -236,25 +237,25 @@ def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
 async def acknowledged(
     link: Link, target: Client, detachment: Detachment | None = None, beats: GatewayBeats | None = None
 ) -> Promised:
-    """What may be missing at the target of what a gateway acknowledged, as far as the source's ledger tells, or else
-    the copy that the target's has. Gateways forget it once the link is synchronous no more. After a `detachment` they
-    have to say that they know of it, but for those whose `beats` stand still.
+    """Return what may be missing at the target of what gateways acknowledged, by the source's ledger, or else by the
+    copy in the target's. Gateways forget it once the link is synchronous no more. After a `detachment` they have to
+    report that they know of it, except those whose `beats` stand still.
 
     :raises ClusterError: The target's ledger cannot be read.
     """
-    memory, said = await remembered(target), None if detachment is None else detachment.said
+    memory, attached_said = await remembered(target), None if detachment is None else detachment.said
     try:
         async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
-            return _acknowledged(link, await remembered(source), said, beats, is_heard=True)
+            return _promised_by(link, await remembered(source), attached_said, beats, is_heard=True)
     except (ClusterError, TimeoutError):
-        return _acknowledged(link, memory, said, beats, is_heard=False)
+        return _promised_by(link, memory, attached_said, beats, is_heard=False)
 
 
 async def acknowledged_since(link: Link, target: Client, before: Promised, detachment: Detachment) -> Promised:
-    """The same once the link was detached by a failover, with what was found `before`: gateways answer until they hear
-    of it, and write down before what the target may lack. They are waited for until those that have not heard of it
-    take nothing any more for what they wait for that they have not compared. Who they are nobody knows where the
-    source's ledger is not heard.
+    """Return the same after a failover has detached the link, with what was found `before`: gateways acknowledge until
+    they learn of it, and write down before what the target may lack. Wait for them until those that have not learned
+    of it no longer accept anything uncompared. Which gateways there are is unknown where the source's ledger is not
+    read.
 
     :raises ClusterError: The target's ledger cannot be read.
     """
@@ -265,7 +266,7 @@ async def acknowledged_since(link: Link, target: Client, before: Promised, detac
             before,
             is_open=before.is_open or found.is_open,
             is_heard=found.is_heard,
-            # What one had let go is not named any more once that is all there, of what is attached still.
+            # A record that was let go is no longer listed once the target has all of what is still attached.
             lets_go=first_unheld((*before.lets_go, *found.lets_go)),
             unaware=found.unaware,
         )
@@ -275,15 +276,15 @@ async def acknowledged_since(link: Link, target: Client, before: Promised, detac
         await asyncio.sleep(min(_LOOK_S, left_s))
 
 
-def _acknowledged(
+def _promised_by(
     link: Link, memory: LedgerMemory, attached_said: str | None, beats: GatewayBeats | None, *, is_heard: bool
 ) -> Promised:
     documents = memory.of(link.name).documents.values()
     gateways = gateway_words(link, memory)
     words = [each.word for each in gateways if each.word is not None]
-    # One that came since the detachment is heard.
+    # A gateway that came after the detachment counts as heard.
     wordless = [each for each in gateways if each.word is None and (attached_said is None or each.is_heard)]
-    # One that is silent is fenced. Until the others know, what anybody writes here is theirs to them, with any policy.
+    # A silent gateway is fenced. Until the others know, they take any record written here for theirs, by any policy.
     still = frozenset[str]() if beats is None else beats.still(gateways, time.monotonic())
     answering = [each for each in gateways if each.is_heard and each.word is not None and each.gateway not in still]
     return Promised(
@@ -299,8 +300,8 @@ def _acknowledged(
 def still_missing(
     found: Promised, left: Collection[LeftPartition], aborted: Iterable[OpenTransaction] = ()
 ) -> Promised:
-    """The same without what these partitions hold by now. What begins with a transaction that is `aborted` there may
-    be missing, though its records are there.
+    """Return the same without what these partitions hold by now. What begins with a transaction that is `aborted` there
+    may be missing, though its records are there.
     """
     begins: dict[PartitionKey, int] = {}
     for one in aborted:
@@ -318,7 +319,7 @@ def still_missing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:
-    """What is given up where a synchronous link becomes asynchronous: how it stood, `None` where that is not known."""
+    """What is given up where a synchronous link becomes asynchronous: its last standing, `None` if unknown."""
 
     link: str
     target: str
@@ -327,10 +328,10 @@ class GivenUp:
     @property
     def in_words(self) -> str:
         """For people."""
-        told = f"acknowledgements of link {self.link} wait for {self.target} no more"
+        text = f"acknowledgements of link {self.link} wait for {self.target} no more"
         if self.standing is None:
-            return f"{told}: how it stood could not be asked"
-        told += f"; it was {self.standing.state}"
+            return f"{text}: how it stood could not be asked"
+        text += f"; it was {self.standing.state}"
         if self.standing.lets_go:
-            told += f", and {self.standing.in_words}"
-        return f"{told}. What {self.target} lacks when {self.target} has to go on alone is lost"
+            text += f", and {self.standing.in_words}"
+        return f"{text}. What {self.target} lacks when {self.target} has to go on alone is lost"

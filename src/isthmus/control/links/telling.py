@@ -1,4 +1,4 @@
-"""Whom a run tells how it does: whoever asked for progress, and those who ask over HTTP."""
+"""The receivers of a run's progress: the caller's function, and the HTTP server for metrics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Tell = Callable[[tuple[LinkProgress, ...]], None]
 
 @contextlib.contextmanager
 def telling(settings: MetricsSettings, on_progress: Tell | None) -> Iterator[Tell | None]:
-    """What to call with every new progress for as long as the block runs, `None` where nobody is to be told.
+    """Yield the function to call with every new progress while the block runs, `None` where there is no receiver.
 
-    :raises ConfigError: The address to listen at is none, or other hosts could reach it and that was not asked for.
-    :raises PortBusy: Something listens there already.
+    :raises ConfigError: The address to listen at is invalid, or other hosts could reach it and that was not asked for.
+    :raises PortBusy: The port is taken.
     """
     if settings.listen is None:
         yield on_progress
         return
-    # Loaded by whoever wants it only.
+    # Imported only when it is needed.
     from isthmus.metrics.server import serving
 
     with serving(settings) as show:

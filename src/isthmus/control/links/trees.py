@@ -1,4 +1,4 @@
-"""The trees of a configuration: where their distributors copy to, and what is refused rather than left out."""
+"""The trees of a configuration: their distributors' targets, and what is refused rather than left out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Trees:
-    """The trees of one configuration, and what can be asked of them and done with them."""
+    """The trees of one configuration, to read and to change."""
 
     def __init__(self, configuration: Configuration, pool: ClusterPool, application: SparkApplication) -> None:
         self._configuration = configuration
@@ -34,8 +34,8 @@ class Trees:
         self._application = application
 
     async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
-        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves. What is
-        chosen on clusters that do not answer is not known.
+        """Return the targets of a tree's distributors, or of those of all trees, where there is a choice of leaves.
+        Choices on clusters that do not answer are unknown.
 
         :raises ConfigError: There is no such tree.
         :raises ClusterError: A cluster of it answers, and its ledger cannot be read.
@@ -65,16 +65,16 @@ class Trees:
         resend: bool = False,
         dry_run: bool = False,
     ) -> DistributorTarget:
-        """Have the distributor of a cluster for a level copy to another leaf, in good order: whoever runs it lets it go
-        over once every leaf of the subtree has what was sent before. The present target takes that back.
+        """Let the distributor of a cluster for a level copy to another leaf, in good order: its controller changes once
+        every leaf of the subtree has all that was sent before. Choosing the present target again revokes that.
 
-        With `force` nobody asks the present target, which may be gone: it is in doubt until it is back and has got what
-        it lacks. With `resend` the other leaf gets that as well, which may come twice then.
+        With `force` the present target, which may be gone, is not asked: it is in doubt until it is back and has got
+        what it lacks. With `resend` the other leaf gets that as well, which may then be copied twice.
 
-        :raises ConfigError: There is no such tree, cluster, level or leaf, or `resend` stands without `force`.
+        :raises ConfigError: There is no such tree, cluster, level or leaf, or `resend` is given without `force`.
         :raises PlanRefused: The distributor is paused, or has filters, which would stay at its present target; the leaf
-            is in doubt; or nothing is known at the source of how far the distributor went.
-        :raises ClusterError: A cluster that takes part does not answer.
+         is in doubt; or the source does not know how far the distributor went.
+        :raises ClusterError: A cluster that is needed does not answer.
         """
         if resend and not force:
             raise ConfigError("nothing is sent again in good order", hint="Give --force with --resend.")
@@ -102,8 +102,8 @@ class Trees:
     async def comparison(
         self, tree: str, *, topics: Collection[str] = (), on_progress: OnVerified | None = None
     ) -> Callable[[], TreeVerdict]:
-        """What looks on Spark whether every record of a tree is once on each of its clusters, in the order of its
-        producer: all its topics, or these. The function that is returned blocks for as long as that takes.
+        """Return a function that checks on Spark whether every record of a tree is once on each of its clusters, in the
+        order of its producer: of all its topics, or these. The function blocks for as long as that takes.
 
         :raises ConfigError: There is no such tree, or no topic of that name in it.
         :raises ClusterError: A cluster could not be read; the function raises that too.
@@ -125,7 +125,7 @@ class Trees:
                 selected,
                 header=settings.tree.header if settings.flags == "header" else None,
                 in_doubt={doubt.leaf for each in doubting for doubt in each.doubts},
-                # What a leaf gets late the other leaves of its subtree get from there.
+                # Records that a leaf gets late reach the other leaves of its subtree from there.
                 doubted={leaf for each in doubting for leaf in each.distributor.leaves},
                 switched={leaf for each in targets if each.former for leaf in each.distributor.leaves},
                 progress=on_progress,
@@ -134,7 +134,7 @@ class Trees:
         return compare
 
     async def _topics(self, settings: TreeSettings, chosen: Collection[str]) -> set[str]:
-        """The topics of a tree that one of its clusters has, all of them or those named."""
+        """Return the topics of a tree that one of its clusters has, all of them or those named."""
         patterns = next(link.topics for link in self._configuration.links if link.tree == settings.tree.name)
         seen: set[str] = set()
         for alias in settings.tree.clusters:
@@ -180,7 +180,7 @@ class Trees:
 
 
 def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[TreeSettings, ...]:
-    """The tree of that name, or all of them.
+    """Return the tree of that name, or all of them.
 
     :raises ConfigError: There is none.
     """

@@ -1,4 +1,4 @@
-"""What a verification found, kept in the ledger, so that `status` and metrics tell it."""
+"""The result of a verification, kept in the ledger, so that `status` and metrics show it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def document_of(link: str, verdict: Verdict) -> VerificationDocument:
-    """What is remembered of a verdict about all topics of a link."""
+    """Return the document for a verdict about all topics of a link."""
     return VerificationDocument(link=link, records=verdict.records, problem=_problem(link, verdict))
 
 
@@ -41,7 +41,7 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
 
 
 async def remember_verdict(link: Link, verdict: Verdict, ledger: LedgerSettings) -> None:
-    """Write it down, where the link was ever run. Whoever may only read the target is no worse off."""
+    """Write the verdict down, if the link was ever run. A user who may only read the target gets no error."""
     with contextlib.suppress(ClusterError):
         async with Client(link.target) as target:
             if (await recollect(link.name, target)).documents:

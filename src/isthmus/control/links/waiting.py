@@ -1,4 +1,4 @@
-"""Waiting until a link, or one of its topics, is as somebody wants it."""
+"""Wait until a link, or one of its topics, meets conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOK_S: Final = 1.0
 
 
 class MetJson(TypedDict):
-    """Whether what was waited for is so."""
+    """Whether the conditions are met."""
 
     name: str
     link: str
@@ -35,7 +35,7 @@ class MetJson(TypedDict):
 
 
 class WaitingJson(MetJson):
-    """Whether what was waited for is so, and how the link or the topic stands."""
+    """Whether the conditions are met, and how the link or the topic stands."""
 
     status: LinkStatusJson | TopicStatusJson | None
 
@@ -44,8 +44,8 @@ class WaitingJson(MetJson):
 class Waiting:
     """One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
 
-    `topic` is the one waited for, as it is called at the target, or `None` for the whole link. `is_of_pairs` tells that
-    it is waited for how the pairs of the link stand.
+    `topic` is the one waited for, as it is called at the target, or `None` for the whole link. `is_of_pairs` means that
+    the conditions are about the state of the link's pairs.
     """
 
     link: LinkProgress
@@ -60,7 +60,7 @@ class Waiting:
 
     @property
     def found(self) -> LinkProgress | TopicProgress | None:
-        """What is waited for as it stands; `None` while the topic is not there."""
+        """The link or topic that is waited for; `None` while the topic is not there."""
         return self.link if self.topic is None else _topic(self.link, self.topic)
 
     @property
@@ -70,20 +70,20 @@ class Waiting:
 
     @property
     def lag_records(self) -> int | None:
-        """How many records are still to be copied, `None` while that is not known."""
+        """How many records are still to be copied, `None` while that is unknown."""
         found = self.found
         return None if found is None or found.lag_records < 0 else found.lag_records
 
     @property
     def state(self) -> str | None:
-        """How it stands, as it was asked: by its own state, or by that of the pairs of a link."""
+        """The state that was asked for: its own, or that of the pairs of a link."""
         if self.is_of_pairs:
             return str(self.link.pair_state)
         return None if self.found is None else str(self.found.state)
 
     @property
     def described(self) -> str:
-        """What is waited for, and how it stands."""
+        """The subject of the wait, and how it stands."""
         if self.found is None:
             return f"{self.name} is not there yet"
         lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
@@ -118,9 +118,8 @@ async def wait_until(
     timeout_s: float,
     on_look: Callable[[Waiting], None] = lambda _: None,
 ) -> Waiting:
-    """Look once a second until all conditions hold, or the time is over; once at least. The last look tells which.
-
-    Caught up is what holds all that its source had at the first look that could be had: producers may go on.
+    """Look once a second until all conditions hold, or the time is over; at least once. The last look has the result.
+    A subject is caught up when it holds all that its source had at the first look that succeeded: producers may go on.
 
     The topic is named as at the source or as at the target. A cluster that is away is waited for, too.
 
@@ -128,7 +127,7 @@ async def wait_until(
     """
     begun = time.monotonic()
     async with ClusterPool() as pool:
-        name = None if topic is None else await _mirrored(link, topic, pool)
+        name = None if topic is None else await _find_topic(link, topic, pool)
         reader = StatusReader((link,), pool)
         ends: SourceEnds | None = None
         while True:
@@ -145,7 +144,7 @@ async def wait_until(
             await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
 
 
-async def _mirrored(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
+async def _find_topic(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
     (link,) = await in_force([link], pool)
     name = mirrored_as(link, topic)
     if name is None:

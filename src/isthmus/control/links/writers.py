@@ -1,4 +1,4 @@
-"""Who still writes to what is to be quiet, as far as its leaders and coordinators tell."""
+"""The writers to partitions that should be quiet, as far as leaders and coordinators report them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BETWEEN_LOOKS_S: Final = 1.0
 
 
 def named(keys: Iterable[PartitionKey]) -> str:
-    """Some partitions by name, and how many more there are."""
+    """Return some partitions by name, and how many more there are."""
     return first_few(f"{topic}-{partition}" for topic, partition in sorted(keys))
 
 
 async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str, ...]:
-    """Whose transactions are open in partitions of a cluster; none where nobody tells."""
+    """Return the owners of open transactions in partitions of a cluster; none where they cannot be read."""
     try:
         found = await transactions_in(client, {topic for topic, _ in held})
     except ClusterError:
@@ -36,8 +36,8 @@ async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str
 def undecided(
     client: Client, held: Collection[PartitionKey], owners: Collection[str], *, is_to_stay: bool = False
 ) -> GateNotMet:
-    """That transactions are open in partitions of a cluster, and whose. If the topic of a follower `is_to_stay`, nobody
-    ends those that a lane has left open.
+    """Return the error that transactions are open in partitions of a cluster, and whose. If the topic of a follower
+    `is_to_stay`, no process ends those that a lane has left open.
     """
     alias = client.cluster.alias
     ways = " If a lane has left it open, only --way rebuild ends it, with the topic." if is_to_stay else ""
@@ -48,7 +48,7 @@ def undecided(
 
 
 async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet:
-    """That somebody writes to partitions of a cluster, and who, if that is a producer that leaders remember."""
+    """Return the error that partitions are written to, with the producers that their leaders remember."""
     where, who = f"{named(moved)} of {client.cluster.alias}" if moved else client.cluster.alias, ""
     with contextlib.suppress(ClusterError):
         who = first_few(str(each) for each in sorted(await _at_work(client, moved)))
@@ -61,7 +61,7 @@ async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet
 
 
 async def _at_work(client: Client, keys: Collection[PartitionKey]) -> set[int]:
-    """The producers that wrote to partitions between two looks. Needs READ on the topics, and Kafka 3.0."""
+    """Return the producers that wrote to partitions between two looks. Needs READ on the topics, and Kafka 3.0."""
     if not keys:
         return set()
     states = partitions_of(await client.metadata(sorted({topic for topic, _ in keys})))

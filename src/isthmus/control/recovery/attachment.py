@@ -1,4 +1,4 @@
-"""Whether a link still attaches a topic, and between the clusters it was made for: asked again before each deletion."""
+"""Whether a link still attaches a topic, and between the clusters it was made for: checked before each deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isthmus.wire.client import Client
 class LinkAttachment:
     """The attachment of a link's topics to its source, as it is at each call.
 
-    `current` is the link as the configuration, or whoever runs it, has it by now; `None` where that has it no more.
+    `current` returns the link as the configuration, or its controller, has it by now; `None` where it is gone there.
     """
 
     current: Callable[[], Link | None]
@@ -30,7 +30,7 @@ class LinkAttachment:
     target: Client
 
     async def link(self) -> Link:
-        """The link with what it attaches and selects now.
+        """Return the link with what it attaches and selects now.
 
         :raises PlanRefused: It attaches nothing any more, or one of its clusters is another one.
         :raises ClusterError: A cluster does not answer, or its ledger cannot be read.
@@ -45,16 +45,16 @@ class LinkAttachment:
         source_id, target_id = await cluster_ids(link, self.source, self.target)
         known_identity(self.name, known.documents, source_id=source_id, target_id=target_id)
         if isinstance(link.topics.naming, NamespaceNaming):
-            said = _declaration(known, await recollect(self.name, self.source))
-            self._check(said, source_id, target_id)
-            topics = tuple(each for each in said.maps if each.kind == "topic")
+            declaration = _declaration(known, await recollect(self.name, self.source))
+            self._check(declaration, source_id, target_id)
+            topics = tuple(each for each in declaration.maps if each.kind == "topic")
             link = replace(link, topics=replace(link.topics, naming=NamespaceNaming(topics)))
         return operated(link, known.documents)
 
     async def require(self, topic: TargetTopic, source_topic: SourceTopic) -> None:
-        """See that the link still mirrors a topic.
+        """Require that the link still mirrors a topic.
 
-        :raises PlanRefused: It does not.
+        :raises PlanRefused: It does not mirror the topic.
         :raises ClusterError: As of `link`.
         """
         if (await self.link()).topics.target_of(source_topic) != topic:
@@ -63,9 +63,9 @@ class LinkAttachment:
                 hint=f"isthmus filters {self.name} and isthmus plan show what the link mirrors.",
             )
 
-    def _check(self, said: Declaration, source_id: str, target_id: str) -> None:
-        ends = (said.source.cluster_id, said.target.cluster_id) if said.is_whole else None
-        if ends != (source_id, target_id) or said.is_deleted or not said.maps:
+    def _check(self, declaration: Declaration, source_id: str, target_id: str) -> None:
+        ends = (declaration.source.cluster_id, declaration.target.cluster_id) if declaration.is_whole else None
+        if ends != (source_id, target_id) or declaration.is_deleted or not declaration.maps:
             raise PlanRefused(
                 f"link {self.name} attaches nothing any more",
                 hint=f"isthmus link describe {self.name} says what became of it.",
@@ -73,5 +73,5 @@ class LinkAttachment:
 
 
 def _declaration(there: LinkMemory, here: LinkMemory) -> Declaration:
-    """What was said of the link at either cluster: one may not have heard of it yet."""
+    """Return the declaration of the link from both clusters: one may not know the latest yet."""
     return declaration_of(there.link, [*there.documents.values(), *here.documents.values()])

@@ -18,7 +18,7 @@ from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED
 
-_TOLD_BY_HEADER = CODEC_MASK | LOG_APPEND_TIME
+_ATTRIBUTES_IN_TOKEN = CODEC_MASK | LOG_APPEND_TIME
 
 
 async def compared(
@@ -30,14 +30,14 @@ async def compared(
     *,
     is_compacted: bool,
 ) -> DivergedPartition:
-    """How far a partition is the same at both sides; topics and logs are the source's and the target's.
+    """Return how far a partition is the same at both sides; topics and logs are the source's and the target's.
 
     :raises ClusterError: One of the logs cannot be read.
     """
     here, there = logs
     begin, end, decided = max(here.start, there.start), min(here.stable_end, there.end), there.end
     if there.stable_end < there.end and there.stable_end <= here.stable_end:
-        # A lane that is whole copies what is open. It may have been decided at the source since.
+        # A lane that copies whole transactions copies open ones too. They may have ended at the source since.
         end, decided = min(here.end, there.end), there.stable_end
     shared = end
     if begin < end:
@@ -46,7 +46,7 @@ async def compared(
             aclosing(_stretches(source, spans[0], decided)) as first,
             aclosing(_stretches(target, spans[1], decided)) as second,
         ):
-            shared = await _searched({Side.SOURCE: first, Side.TARGET: second}, begin, end, is_compacted=is_compacted)
+            shared = await _search({Side.SOURCE: first, Side.TARGET: second}, begin, end, is_compacted=is_compacted)
     return DivergedPartition(
         partition=partition,
         source_begin=here.start,
@@ -57,7 +57,7 @@ async def compared(
     )
 
 
-async def _searched(
+async def _search(
     logs: dict[Side, AsyncGenerator[LogStretch, None]], begin: int, end: int, *, is_compacted: bool
 ) -> int:
     search = last_shared(begin, end, is_compacted=is_compacted)
@@ -70,7 +70,7 @@ async def _searched(
 
 
 async def _stretches(client: Client, span: OffsetRange, decided: int) -> AsyncGenerator[LogStretch, None]:
-    """What is committed before the offset up to which all is `decided`, and all records from there on."""
+    """Yield committed records before the offset up to which all is `decided`, and all records from there on."""
     decided = min(max(decided, span.offset_begin), span.offset_end)
     for part, isolation in (
         (span._replace(offset_end=decided), READ_COMMITTED),
@@ -79,9 +79,9 @@ async def _stretches(client: Client, span: OffsetRange, decided: int) -> AsyncGe
         async with aclosing(LogReader(client, isolation=isolation).read(part)) as answers:
             async for stored in answers:
                 for batch, is_aborted in stored:
-                    # A batch that lies in both parts was told with the first.
-                    is_told = span.offset_begin < part.offset_begin and batch.base_offset < part.offset_begin
-                    if not (batch.is_control or is_aborted or is_told):
+                    # A batch that lies in both parts was yielded with the first.
+                    is_repeated = span.offset_begin < part.offset_begin and batch.base_offset < part.offset_begin
+                    if not (batch.is_control or is_aborted or is_repeated):
                         yield _stretch(client, batch, span)
 
 
@@ -90,22 +90,22 @@ def _stretch(client: Client, batch: Batch, span: OffsetRange) -> LogStretch:
         offset_begin=batch.base_offset,
         offset_end=batch.offset_end,
         token=_token(batch),
-        records=partial(_seen, batch, client.cluster.alias, span),
+        records=partial(_digest_records, batch, client.cluster.alias, span),
     )
 
 
 def _token(batch: Batch) -> tuple[int, int, int, int, bytes]:
-    """All of a batch that its records follow from; who wrote it, and in which transaction, is left out."""
-    told = batch.attributes & _TOLD_BY_HEADER
-    return batch.magic, told, batch.base_timestamp, batch.max_timestamp, bytes(batch.view[RECORDS_BEGIN:])
+    """Return all of a batch that determines its records, without its producer and its transaction."""
+    attributes = batch.attributes & _ATTRIBUTES_IN_TOKEN
+    return batch.magic, attributes, batch.base_timestamp, batch.max_timestamp, bytes(batch.view[RECORDS_BEGIN:])
 
 
-def _seen(batch: Batch, alias: str, span: OffsetRange) -> list[SeenRecord]:
+def _digest_records(batch: Batch, alias: str, span: OffsetRange) -> list[SeenRecord]:
     return [SeenRecord(record.offset, digest(record)) for record in decoded(batch, alias, span)]
 
 
 def decoded(batch: Batch, alias: str, span: OffsetRange) -> list[Record]:
-    """The records of a batch that lie in a range.
+    """Return the records of a batch that lie in a range.
 
     :raises ClusterError: They cannot be decoded.
     """

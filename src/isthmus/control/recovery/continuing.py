@@ -1,4 +1,4 @@
-"""How the recovery of a topic goes on after it was cut off, and what it waits for. Pure."""
+"""How an interrupted recovery of a topic continues, and what it waits for. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from isthmus.model.wording import first_few
 def going_on(
     document: RecoveryDocument, there: TopicDescription | None, recorded: TopicDocument | None
 ) -> RecoveryDocument | None:
-    """How a recovery goes on that the ledger, not the target's logs, says all of; `None` where those are asked anew.
+    """Return how a recovery continues by the ledger alone; `None` where the target's logs have to be read again.
 
-    That is so once its topic is gone whose logs were compared, whoever has deleted it; and if the one that was created
-    in its place is gone as well, it is created once more.
+    That is so once the topic whose logs were compared is gone, whatever deleted it; and if the one created in its place
+    is gone as well, it is created once more.
     """
     if document.stage == RecoveryStage.DONE or not document.partitions:
         return None
@@ -30,7 +30,7 @@ def going_on(
         return replace(document, stage=RecoveryStage.REBUILDING, way=RecoveryWay.REBUILD)
     if there_id == document.rebuilt_id:
         return document
-    # Whoever runs the link has perhaps begun the one in between: then it is that which it is to leave.
+    # The controller may have begun with the topic created in between: then that is the one it has to leave.
     has_begun = recorded is not None and recorded.target_topic_id == document.rebuilt_id
     former = document.rebuilt_id if has_begun else document.topic_id
     return replace(document, stage=RecoveryStage.REBUILDING, topic_id=former)
@@ -39,7 +39,7 @@ def going_on(
 def not_refilled(
     link: str, topic: TargetTopic, wanted: Collection[RestoredPosition], *, is_run: bool, is_paused: bool
 ) -> GateNotMet:
-    """That a topic is not filled yet as far as groups had read it, and who is to do what."""
+    """Return the error that a topic is not filled yet as far as groups had read it, with what has to be done."""
     groups = sorted({each.group for each in wanted})
     first = "Run the link: isthmus run" if not is_run else "It is being filled"
     if is_paused:

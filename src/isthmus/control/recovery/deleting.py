@@ -1,12 +1,12 @@
-"""A topic of the target is deleted because the source has deleted the one that it was made of.
+"""Delete a topic of the target because the source has deleted the one that it was made of.
 
 That is the last copy: so it takes proof that the source's topic is gone, and that the target's holds nothing but that
-copy. The source has to be the link's cluster; every broker of it has to say that it has no topic of that name, and none
-with that id, which whoever may not see a topic is not told. Every record at the target has to be the link's own, by its
-producer. What only looks so is left as it is, and said.
+copy. The source has to be the link's cluster; every broker of it has to report that it has no topic of that name, and
+none with that id: no broker reports the latter of a topic that the link may not see. Every record at the target has to
+be the link's own, by its producer. A topic without that proof is left as it is, with a message.
 
-The deletion is announced in the ledger, by the writer of which there is one at a time. Behind that announcement all of
-it is asked once more, and whether the link still attaches the topic: see `recovery.py`.
+The deletion is announced in the ledger, by its single fenced writer. After that announcement everything is checked once
+more, and whether the link still attaches the topic: see `recovery.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 
 _RECENT_MS: Final = 3_600_000
 _RECENT_ELSEWHERE_MS: Final = 24 * _RECENT_MS
-"""By the clock of another host, which may be hours behind."""
+"""The same by the clock of another host, which may be hours behind."""
 DELETES: Final = "deletes a topic of"
 
 
@@ -65,9 +65,9 @@ class _Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeleter:
-    """Deletes one topic at the target of a link. `is_asked_for` says that an operator named it; else it is what the
-    link says (`on_source_deleted: delete`), and only while not many topics go at once. `quiet_s` is for how long nobody
-    may have written to it.
+    """Deletes one topic at the target of a link. `is_asked_for` means that an operator named it; else the link says so
+    (`on_source_deleted: delete`), and only while not many topics go at once. `quiet_s` is for how long it must not have
+    been written to.
     """
 
     link: Link
@@ -79,14 +79,14 @@ class TopicDeleter:
     timeout_s: float = 60.0
 
     async def examine(self) -> _Copy | None:
-        """See that the topic may be deleted, its records included; `None` where the target has none.
+        """Require that the topic may be deleted, its records included; return `None` where the target has none.
 
         :raises PlanRefused: The link does not attach it, it is not the link's alone, its source is not known to be
             deleted, it holds what the link did not write, or too many topics have gone at once.
-        :raises GateNotMet: Somebody is at work in it.
+        :raises GateNotMet: Clients are at work in it.
         :raises ClusterError: A cluster does not answer.
         """
-        known = await self._permitted()
+        known = await self._require_permitted()
         there = await described(self._target, self.topic)
         document = known.topics[self.topic]
         if there is None:
@@ -109,8 +109,8 @@ class TopicDeleter:
     async def delete(self, claim: RecoveryClaim, copy: _Copy) -> None:
         """Announce the deletion, and delete the topic if everything is still as it was found.
 
-        :raises PlanRefused: As `examine`; or somebody else is at the link.
-        :raises GateNotMet: As `examine`; or somebody has written meanwhile.
+        :raises PlanRefused: As `examine`; or another process works on the link.
+        :raises GateNotMet: As `examine`; or the topic was written to meanwhile.
         :raises ClusterError: A cluster does not answer.
         """
         document = DeletionDocument(
@@ -127,23 +127,25 @@ class TopicDeleter:
         while True:
             self.on_step(f"{self.topic}: deleting")
             await claim.write(document)
-            known = await self._permitted()
+            known = await self._require_permitted()
             if known.topics[self.topic] != copy.known:
                 raise GateNotMet(f"what is known of {self.topic} has changed meanwhile", hint="Try again.")
             await self._quiet.require_unmoved(copy.logs)
             if claim.is_held:
-                # Whoever stood still meanwhile looks at everything again.
+                # A process that stood still meanwhile checks everything again.
                 break
         await rebuilding.delete(self._target, self.topic, copy.known.target_topic_id)
         await claim.write(replace(document, is_done=True, at_ms=now_ms()))
 
-    # What has to be so
+    # Requirements
 
-    async def _permitted(self) -> LinkMemory:
-        """What the ledger knows, where the link still attaches the topic and its source is known to have deleted it."""
+    async def _require_permitted(self) -> LinkMemory:
+        """Return the ledger's memory, if the link still attaches the topic and its source is known to have deleted
+        it.
+        """
         link = await self.attachment.link()
         memory = await remembered(self._target)
-        # What other links have written counts as well.
+        # Records of other links count as well.
         known, documents = memory.of(link.name).copy(), memory.documents().values()
         document = known.topics.get(self.topic)
         if document is None or link.topics.target_of(document.source_topic) != self.topic or link.tree:
@@ -163,7 +165,7 @@ class TopicDeleter:
         return known
 
     async def _require_gone(self, known: LinkMemory, document: TopicDocument) -> None:
-        """See that every broker of the source says so, and that not many topics have gone at once."""
+        """Require that every broker of the source reports it gone, and that not many topics have gone at once."""
         alias = self._source.cluster.alias
         if document.source_topic not in await known_deleted(
             self._source, {document.source_topic: document.source_topic_id}
@@ -184,7 +186,7 @@ class TopicDeleter:
         elif found.is_usual:
             return
         elif not replace(found, recent=0).is_usual:
-            # When most of them are back, those that are not went with them all the same.
+            # When most of them are back, those that are not are still withheld.
             await self._withhold(known, shown)
         raise PlanRefused(
             f"{what}: that many are not deleted without being asked",
@@ -214,7 +216,7 @@ class TopicDeleter:
             await append_once(self._target, withheld, replication_factor=None)
 
     async def _require_own(self, known: LinkMemory, logs: Mapping[int, LogRange]) -> None:
-        """See that the link itself wrote every record of the topic."""
+        """Require that the link itself wrote every record of the topic."""
         identity = known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
         own = {identity.producer_id} if isinstance(identity, LinkDocument) else set()
         self.on_step(f"{self.topic}: looking who wrote what it holds")
@@ -254,7 +256,7 @@ class TopicDeleter:
 
 
 def require_policy(link: Link, known: LinkMemory, document: TopicDocument) -> None:
-    """See that the link deletes the topic by itself, as operators have it by now.
+    """Require that the link deletes the topic by itself, as operators have set it by now.
 
     :raises PlanRefused: It does not.
     :raises GateNotMet: The task that does it is paused.
@@ -268,17 +270,17 @@ def require_policy(link: Link, known: LinkMemory, document: TopicDocument) -> No
 
 
 def is_withheld(known: LinkMemory, document: TopicDocument) -> bool:
-    """Whether a topic, of these very ids, was seen to have gone with too many others."""
-    said = known.documents.get(_key(known.link, document.target_topic))
+    """Whether a topic, with these very ids, was seen to have gone with too many others."""
+    withheld = known.documents.get(_key(known.link, document.target_topic))
     return (
-        isinstance(said, DeletionDocument)
-        and said.is_withheld
-        and (said.topic_id, said.source_topic_id) == (document.target_topic_id, document.source_topic_id)
+        isinstance(withheld, DeletionDocument)
+        and withheld.is_withheld
+        and (withheld.topic_id, withheld.source_topic_id) == (document.target_topic_id, document.source_topic_id)
     )
 
 
 async def admit(link: str, topics: Collection[TargetTopic], target: Client) -> None:
-    """Have these topics, which the source has again, be deleted like others should they go later, by themselves.
+    """Let these topics, which the source has again, be deleted automatically like others if they go later.
 
     :raises ClusterError: The ledger cannot be read or written.
     """
@@ -298,9 +300,9 @@ def _is_gone(shown: TopicMetadata) -> bool:
 
 
 def departures(known: LinkMemory, found: Mapping[str, TopicMetadata], at_ms: int) -> Departures:
-    """How many topics of a link have gone, where its source shows those as `found` now. A deletion that was announced
-    counts although nobody wrote down its end, unless the topic is one of those that are to go still. One that was
-    written elsewhere counts for a day, as clocks of hosts differ.
+    """Return how many topics of a link have gone, where its source shows those as `found` now. An announced deletion
+    counts even if its end was not written down, unless the topic is one of those still to go. One announced by another
+    host counts for a day, as clocks of hosts differ.
     """
     here = operator()
     mirrored = {each.source_topic: each.source_topic_id for each in known.topics.values()}
@@ -320,12 +322,12 @@ def departures(known: LinkMemory, found: Mapping[str, TopicMetadata], at_ms: int
 async def delete_departed(
     configuration: Configuration, name: str, topics: Collection[str], *, dry_run: bool, on_step: OnStep = lambda _: None
 ) -> None:
-    """Delete topics at the target of a link, named as there, whose source topics were deleted: an operator says so.
-    With `dry_run` it is only seen whether they may be.
+    """Delete topics at the target of a link, named as there, whose source topics were deleted, by an operator's
+    request. With `dry_run` it is only checked whether they may be deleted.
 
     :raises ConfigError: No topic is named, or the link does not mirror one of them.
-    :raises PlanRefused: See `TopicDeleter`; or somebody else is at the link.
-    :raises GateNotMet: Somebody is at work in one of them.
+    :raises PlanRefused: See `TopicDeleter`; or another process works on the link.
+    :raises GateNotMet: Clients are at work in one of them.
     :raises ClusterError: A cluster does not answer.
     """
     if not topics:

@@ -1,4 +1,4 @@
-"""What was set aside at the target of a link, and replays of it, for commands that name a link."""
+"""Records set aside at the target of a link, and replays of them, for commands that name a link."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from isthmus.wire.client import Client
 
 
 async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
-    """What was set aside of the topics of a link, or of one of them, be it that the link does not mirror it any more.
+    """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it.
 
     :raises ConfigError: The link does not mirror the topic, and never recovered it.
     :raises ClusterError: The target cannot be read.
     """
     async with Client(link.target) as target:
-        recovered = await _recovered(target, link.name)
+        recovered = await _find_recovered(target, link.name)
         if topic is not None:
             return await quarantine_holds(target, _at_target(link, topic, recovered))
         names = (await target.metadata(None)).topics
@@ -45,29 +45,29 @@ async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPar
 
 
 async def all_holdings(clusters: Iterable[Cluster]) -> tuple[QuarantinedPartition, ...]:
-    """What was set aside at these clusters, whatever became of the links.
+    """Return the records set aside at these clusters, whatever happened to the links.
 
-    :raises ClusterError: One of them cannot be read.
+    :raises ClusterError: A cluster cannot be read.
     """
     found: list[QuarantinedPartition] = []
     for cluster in clusters:
         async with Client(cluster) as client:
             names = (await client.metadata(None)).topics
-            for name in _set_aside(names, await _recovered(client)):
+            for name in _set_aside(names, await _find_recovered(client)):
                 found += await quarantine_holds(client, name)
     return tuple(found)
 
 
 def _set_aside(names: Collection[str], recovered: Collection[str]) -> list[str]:
-    """The topics of a cluster with these `names` that have a quarantine there. It may outlive its topic; of those with
-    long names only the topic itself tells, or who recovered it.
+    """Return the topics of a cluster with these `names` that have a quarantine there. It may outlive its topic; for
+    topics with long names only the topic itself, or its recovery document, shows that.
     """
     known = {*names, *recovered, *(name.removeprefix(QUARANTINE_PREFIX) for name in names)}
     return sorted(name for name in known if quarantine_of(name) in names)
 
 
-async def _recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
-    """The topics that a link, or any, ever recovered at its target, with those of the source."""
+async def _find_recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
+    """Return the topics that a link, or any, ever recovered at its target, with those of the source."""
     memory = await remembered(target)
     documents = memory.documents() if link is None else memory.of(link).documents
     return {each.topic: each.source_topic for each in documents.values() if isinstance(each, RecoveryDocument)}
@@ -84,17 +84,17 @@ async def replay_of(
     dry_run: bool = False,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> tuple[ReplayedPartition, ...]:
-    """Replay what was set aside of a topic of a link, to the source's topic unless another one is named. `on_step` is
-    told in words what is done.
+    """Replay the records set aside of a topic of a link, to the source's topic unless another one is named. `on_step`
+    is called with each step in words.
 
     :raises ConfigError: There is no such link or cluster, or the link never mirrored the topic.
     :raises PlanRefused: The other topic is not there, or has fewer partitions.
     :raises GateNotMet: A transaction in the other topic does not end.
-    :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
+    :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
     """
     link = configuration.link(name)
     async with Client(link.target) as there:
-        recovered = await _recovered(there, name)
+        recovered = await _find_recovered(there, name)
         at_target = _at_target(link, topic, recovered)
         source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
         if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
@@ -114,7 +114,7 @@ async def replay_of(
 
 
 def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:
-    """The topic at the target that somebody means who names it as here or as at the source, mirrored now or before."""
+    """Return the topic at the target for one named as there or as at the source, mirrored now or before."""
     before = {name for name, source in recovered.items() if topic in (name, source)}
     found = mirrored_as(link, topic) or next(map(TargetTopic, sorted(before)), None)
     if found is None:

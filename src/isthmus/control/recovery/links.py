@@ -1,4 +1,4 @@
-"""`isthmus link recover`: which topics of a link have diverged, and these brought back one after the other."""
+"""`isthmus link recover`: find the topics of a link that have diverged, and recover them one after the other."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRe
 class LinkRecoverer:
     """Recovers topics of one link, those named (as at the source or as at the target) or all that have diverged.
 
-    The source leads: what only the target has goes into quarantine where the topic is rebuilt; where it goes on mapped
-    it stays, and goes there as well with `sets_aside`. `way` is how, `None` for that in which a topic was begun, or
-    else `RecoveryWay.REBUILD`. `configuration` has the declared links too. `quiet_s` is for how long nobody may have
-    written to the target, `timeout_s` how long any wait may take.
+    The source leads: records that only the target has go into quarantine where the topic is rebuilt; where it continues
+    mapped they stay, and go there as well with `sets_aside`. `way` is how, `None` for the way in which a topic was
+    begun, or else `RecoveryWay.REBUILD`. `configuration` has the declared links too. `quiet_s` is for how long the
+    target must not have been written to, `timeout_s` how long any wait may take.
 
-    `current` tells what became of the link, by default nothing but what its clusters know of it. With `only_own` a
-    topic is left as it is where anybody but the link has written to it.
+    `current` returns the link as it is by now, by default only what its clusters know of it. With `only_own` a topic
+    that others than the link have written to is left alone.
     """
 
     configuration: Configuration
@@ -53,14 +53,14 @@ class LinkRecoverer:
     only_own: bool = False
 
     async def recover(self, *, dry_run: bool = False) -> Recovery:
-        """Bring the topics back to what the source holds, or have them go on behind what only the target has. With
-        `dry_run` only what was found is told.
+        """Bring the topics back to what the source holds, or let them continue behind what only the target has. With
+        `dry_run` only report what was found.
 
         :raises ConfigError: There is no such link, or it does not mirror one of the topics.
-        :raises GateNotMet: Somebody is at work at the target, lanes do not end, or a topic is not refilled in time.
-        :raises PlanRefused: Somebody else recovers the link, it is detached, a cluster is another one, offsets of a
+        :raises GateNotMet: Clients are at work at the target, lanes do not end, or a topic is not refilled in time.
+        :raises PlanRefused: Another process recovers the link, it is detached, a cluster is another one, offsets of a
             topic are mapped, or cannot be.
-        :raises ClusterError: A cluster does not answer; a repeated call goes on.
+        :raises ClusterError: A cluster does not answer; a repeated call continues.
         """
         link = self.configuration.link(self.name)
         async with AsyncExitStack() as stack:
@@ -68,7 +68,7 @@ class LinkRecoverer:
             source, target = pool.client(link.source), pool.client(link.target)
             claim = None
             if not dry_run:
-                # Before anything is looked at: what somebody else changes meanwhile would be found half-way.
+                # Before anything is looked at: else changes of other processes would be found half-way.
                 claim = await stack.enter_async_context(
                     claimed(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
                 )
@@ -81,7 +81,7 @@ class LinkRecoverer:
             link = await attachment.link()
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
-            for topic, source_topic in sorted((await self._chosen(link, pool)).items()):
+            for topic, source_topic in sorted((await self._choose_topics(link, pool)).items()):
                 if self.way is RecoveryWay.MAPPED:
                     await require_mappable(link, pool, self.configuration.clusters, topic, source_topic)
                 recoverer = self._recoverer(link, attachment, topic, source_topic)
@@ -107,19 +107,19 @@ class LinkRecoverer:
             only_own=self.only_own,
         )
 
-    async def _chosen(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
-        """The topics to recover, by their names at the target."""
+    async def _choose_topics(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
+        """Return the topics to recover, by their names at the target."""
         memory = await remembered(pool.client(link.target))
         documents, known = memory.documents(), memory.of(link.name).copy()
         if self.topics:
-            chosen = dict(self._named(link))
+            chosen = dict(self._find_named(link))
             for topic in chosen:
                 problem = not_its_own(topic, link, documents.values(), self.way)
                 if problem is not None:
                     raise PlanRefused(problem.message, hint=problem.hint)
             return chosen
         foreseen = await foresee(link, pool, Claims(), self.configuration.links, self.configuration.clusters)
-        chosen = dict(_diverged(foreseen))
+        chosen = dict(_find_diverged(foreseen))
         former = {ids.former for ids in rebuilt_topics(link.name, known.documents).values()}
         for document in known.documents.values():
             if isinstance(document, RecoveryDocument) and document.stage != RecoveryStage.DONE:
@@ -134,7 +134,7 @@ class LinkRecoverer:
                 self.on_step(f"{problem.message}: it is left as it is")
         return chosen
 
-    def _named(self, link: Link) -> Iterator[tuple[TargetTopic, SourceTopic]]:
+    def _find_named(self, link: Link) -> Iterator[tuple[TargetTopic, SourceTopic]]:
         for name in self.topics:
             topic = mirrored_as(link, name)
             source_topic = None if topic is None else link.topics.source_of(topic)
@@ -149,8 +149,8 @@ class LinkRecoverer:
 def not_its_own(
     topic: TargetTopic, link: Link, documents: Iterable[Document], way: RecoveryWay | None = None
 ) -> Problem | None:
-    """Why a target topic is not the link's alone, so that it is not deleted, if it is not; and what does not go on with
-    the source's offsets cannot part from them.
+    """Return why a target topic is not the link's alone, so that it is not deleted, or `None`; a topic that does not
+    have the source's offsets cannot diverge from them.
     """
     documents = tuple(documents)
     of_topic = [each for each in documents if isinstance(each, TopicDocument) and each.target_topic == topic]
@@ -184,24 +184,24 @@ def not_its_own(
 
 
 def _goes_on(own: TopicDocument, documents: Iterable[Document]) -> bool:
-    """Whether an operator had a topic go on mapped, as it is now."""
+    """Whether an operator let a topic continue with mapped offsets, as it is now."""
     parted = (each for each in documents if isinstance(each, PartedDocument) and each.link == own.link)
     return any((each.topic, each.target_topic_id) == (own.target_topic, own.target_topic_id) for each in parted)
 
 
 def _begun_way(topic: TargetTopic, link: Link, documents: Iterable[Document]) -> RecoveryWay | None:
-    """The way in which a recovery was begun that is not done."""
+    """Return the way in which a recovery was begun that is not done."""
     found = (each for each in documents if isinstance(each, RecoveryDocument) and each.link == link.name)
     return next((each.way for each in found if each.topic == topic and each.stage != RecoveryStage.DONE), None)
 
 
-def _diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:
+def _find_diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:
     for topic in foreseen.plan.topics:
         if any(state.is_recoverable for state in (topic.state, *topic.states)):
             yield topic.topic, topic.source_topic
 
 
 def _has_ended(document: TopicDocument, former: Collection[uuid.UUID]) -> bool:
-    """Whether a run has stopped for the topic, as it is now: what is told of one that was deleted since is over."""
+    """Whether a run has stopped for the topic, as it is now: states of one that was deleted since do not count."""
     states = {document.state, *(each.state for each in document.ended)}
     return document.target_topic_id not in former and any(s.is_recoverable for s in LaneState if s in states)

@@ -1,8 +1,8 @@
-"""A topic that goes on behind the place where both sides parted: what the ledger is told so that its lanes do.
+"""A topic that continues behind the offset where both sides diverged: the ledger records that let its lanes do so.
 
-The target's topic stays as it is. Up to the last shared offset its map says that offsets are the same; what stands
-behind is in no range of it, so it is somebody else's; and the lane's place is the target's end. Nothing of the lane
-lies behind that place yet, so all that it appends there is found again by its producer, as with any mapped lane.
+The target's topic stays as it is. Up to the last shared offset its map says that offsets are the same; records behind
+it are in no range of it, so they are others'; and the lane's position is the target's end. No record of the lane is
+behind that position yet, so all that it appends there is found again by its producer, as with any mapped lane.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _SEGMENT: Final = "parted"
 
 
 def is_parted(known: LinkMemory, source: TopicDescription, target: TopicDescription) -> bool:
-    """Whether a topic goes on with mapped offsets since both sides had parted, as the topics that they are."""
+    """Whether a topic continues with mapped offsets since both sides diverged, with both ids unchanged."""
     ids = parted_topics(known.link, known.documents).get(TargetTopic(target.name))
     return ids is not None and (ids.source, ids.target) == (source.topic_id, target.topic_id)
 
 
 def parted_traces(known: LinkMemory, topic: TargetTopic) -> list[Deletion]:
-    """What is to go from the ledger when a topic that went on mapped is built anew."""
+    """Return the deletions for the ledger when a topic that continued mapped is built again."""
     document = known.documents.get(f"{PartedDocument.KIND}/{known.link}/{topic}")
     if not isinstance(document, PartedDocument):
         return []
@@ -61,25 +61,25 @@ def parted_traces(known: LinkMemory, topic: TargetTopic) -> list[Deletion]:
 
 
 def said_of_parted(known: LinkMemory, topic: TargetTopic, *, is_run: bool) -> list[LedgerChange]:
-    """What the ledger has of a topic's going on mapped: to be written again where that was cut off. It counts although
-    it was not committed, but brokers drop it one day.
+    """Return the ledger's records of a topic that continues mapped, to be written again after an interruption: they
+    count although they were not committed, but brokers drop them one day.
     """
     parted = known.documents.get(f"{PartedDocument.KIND}/{known.link}/{topic}")
     if not isinstance(parted, PartedDocument):
         return []
     begun_as = known.topics.get(topic)
-    # Whoever runs the link says itself what it has begun.
-    said: list[LedgerChange] = [] if begun_as is None or is_run else [begun_as]
+    # A controller that runs the link writes itself what it has begun.
+    changes: list[LedgerChange] = [] if begun_as is None or is_run else [begun_as]
     for each in known.documents.values():
         if isinstance(each, MapDocument) and each.topic == topic:
-            said += [each] if (each.segment, each.target_topic_id) == (_SEGMENT, parted.target_topic_id) else []
+            changes += [each] if (each.segment, each.target_topic_id) == (_SEGMENT, parted.target_topic_id) else []
         elif isinstance(each, GapDocument) and each.topic == topic:
-            said.append(each)
-    return [*said, parted]
+            changes.append(each)
+    return [*changes, parted]
 
 
 def told_by_map(held: HeldPosition, lane: LaneMap | None) -> HeldPosition:
-    """A position with what it is at the source, if the map of its partition tells."""
+    """Return a position with its translation at the source, if the map of its partition has it."""
     home = None if lane is None else home_position(lane, held.offset)
     return held if home is None else held._replace(at_source=home)
 
@@ -87,15 +87,15 @@ def told_by_map(held: HeldPosition, lane: LaneMap | None) -> HeldPosition:
 async def require_mappable(
     link: Link, pool: ClusterPool, clusters: Iterable[Cluster], topic: TargetTopic, source_topic: SourceTopic
 ) -> None:
-    """See that a topic can go on with mapped offsets: nothing of it is changed to find out.
+    """Require that a topic can continue with mapped offsets: nothing of it is changed to find out.
 
-    :raises PlanRefused: It cannot, for a reason that is told.
+    :raises PlanRefused: It cannot; the message says why.
     :raises ClusterError: A cluster does not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
     claims = Claims()
-    for told in await claims_around(source, target, map(pool.client, clusters), [link], selection([link])):
-        claims.hear(told)
+    for heard in await claims_around(source, target, map(pool.client, clusters), [link], selection([link])):
+        claims.hear(heard)
     observed = await observe(link, source, target, names=NamedTopics(sources={topic: source_topic}))
     pair = observed.pairs.get(topic)
     parted: dict[TargetTopic, TopicIds] = {}
@@ -114,8 +114,8 @@ async def require_mappable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """A topic that has diverged and is to go on: `both` are its sides while nobody writes to the target, `partitions`
-    how far they are alike, `known` what the ledger says. `document` says who had it so.
+    """A diverged topic that is to continue: `both` are its sides while nobody writes to the target, with how far
+    `partitions` are alike, `known` is the ledger's memory. `document` names the operator.
     """
 
     link: Link
@@ -126,9 +126,9 @@ class Parting:
     document: RecoveryDocument
 
     async def changes(self) -> list[LedgerChange]:
-        """The maps of all partitions up to where they go on, and behind them what says that the topic does.
+        """Return the maps of all partitions up to where they continue, then the record that the topic does.
 
-        :raises ClusterError: A leader of the target does not tell what it remembers of the link's producer.
+        :raises ClusterError: A leader of the target does not report what it remembers of the link's producer.
         """
         partitions = [each for each in self.document.partitions if each.partition < self.both.source.partition_count]
         ordinals = await self._ordinals([each.partition for each in partitions])
@@ -149,7 +149,7 @@ class Parting:
         )
         changes: list[LedgerChange] = [parted]
         if not is_run:
-            # Whoever runs the link says so itself.
+            # A controller that runs the link writes this itself.
             changes.append(begun(self.link.name, document.topic, self._ids()))
         return changes + [
             GapDocument(
@@ -189,7 +189,9 @@ class Parting:
         )
 
     async def _ordinals(self, partitions: Collection[int]) -> dict[int, int]:
-        """From which number on lanes count where a leader remembers the link's producer: it takes no other one."""
+        """Return the numbers from which lanes count where a leader remembers the link's producer: it accepts no
+        others.
+        """
         identity = self.known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
         if not isinstance(identity, LinkDocument):
             return {}

@@ -1,4 +1,4 @@
-"""Consumer groups at the target whose topic is deleted and comes back: brokers forget their positions with it."""
+"""Consumer groups at the target whose topic is deleted and created again: brokers forget their positions with it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LOOK_S: Final = 0.2
 
 
 async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]:
-    """Where all groups of a cluster stand in a topic.
+    """Return the positions of all groups of a cluster in a topic.
 
-    :raises ClusterError: Not all of them could be asked: what is not known cannot be put back.
+    :raises ClusterError: Not all of them could be read: unknown positions cannot be restored.
     """
     names = await list_groups(target)
     for error in names.errors.values():
@@ -39,10 +39,10 @@ async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]
 
 
 async def require_nobody(target: Client, groups: Collection[str]) -> None:
-    """See that nobody is in these groups: they would lose their place while they work.
+    """Require that these groups have no members: they would lose their positions while they work.
 
-    :raises GateNotMet: Somebody is.
-    :raises ClusterError: One of them could not be asked.
+    :raises GateNotMet: One has.
+    :raises ClusterError: A group could not be described.
     """
     found = await describe_groups(target, sorted(groups))
     for error in found.errors.values():
@@ -58,9 +58,10 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
 async def await_forgotten(
     target: Client, topic: str, groups: Collection[str], *, term_s: float = _FORGETTING_S
 ) -> None:
-    """Wait until coordinators have dropped the positions of a topic that was deleted, so that none does so later.
+    """Wait until coordinators have dropped the positions of a deleted topic, so that none does so later.
 
-    One that was just taking groups over when the topic was deleted keeps them for good: `restore` knows these.
+    A coordinator that was just taking groups over when the topic was deleted keeps them for good: `restore` handles
+    these.
 
     :raises GateNotMet: A coordinator does not answer, so it may drop them at any time.
     """
@@ -71,12 +72,12 @@ async def await_forgotten(
             return
         if deadline.has_passed:
             if found.errors:
-                raise _not_told(topic, target.cluster.alias, found.errors)
+                raise _unknown_error(topic, target.cluster.alias, found.errors)
             return
         await asyncio.sleep(_LOOK_S)
 
 
-def _not_told(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
+def _unknown_error(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
     first = min(errors)
     return GateNotMet(
         f"whether {alias} has dropped the positions in {topic}, which was deleted, cannot be told of "
@@ -86,7 +87,7 @@ def _not_told(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> Gat
 
 
 def foreseen(held: Sequence[HeldPosition], partitions: Sequence[DivergedPartition]) -> tuple[RestoredPosition, ...]:
-    """Where the groups will stand: where they stood, at most at the last shared offset; or where a map has it."""
+    """Return the future positions of groups: those of now, at most at the last shared offset; or those a map has."""
     shared = {each.partition: each.shared for each in partitions}
     return tuple(_foreseen(each, shared.get(each.partition, each.offset)) for each in held)
 
@@ -107,11 +108,11 @@ def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
 async def restore(
     target: Client, topic: str, held: Sequence[HeldPosition], wanted: Sequence[RestoredPosition]
 ) -> tuple[RestoredPosition, ...]:
-    """Put positions back, unless a group has one there by now: then it, or the link, was quicker. One that it had in
-    the topic before is that which its coordinator has kept.
+    """Restore positions, unless a group has one there by now: then it, or the link, was quicker. A position that it had
+    in the topic before is one that its coordinator has kept.
 
-    :raises GateNotMet: Some could not be put back; those that could are.
-    :raises ClusterError: The groups cannot be asked.
+    :raises GateNotMet: Some could not be restored; the others are.
+    :raises ClusterError: The groups cannot be read.
     """
     groups = sorted({each.group for each in wanted})
     now = await committed_offsets(target, groups)
@@ -133,10 +134,10 @@ async def restore(
             hint="As long as they have no position they begin where auto.offset.reset says. Stop their consumers, or "
             f"grant what is missing; then give the command again. {errors[first].hint}".rstrip(),
         )
-    return tuple(_restored(topic, each, now.values, commits) for each in wanted)
+    return tuple(_result_of(topic, each, now.values, commits) for each in wanted)
 
 
-def _restored(
+def _result_of(
     topic: str, each: RestoredPosition, now: Mapping[str, Positions], commits: Mapping[str, Positions]
 ) -> RestoredPosition:
     if (topic, each.partition) in commits.get(each.group, {}):

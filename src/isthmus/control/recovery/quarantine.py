@@ -1,4 +1,4 @@
-"""Records set aside: each in a topic of its own beside the one it was in, with where it stood in its headers.
+"""Records set aside: each in a topic of its own beside the one it was in, with its place there in its headers.
 
 The quarantine topic has the partitions of the topic. Key, value, headers and timestamp are the record's; the headers
 below come behind its own. Any consumer can read it.
@@ -54,11 +54,11 @@ _CONFIGS: Final = {
 _PARCEL_BYTES: Final = 512 << 10
 _ZSTD: Final = 4
 _RECORD_BYTES: Final = 256
-"""What a record takes beside its key and its value, headers of ours included: more than enough."""
+"""The size of a record beside its key and its value, with the headers added here: more than enough."""
 
 
 class Quarantined(NamedTuple):
-    """A record as it stood before it was set aside."""
+    """A record as it was before it was set aside."""
 
     topic_id: str
     kind: SetAside
@@ -91,7 +91,7 @@ class Quarantine:
         return quarantine_of(self.topic)
 
     async def open(self, partition_count: int, replication_factor: int | None) -> None:
-        """See that the quarantine topic is there, and keeps what it holds. Needs CREATE on it.
+        """Require that the quarantine topic is there, and keeps what it holds. Needs CREATE on it.
 
         :raises ClusterError: It cannot be created or configured, or has too few partitions.
         """
@@ -103,7 +103,8 @@ class Quarantine:
         if error is not None and not is_there_already(error):
             raise error
         if error is not None and (there := await described(self.target, self.name)) is not None:
-            # One that a broker created by itself, or somebody has configured, would delete records after a while.
+            # A topic that a broker created by itself, or that was configured otherwise, would delete records after a
+            # while.
             wrong = {name: value for name, value in _CONFIGS.items() if there.value(name) != value}
             altered = await alter_topic_configs(self.target, {self.name: dict(wrong)} if wrong else {})
             for refused in altered.errors.values():
@@ -116,7 +117,7 @@ class Quarantine:
             )
 
     async def holds_others(self, partitions: Iterable[DivergedPartition]) -> bool:
-        """Whether anything that only the target has, from the first difference on, was written by anybody but the link.
+        """Whether others than the link wrote any record that only the target has, from the first difference on.
 
         :raises ClusterError: It cannot be read.
         """
@@ -133,13 +134,13 @@ class Quarantine:
         return batch.producer_id in self.own_producers or is_lone(batch.producer_id)
 
     async def take(self, found: DivergedPartition) -> int:
-        """Set aside all that only the target has of a partition, and read it back; how many records that are.
+        """Set aside all records that only the target has of a partition, and read them back; return their number.
 
-        Whatever is there already is not written again.
+        Records that are there already are not written again.
 
         :raises ClusterError: It cannot be read, written or read back.
         """
-        stored = await self._stored(found.partition)
+        stored = await self._read_stored_offsets(found.partition)
         wanted = OffsetRuns()
         appender = TopicAppender(self.target, self.name, found.partition)
         try:
@@ -148,7 +149,7 @@ class Quarantine:
                     await self._take_span(found, span, stored, wanted, appender, is_head=is_head)
         finally:
             appender.close()
-        there = await self._stored(found.partition)
+        there = await self._read_stored_offsets(found.partition)
         lost = next((offset for offset in wanted if offset not in there), None)
         if lost is not None:
             raise ClusterError(
@@ -186,7 +187,7 @@ class Quarantine:
                     await appender.write(parcel)
 
     async def _digests_at_source(self, found: DivergedPartition) -> frozenset[bytes]:
-        """What the source has where the link's own misplaced copies can come from."""
+        """Read digests of the source's records from which the link's own misplaced copies can come."""
         span = OffsetRange(self.source_topic, found.partition, found.shared, min(found.source_end, found.target_end))
         seen: set[bytes] = set()
         async with aclosing(committed_records(self.source, span)) as batches:
@@ -205,8 +206,8 @@ class Quarantine:
         ]
         return record.timestamp, record.key, record.value, headers
 
-    async def _stored(self, partition: int) -> OffsetRuns:
-        """The offsets of the partition that are set aside already."""
+    async def _read_stored_offsets(self, partition: int) -> OffsetRuns:
+        """Read the offsets of the partition that are set aside already."""
         own = str(self.topic_id)
         return OffsetRuns(
             [each.offset async for each in quarantined(self.target, self.name, partition) if each.topic_id == own]
@@ -218,7 +219,7 @@ Row = tuple[int, bytes | None, bytes | None, Headers]
 
 
 def parcels(rows: Sequence[Row]) -> Iterator[Batch]:
-    """The records in the same order, as batches of a size that brokers certainly take, if no record is larger."""
+    """Yield the records in the same order, as batches of a size that brokers accept, if no record is larger."""
     parcel: list[Row] = []
     size = 0
     for row in rows:
@@ -234,36 +235,36 @@ def parcels(rows: Sequence[Row]) -> Iterator[Batch]:
 
 def _parcel(rows: Sequence[Row]) -> Batch:
     if any(timestamp < 0 for timestamp, *_ in rows):
-        # The faster way takes timestamps of all or of none.
+        # The faster encoder needs timestamps for all records or for none.
         return next(scan(encoded(rows)))
     return encode([Record(number, *row) for number, row in enumerate(rows)], _ZSTD)
 
 
 async def quarantined(client: Client, name: str, partition: int) -> AsyncGenerator[Quarantined, None]:
-    """What a partition of a quarantine topic holds, each record once, in the order of its being set aside.
+    """Yield the records of a quarantine topic's partition, each once, in the order in which they were set aside.
 
-    A record that was written twice (by somebody who was cut off in the middle) is told once.
+    A record that was written twice (by a process that was interrupted) is returned once.
 
-    :raises ClusterError: It cannot be read.
+    :raises ClusterError: The partition cannot be read.
     """
     outcomes = await log_ranges(client, [(name, partition)])
     for error in outcomes.errors.values():
         raise error
     log = outcomes.values[name, partition]
-    told: dict[str, OffsetRuns] = {}
+    yielded: dict[str, OffsetRuns] = {}
     async with aclosing(committed_records(client, OffsetRange(name, partition, log.start, log.end))) as batches:
         async for _, records in batches:
             for record in records:
-                found = _parsed(record)
+                found = _parse(record)
                 if found is not None:
-                    runs = told.setdefault(found.topic_id, OffsetRuns())
+                    runs = yielded.setdefault(found.topic_id, OffsetRuns())
                     if found.offset not in runs:
                         runs.add(found.offset)
                         yield found
 
 
-def _parsed(record: Record) -> Quarantined | None:
-    """The record as it was; `None` for what somebody else wrote into the quarantine."""
+def _parse(record: Record) -> Quarantined | None:
+    """Return the record as it was; `None` for one that another program wrote into the quarantine."""
     own = {name: value or b"" for name, value in record.headers if name in _OURS}
     if own.keys() != _OURS:
         return None
@@ -284,15 +285,15 @@ def _parsed(record: Record) -> Quarantined | None:
 
 
 async def committed_records(client: Client, span: OffsetRange) -> AsyncGenerator[tuple[Batch, list[Record]], None]:
-    """The committed records of a range, batch by batch."""
+    """Yield the committed records of a range, batch by batch."""
     async with aclosing(committed_batches(client, span)) as batches:
         async for batch in batches:
             yield batch, decoded(batch, client.cluster.alias, span)
 
 
 async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator[Batch, None]:
-    """The batches that hold the committed records of a range. What is in transactions that are open is not committed;
-    what others have committed behind the first record of one is.
+    """Yield the batches that hold the committed records of a range. Records of open transactions are not committed;
+    those that others have committed behind the first record of one are.
 
     :raises ClusterError: It cannot be read.
     """
@@ -308,7 +309,7 @@ async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator
                 if not (batch.is_control or is_aborted):
                     yield batch
     rest = span._replace(offset_begin=stable)
-    view = AbortedView(await _uncommitted(client, rest))
+    view = AbortedView(await _find_uncommitted(client, rest))
     async with aclosing(LogReader(client, isolation=READ_UNCOMMITTED).read(rest)) as answers:
         async for stored in answers:
             for batch, _ in stored:
@@ -316,9 +317,9 @@ async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator
                     yield batch
 
 
-async def _uncommitted(client: Client, span: OffsetRange) -> list[tuple[int, int]]:
-    """The transactions of a range that are aborted in it or do not end: producer and first offset there. Brokers tell
-    that of what lies before the last stable offset only.
+async def _find_uncommitted(client: Client, span: OffsetRange) -> list[tuple[int, int]]:
+    """Return the transactions of a range that are aborted in it or do not end: producer and first offset there. Brokers
+    report these only for offsets before the last stable one.
     """
     begun: dict[int, int] = {}
     aborted: list[tuple[int, int]] = []

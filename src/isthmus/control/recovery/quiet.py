@@ -1,4 +1,4 @@
-"""A topic of the target that nobody writes to: waited for, and looked at once more before it is deleted."""
+"""Wait until nobody writes to a topic of the target, and check it once more before it is deleted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LOOK_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietTopic:
-    """A topic of a link at its target. `quiet_s` is for how long nobody may have written to it. If it `is_to_go`, what
-    lanes have left open ends with it.
+    """A topic of a link at its target. `quiet_s` is for how long it must not have been written to. If it `is_to_go`,
+    transactions that lanes have left open end with it.
     """
 
     link: Link
@@ -43,9 +43,9 @@ class QuietTopic:
     is_to_go: bool = True
 
     async def await_it(self, there: TopicDescription) -> Mapping[int, LogRange]:
-        """The target's logs, once no lane holds them and nobody has written to them for a while.
+        """Return the target's logs, once no lane holds them and they have not been written to for a while.
 
-        :raises GateNotMet: Somebody writes to it, has a transaction open there, or a lane does not let go.
+        :raises GateNotMet: A client writes to it or has a transaction open there, or a lane does not let go.
         :raises ClusterError: The target does not answer.
         """
         self.on_step(f"{self.topic}: waiting until nobody writes to it")
@@ -53,12 +53,12 @@ class QuietTopic:
         before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
             known = await recollect(self.link.name, self.target)
-            # Quiet is what lies between two looks, however long each of them takes.
+            # Only the time between two looks counts as quiet, however long each of them takes.
             looked_at, logs = time.monotonic(), await self._logs(there)
             held = is_writing(known, lambda topic: topic == self.topic)
             if logs != before or held:
                 quiet_from = time.monotonic()
-            is_open = [] if held else await self._open(logs)
+            is_open = [] if held else await self._find_open(logs)
             if not is_open and not held and looked_at - quiet_from >= self.quiet_s:
                 return logs
             if held and beats.is_gone(known):
@@ -66,12 +66,12 @@ class QuietTopic:
                 await end_leases(self.link.name, self.target)
                 continue
             if deadline.has_passed and (held or is_open or logs != before):
-                raise await self._not_quiet(logs, before, held=held, is_open=is_open)
+                raise await self._not_quiet_error(logs, before, held=held, is_open=is_open)
             before = logs
             await asyncio.sleep(LOOK_S)
 
-    async def _open(self, logs: Mapping[int, LogRange]) -> list[int]:
-        """The partitions in which anything is open but what lanes have left so, as far as their leaders tell."""
+    async def _find_open(self, logs: Mapping[int, LogRange]) -> list[int]:
+        """Return the partitions with open transactions, by their leaders, other than those left by lanes."""
         behind = {(str(self.topic), partition): log for partition, log in logs.items() if log.stable_end < log.end}
         if not behind:
             return []
@@ -80,11 +80,11 @@ class QuietTopic:
         firsts: dict[int, int] = {}
         for each in found:
             firsts[each.partition] = min(each.first_offset, firsts.get(each.partition, each.first_offset))
-        # One that does not begin where the log is stable to was not told, or has ended meanwhile.
-        told = {partition for (_, partition), log in behind.items() if firsts.get(partition) == log.stable_end}
-        return sorted(partition for _, partition in behind if partition in others or partition not in told)
+        # A transaction that does not begin at the last stable offset was not reported, or has ended meanwhile.
+        at_stable_end = {partition for (_, partition), log in behind.items() if firsts.get(partition) == log.stable_end}
+        return sorted(partition for _, partition in behind if partition in others or partition not in at_stable_end)
 
-    async def _not_quiet(
+    async def _not_quiet_error(
         self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange], *, held: bool, is_open: list[int]
     ) -> GateNotMet:
         if held:
@@ -95,16 +95,16 @@ class QuietTopic:
         if is_open:
             keys = [(self.topic, partition) for partition in is_open]
             return undecided(self.target, keys, await owners_in(self.target, keys), is_to_stay=not self.is_to_go)
-        return await self._written(logs, before)
+        return await self._written_error(logs, before)
 
-    async def _written(self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange]) -> GateNotMet:
+    async def _written_error(self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange]) -> GateNotMet:
         moved = [(self.topic, partition) for partition, log in logs.items() if log.end != before[partition].end]
         return await written(self.target, moved)
 
     async def require_unmoved(self, before: Mapping[int, LogRange]) -> None:
-        """See that the logs still end where they did, and that these are all there are.
+        """Require that the logs still end where they did, and that there are no more of them.
 
-        :raises GateNotMet: Somebody has written, or added partitions.
+        :raises GateNotMet: Records were written, or partitions added.
         :raises ClusterError: The target does not answer.
         """
         shown = (await self.target.metadata([self.topic])).topics[self.topic]
@@ -115,7 +115,7 @@ class QuietTopic:
             )
         found = await self._of(before)
         if any(log.end != before[partition].end for partition, log in found.items()):
-            raise await self._written(found, before)
+            raise await self._written_error(found, before)
 
     async def _logs(self, there: TopicDescription) -> dict[int, LogRange]:
         return await self._of(range(there.partition_count))

@@ -1,4 +1,4 @@
-"""A topic deleted and created again as it was."""
+"""Delete a topic and create it again as it was."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _TERM_S: Final = 60.0
 
 
 class Rebuilding(NamedTuple):
-    """What a topic is created with again, and what it gets once it is filled (see `TopicIds`)."""
+    """The configuration to create a topic with again, and the settings it gets once it is filled (see `TopicIds`)."""
 
     configs: tuple[tuple[str, str], ...]
     settles: Settings = ()
 
 
 def rebuilding_of(both: BothTopics, there: TopicDescription, settings: ConfigSettings, before: Settings) -> Rebuilding:
-    """What the topic was configured with, made so that it can be filled from where the source's log begins, and with
-    records without keys if the source is compacted now. `before` is what it was yet to get itself.
+    """Return the topic's configuration, changed so that it can be filled from where the source's log begins, and with
+    records without keys if the source is compacted now. `before` are settings that it was still to get itself.
     """
     configs = there.own_configs
     former = before or tuple((name, configs.get(name)) for name in FILLING)
@@ -54,10 +54,10 @@ def rebuilding_of(both: BothTopics, there: TopicDescription, settings: ConfigSet
 
 
 async def delete(target: Client, topic: str, topic_id: uuid.UUID) -> None:
-    """Delete a topic and wait until brokers know it no more. What has its name by now is left alone.
+    """Delete a topic and wait until brokers no longer know it. Another topic that has its name by now is left alone.
 
     :raises GateNotMet: The brokers take too long.
-    :raises ClusterError: It was refused.
+    :raises ClusterError: The deletion was refused.
     """
     deadline = Deadline(_TERM_S)
     await delete_topic(target, topic_id, topic)
@@ -74,18 +74,19 @@ async def delete(target: Client, topic: str, topic_id: uuid.UUID) -> None:
 
 
 async def create(target: Client, new: NewTopic) -> uuid.UUID:
-    """Create a topic; its id, once all partitions have leaders. One that somebody else, or a broker by itself
-    (`auto.create.topics.enable`), has created meanwhile becomes as it is wanted, if it is empty and can.
+    """Create a topic; return its id, once all partitions have leaders. A topic that another client, or a broker by
+    itself (`auto.create.topics.enable`), has created meanwhile is changed as wanted, if it is empty and that is
+    possible.
 
     :raises GateNotMet: It is there already, and holds records, or has more partitions or other replicas.
-    :raises ClusterError: It was refused, or gets no leaders.
+    :raises ClusterError: The creation was refused, or partitions get no leaders.
     """
     deadline = Deadline(_TERM_S)
     while True:
         error = (await create_topics(target, [new])).errors.get(new.name)
         if error is not None and not is_there_already(error):
             raise error
-        # While it is being deleted it is neither there nor can it be created.
+        # While it is being deleted it neither exists nor can be created.
         found = await described(target, new.name)
         if found is not None:
             await make_as(target, found, new)
@@ -101,10 +102,10 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
 
 
 async def make_as(target: Client, there: TopicDescription, new: NewTopic) -> None:
-    """Give a topic that is there, and empty, the partitions and the configuration with which it was to be created.
+    """Give an existing empty topic the partitions and the configuration with which it was to be created.
 
     :raises GateNotMet: It cannot be made so.
-    :raises ClusterError: That was refused.
+    :raises ClusterError: A change was refused.
     """
     changes = {name: value for name, value in new.configs.items() if there.own_configs.get(name) != value}
     wrong = {**dict.fromkeys(there.own_configs.keys() - new.configs.keys()), **changes}

@@ -1,12 +1,12 @@
-"""A follower that has diverged is brought back: its topic is set aside as far as only it has it, deleted, and refilled.
+"""Recover a diverged topic of a follower: set aside the records that only it has, delete it, and refill it.
 
-Each step can be done again: whoever repeats the command goes on where the one before ended. Until the topic is deleted
-everything is found anew from the logs; from then on the ledger has what is needed. What only the target has is written
-to the quarantine (acks=all) and read back before anything is deleted.
+Each step can be repeated: a repeated command continues where the earlier one ended. Until the topic is deleted
+everything is derived again from the logs; from then on the ledger has what is needed. Records that only the target
+has are written to the quarantine (acks=all) and read back before anything is deleted.
 
-The deletion is announced in the ledger, by the writer of which there is one at a time. Behind that announcement it is
-asked once more whether the link still attaches the topic and the source still has what both shared: whoever lets go of
-the link fences that writer first, so either he is seen here, or nothing can be announced any more.
+The deletion is announced in the ledger, by its single fenced writer. After that announcement it is checked once more
+that the link still attaches the topic and that the source still has the shared records: a verb that detaches the
+topic fences that writer first, so either it is seen here, or nothing can be announced any more.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from isthmus.model.topic import TopicDescription
 from isthmus.wire.client import Client
 
 _TIMES: Final = 5
-"""So often a source that changes between the comparison and the deletion is compared anew."""
+"""A source that changes between the comparison and the deletion is compared again this many times."""
 
 
 class _Diverged(NamedTuple):
-    """A topic that has diverged, while nobody writes to it: what the ledger knew and knows of it, and both logs."""
+    """A diverged topic that nobody writes to: the ledger's memory and recovery document of it, and both logs."""
 
     known: LinkMemory
     document: RecoveryDocument
@@ -66,10 +66,10 @@ class _Diverged(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecoverer:
-    """Recovers one topic of a link. `quiet_s` is for how long nobody may have written to the target.
+    """Recovers one topic of a link. `quiet_s` is for how long the target must not have been written to.
 
-    `way` is how, `None` for that in which it was begun. With `sets_aside` what only the target has goes into quarantine
-    where the topic is not deleted, too. With `only_own` a topic is left as it is where anybody else has written to it.
+    `way` is how, `None` for the way in which it was begun. With `sets_aside` records that only the target has go into
+    quarantine even where the topic is not deleted. With `only_own` a topic that others have written to is left alone.
     """
 
     link: Link
@@ -87,19 +87,19 @@ class TopicRecoverer:
     only_own: bool = False
 
     async def foresee(self) -> TopicRecovery:
-        """What would be done. Nothing is changed.
+        """Return what would be done. Nothing is changed.
 
-        :raises PlanRefused: The topic is being rebuilt, and is to go on mapped.
+        :raises PlanRefused: The topic is being rebuilt, and was asked to continue with mapped offsets.
         :raises ClusterError: A cluster does not answer.
         """
         known = await recollect(self.link.name, self.target)
-        both, way = await self._both(), self._chosen(known)
-        if (document := self._begun_before(known, both, way)) is not None:
-            return self._told(document)
+        both, way = await self._both(), self._choose_way(known)
+        if (document := self._find_progress(known, both, way)) is not None:
+            return self._describe(document)
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
-            return self._unchanged(partitions)
-        held = await self._held(both)
+            return self._unchanged_recovery(partitions)
+        held = await self._find_positions(both)
         return TopicRecovery(
             topic=self.topic,
             source_topic=self.source_topic,
@@ -113,52 +113,53 @@ class TopicRecoverer:
     async def recover(self, claim: RecoveryClaim) -> TopicRecovery:
         """Do all that is left to do.
 
-        :raises GateNotMet: Somebody is at work at the target, lanes do not end, nobody refills the topic in time, or
-            not all groups could be put back.
-        :raises PlanRefused: Somebody else recovers the link, or the topic is being rebuilt and shall go on mapped.
-        :raises ClusterError: A cluster does not answer; a repeated call goes on.
+        :raises GateNotMet: Clients are at work at the target, lanes do not end, the topic is not refilled in time, or
+         not all groups could be put back.
+        :raises PlanRefused: Another process recovers the link, or the topic is being rebuilt and was asked to go on
+            mapped.
+        :raises ClusterError: A cluster does not answer; a repeated call continues.
         """
         known = await recollect(self.link.name, self.target)
-        both, way = await self._both(), self._chosen(known)
-        document = self._begun_before(known, both, way)
+        both, way = await self._both(), self._choose_way(known)
+        document = self._find_progress(known, both, way)
         if document is None:
             if both.target is None:
-                await self._given_up(claim, known)
-                return self._unchanged()
-            found = await self._diverged(claim, both.target, way)
+                await self._give_up(claim, known)
+                return self._unchanged_recovery()
+            found = await self._pause_and_compare(claim, both.target, way)
             if found is None:
-                return self._unchanged()
+                return self._unchanged_recovery()
             if self.only_own and await self._quarantine(found).holds_others(found.partitions):
-                await claim.write(Deletion(found.document.key), *await self._resumption())
-                return self._unchanged(found.partitions)
+                await claim.write(Deletion(found.document.key), *await self._resuming_changes())
+                return self._unchanged_recovery(found.partitions)
             if way is RecoveryWay.MAPPED:
                 return await self._go_on(claim, found)
             document = await self._set_aside(claim, found)
         if document.way is RecoveryWay.MAPPED:
             before = self._document(known)
             if before is not None and before.stage != RecoveryStage.DONE:
-                await self._say_again(claim, document, before)
-            return self._told(document)
+                await self._repeat_writes(claim, document, before)
+            return self._describe(document)
         if document.stage == RecoveryStage.REBUILDING:
-            emptied = await self._emptied(claim, document)
+            emptied = await self._delete_topic(claim, document)
             if emptied is None:
-                return self._unchanged()
+                return self._unchanged_recovery()
             document = await self._rebuild(claim, emptied)
-        return await self._refilled(claim, document)
+        return await self._restore_groups(claim, document)
 
-    def _chosen(self, known: LinkMemory) -> RecoveryWay:
-        """The way asked for, or else that in which it was begun."""
+    def _choose_way(self, known: LinkMemory) -> RecoveryWay:
+        """Return the way that was asked for, or else the way in which the recovery was begun."""
         document = self._document(known)
         if self.way is not None or document is None or document.stage == RecoveryStage.DONE:
             return self.way or RecoveryWay.REBUILD
         return document.way
 
-    def _begun_before(self, known: LinkMemory, both: BothTopics, way: RecoveryWay) -> RecoveryDocument | None:
-        """What the ledger has of a recovery that came so far that it, not the target's logs, says how to go on."""
+    def _find_progress(self, known: LinkMemory, both: BothTopics, way: RecoveryWay) -> RecoveryDocument | None:
+        """Return the ledger's document of a recovery that is too far for the target's logs to say how to continue."""
         document = self._document(known)
         parted = known.documents.get(f"{PartedDocument.KIND}/{self.link.name}/{self.topic}")
         if isinstance(parted, PartedDocument) and way is RecoveryWay.MAPPED and self._is_parted(known, both):
-            # A rebuilding that was begun since and has deleted nothing is given up.
+            # A rebuilding that was begun since and has deleted nothing is dropped.
             was_mapped = document is not None and document.way is RecoveryWay.MAPPED
             return RecoveryDocument(
                 link=self.link.name,
@@ -183,27 +184,29 @@ class TopicRecoverer:
     def _is_parted(self, known: LinkMemory, both: BothTopics) -> bool:
         return both.target is not None and is_parted(known, both.source, both.target)
 
-    async def _given_up(self, claim: RecoveryClaim, known: LinkMemory) -> None:
-        """Take back what a recovery had begun whose topic was deleted before its logs were compared: nothing is left
-        of it, and lanes fill the next one from the beginning.
+    async def _give_up(self, claim: RecoveryClaim, known: LinkMemory) -> None:
+        """Delete the document of a recovery whose topic was deleted before its logs were compared: nothing is left of
+        the topic, and lanes fill the next one from the beginning.
         """
         document = self._document(known)
         if document is not None and document.stage != RecoveryStage.DONE:
-            await claim.write(Deletion(document.key), *await self._resumption())
+            await claim.write(Deletion(document.key), *await self._resuming_changes())
 
-    # While the topic is there that has diverged
+    # Before the diverged topic is deleted
 
-    async def _diverged(self, claim: RecoveryClaim, there: TopicDescription, way: RecoveryWay) -> _Diverged | None:
-        """The topic paused and compared, once nobody writes to it; `None` where both sides are alike."""
+    async def _pause_and_compare(
+        self, claim: RecoveryClaim, there: TopicDescription, way: RecoveryWay
+    ) -> _Diverged | None:
+        """Pause and compare the topic, once nobody writes to it; `None` where both sides are alike."""
         known = await recollect(self.link.name, self.target)
-        document = self._begun(known, there, way)
+        document = self._begin(known, there, way)
         self.on_step(f"{self.topic}: pausing")
         pause = PauseDocument(
             link=self.link.name, topic=self.topic, since_ms=now_ms(), by=document.by, for_recovery=True
         )
-        # What an operator has paused stays his.
+        # A topic that an operator has paused stays paused.
         await claim.write(document, *([] if pause.key in known.documents else [pause]))
-        # What stays would show the records of an open transaction a second time: the source's are copied anew then.
+        # Otherwise the records of an open transaction would appear twice, as the source's are copied again.
         logs = await replace(self._quiet, is_to_go=way is RecoveryWay.REBUILD).await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
@@ -214,17 +217,17 @@ class TopicRecoverer:
             )
         partitions = await both.compared(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
-            await claim.write(Deletion(document.key), *await self._resumption())
+            await claim.write(Deletion(document.key), *await self._resuming_changes())
             return None
         return _Diverged(known, document, both, there, partitions)
 
     async def _set_aside(self, claim: RecoveryClaim, found: _Diverged) -> RecoveryDocument:
-        """Bring all that only the target has into the quarantine, and remember what is needed to build it anew."""
-        held = await self._held(found.both)
+        """Write all records that only the target has to the quarantine, and what the rebuilding needs to the ledger."""
+        held = await self._find_positions(found.both)
         await positions.require_nobody(self.target, {each.group for each in held})
-        taken = await self._quarantined(found)
+        taken = await self._fill_quarantine(found)
         self.on_step(f"{self.topic}: remembering where groups stand")
-        held = await self._held(found.both)
+        held = await self._find_positions(found.both)
         await positions.require_nobody(self.target, {each.group for each in held})
         await self._quiet.require_unmoved(found.both.target_logs)
         held_back = found.known.topics.get(self.topic)
@@ -245,8 +248,8 @@ class TopicRecoverer:
         await claim.write(document)
         return document
 
-    async def _quarantined(self, found: _Diverged) -> int:
-        """Bring all that only the target has into the quarantine; how many records that are."""
+    async def _fill_quarantine(self, found: _Diverged) -> int:
+        """Write all records that only the target has to the quarantine; return how many there are."""
         self.on_step(f"{self.topic}: setting aside what only {self.target.cluster.alias} has")
         quarantine = self._quarantine(found)
         taken = 0
@@ -256,8 +259,8 @@ class TopicRecoverer:
                 taken += await quarantine.take(each)
         return taken
 
-    async def _held(self, both: BothTopics) -> tuple[HeldPosition, ...]:
-        """Where groups stand at the target, with where that is at the source if a map tells."""
+    async def _find_positions(self, both: BothTopics) -> tuple[HeldPosition, ...]:
+        """Return the positions of groups at the target, with those at the source where an offset map has them."""
         held = await positions.held_positions(self.target, self.topic)
         known = await recollect(self.link.name, self.target)
         if not self._is_parted(known, both):
@@ -266,8 +269,10 @@ class TopicRecoverer:
         return tuple(told_by_map(each, maps.get(LaneKey(self.topic, each.partition))) for each in held)
 
     async def _go_on(self, claim: RecoveryClaim, found: _Diverged) -> TopicRecovery:
-        """Have the link go on behind the target's end. The ledger has it all at once: before, nothing has changed."""
-        taken = await self._quarantined(found) if self.sets_aside else 0
+        """Let the link continue behind the target's end. All is written to the ledger at once: before, nothing
+        changes.
+        """
+        taken = await self._fill_quarantine(found) if self.sets_aside else 0
         self.on_step(f"{self.topic}: going on behind its end with mapped offsets")
         document = replace(
             found.document, stage=RecoveryStage.DONE, partitions=found.partitions, quarantined=taken, at_ms=now_ms()
@@ -280,21 +285,21 @@ class TopicRecoverer:
             there=found.there,
             document=document,
         )
-        # All at once, if partitions are not too many for that. Lanes hear that they are others before they may run.
-        for batch in in_batches([*await parting.changes(), document, *await self._resumption()]):
+        # In one batch, unless there are too many partitions. Lanes get new identities before they may run.
+        for batch in in_batches([*await parting.changes(), document, *await self._resuming_changes()]):
             await claim.write(*batch)
-        return self._told(document)
+        return self._describe(document)
 
-    async def _say_again(self, claim: RecoveryClaim, document: RecoveryDocument, before: RecoveryDocument) -> None:
-        """Say once more what was cut off while it was said; or give up a rebuilding, before which lanes had gone on."""
+    async def _repeat_writes(self, claim: RecoveryClaim, document: RecoveryDocument, before: RecoveryDocument) -> None:
+        """Repeat interrupted writes; or give up rebuilding a topic whose lanes had gone on mapped."""
         known = await recollect(self.link.name, self.target)
-        said: list[LedgerChange] = []
+        changes: list[LedgerChange] = []
         if before.way is RecoveryWay.MAPPED:
-            said = said_of_parted(known, self.topic, is_run=await is_run(self.link.name, self.target))
-        for batch in in_batches([*said, document, *await self._resumption()]):
+            changes = said_of_parted(known, self.topic, is_run=await is_run(self.link.name, self.target))
+        for batch in in_batches([*changes, document, *await self._resuming_changes()]):
             await claim.write(*batch)
 
-    def _begun(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
+    def _begin(self, known: LinkMemory, there: TopicDescription, way: RecoveryWay) -> RecoveryDocument:
         before = self._document(known)
         if before is not None and before.topic_id == there.topic_id and before.stage != RecoveryStage.DONE:
             return replace(before, stage=RecoveryStage.SETTING_ASIDE, way=way, by=operator(), at_ms=now_ms())
@@ -321,21 +326,21 @@ class TopicRecoverer:
             own_producers=own,
         )
 
-    # From its deletion on
+    # From the deletion of the topic on
 
-    async def _emptied(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument | None:
-        """Delete the topic that diverged, unless it is gone. What the source has lost since both were compared is set
+    async def _delete_topic(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument | None:
+        """Delete the diverged topic, unless it is gone. Records that the source has lost since the comparison are set
         aside first; `None` where both sides are alike by then.
 
-        :raises GateNotMet: Somebody writes to the target, or the source keeps changing.
-        :raises PlanRefused: Somebody else recovers the link, or it does not attach the topic any more.
+        :raises GateNotMet: Clients write to the target, or the source keeps changing.
+        :raises PlanRefused: Another process recovers the link, or it does not attach the topic any more.
         """
         for _ in range(_TIMES):
             there = (await self._both()).target
             if there is None or there.topic_id != document.topic_id or await self._is_deleted(claim, document):
                 return document
             self.on_step(f"{self.topic}: {self.source.cluster.alias} has changed meanwhile")
-            found = await self._diverged(claim, there, document.way)
+            found = await self._pause_and_compare(claim, there, document.way)
             if found is None:
                 return None
             document = await self._set_aside(claim, found)
@@ -345,7 +350,7 @@ class TopicRecoverer:
         )
 
     async def _is_deleted(self, claim: RecoveryClaim, document: RecoveryDocument) -> bool:
-        """Announce the deletion, and delete the topic if everything is still as it was found: whether it was so."""
+        """Announce the deletion, and delete the topic if nothing has changed since; return whether it was deleted."""
         while True:
             self.on_step(f"{self.topic}: deleting")
             await claim.write(document)
@@ -356,19 +361,19 @@ class TopicRecoverer:
                 {each.partition: LogRange(0, each.target_end, each.target_end) for each in document.partitions}
             )
             if claim.is_held:
-                # Whoever stood still meanwhile looks at everything again.
+                # A process that stood still meanwhile checks everything again.
                 await rebuilding.delete(self.target, self.topic, document.topic_id)
                 return True
 
     async def _require_attached(self, claim: RecoveryClaim, document: RecoveryDocument) -> None:
-        """See that the link still attaches the topic; if not, take back what was begun.
+        """Require that the link still attaches the topic; if not, undo what was begun.
 
-        :raises PlanRefused: It does not.
+        :raises PlanRefused: The link does not attach it.
         """
         try:
             await self.attachment.require(self.topic, self.source_topic)
         except PlanRefused:
-            await claim.write(Deletion(document.key), *await self._resumption())
+            await claim.write(Deletion(document.key), *await self._resuming_changes())
             raise
 
     async def _rebuild(self, claim: RecoveryClaim, document: RecoveryDocument) -> RecoveryDocument:
@@ -385,18 +390,18 @@ class TopicRecoverer:
         rebuilt_id = await rebuilding.create(self.target, new)
         document = replace(document, stage=RecoveryStage.REFILLING, rebuilt_id=rebuilt_id, at_ms=now_ms())
         former = parted_traces(await recollect(self.link.name, self.target), self.topic)
-        await claim.write(document, *await self._resumption(), *former)
+        await claim.write(document, *await self._resuming_changes(), *former)
         return document
 
-    async def _resumption(self) -> list[Deletion]:
-        """What has lanes run again, unless an operator has paused the topic, before or meanwhile."""
+    async def _resuming_changes(self) -> list[Deletion]:
+        """Return the changes that let lanes run again, unless an operator has paused the topic, before or meanwhile."""
         known = await recollect(self.link.name, self.target)
         pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=0)
         found = known.documents.get(pause.key)
         return [Deletion(pause.key)] if isinstance(found, PauseDocument) and found.for_recovery else []
 
-    async def _refilled(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
-        """Put groups back where they stood, as soon as that is there again; until all are, it is not done."""
+    async def _restore_groups(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
+        """Put groups back to their positions as soon as those records are there again; only then it is done."""
         wanted = positions.foreseen(document.positions, document.partitions)
         if wanted:
             self.on_step(f"{self.topic}: waiting until it holds what groups have read")
@@ -405,7 +410,7 @@ class TopicRecoverer:
             wanted = await positions.restore(self.target, self.topic, document.positions, wanted)
         document = replace(document, stage=RecoveryStage.DONE, at_ms=now_ms())
         await claim.write(document)
-        return replace(self._told(document), positions=wanted)
+        return replace(self._describe(document), positions=wanted)
 
     async def _await_refill(self, wanted: tuple[RestoredPosition, ...]) -> None:
         ends = {each.partition: 0 for each in wanted}
@@ -424,7 +429,7 @@ class TopicRecoverer:
                 raise not_refilled(self.link.name, self.topic, wanted, is_run=is_run, is_paused=is_paused)
             await asyncio.sleep(LOOK_S)
 
-    # Everywhere
+    # For all steps
 
     async def _both(self) -> BothTopics:
         return await both_topics(self.source, self.target, self.source_topic, self.topic)
@@ -440,14 +445,14 @@ class TopicRecoverer:
             on_step=self.on_step,
         )
 
-    def _unchanged(self, partitions: tuple[DivergedPartition, ...] = ()) -> TopicRecovery:
+    def _unchanged_recovery(self, partitions: tuple[DivergedPartition, ...] = ()) -> TopicRecovery:
         return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None, partitions=partitions)
 
     def _document(self, known: LinkMemory) -> RecoveryDocument | None:
         found = known.documents.get(f"{RecoveryDocument.KIND}/{self.link.name}/{self.topic}")
         return found if isinstance(found, RecoveryDocument) else None
 
-    def _told(self, document: RecoveryDocument) -> TopicRecovery:
+    def _describe(self, document: RecoveryDocument) -> TopicRecovery:
         return TopicRecovery(
             topic=self.topic,
             source_topic=self.source_topic,

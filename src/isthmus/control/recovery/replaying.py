@@ -1,9 +1,9 @@
-"""Records from quarantine written into a topic, each once, however often that is begun.
+"""Write records from quarantine into a topic, each once, however often that is begun.
 
-Whoever replays initializes the transactional id of the quarantine at the other cluster first: what somebody before has
-on its way is refused from then on. Then what is there already is read, by a header that every replayed record carries
-(`isthmus.replayed`), from where the topic ended when the first replay into it began. As an open transaction, whoever's,
-hides what is committed behind it, its end is waited for.
+A replay first initializes the transactional id of the quarantine at the other cluster: requests of an earlier replay
+that are still in flight are refused from then on. Then it reads which records are there already, by a header that
+every replayed record carries (`isthmus.replayed`), from where the topic ended when the first replay into it began. As
+any open transaction hides later commits, its end is awaited.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class QuarantinedPartitionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedPartition:
-    """What the quarantine of a topic holds of a partition, of one kind and one producer."""
+    """The records in the quarantine of a topic from one partition, of one kind and one producer."""
 
     cluster: str
     topic: str
@@ -95,7 +95,7 @@ class ReplayedPartitionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPartition:
-    """What a replay wrote of a partition, or would write, and what was there already."""
+    """The records a replay wrote of a partition, or would write, and those that were there already."""
 
     partition: int
     written: int
@@ -108,18 +108,18 @@ class ReplayedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineFilter:
-    """Which records of a quarantine are meant: of a kind, and of one producer if that is given."""
+    """The records of a quarantine to select: of a kind, and of one producer if that is given."""
 
     kind: SetAside = SetAside.DIVERGED
     producer_id: int | None = None
 
     def takes(self, record: Quarantined) -> bool:
-        """Whether a record is meant."""
+        """Whether a record is selected."""
         return record.kind is self.kind and self.producer_id in (None, record.producer_id)
 
 
 async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedPartition, ...]:
-    """What is set aside of a topic, counted.
+    """Count the records that are set aside of a topic.
 
     :raises ClusterError: The quarantine cannot be read.
     """
@@ -153,8 +153,8 @@ async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedParti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
-    """Replays what was set aside of `topic` at the target of `link` into a topic of the cluster of `destination`. Open
-    transactions there are waited for up to `patience_s`.
+    """Replays the records set aside of `topic` at the target of `link` into a topic of the cluster of `destination`.
+    Open transactions there are waited for up to `patience_s`.
     """
 
     link: str
@@ -167,12 +167,12 @@ class Replayer:
     patience_s: float = _PATIENCE_S
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
-        """Write what is not there yet; nothing where nothing was set aside of the topic. With `dry_run` only count it,
-        as far as no open transaction hides it.
+        """Write the records that are not there yet; none where none were set aside of the topic. With `dry_run` only
+        count them, as far as no open transaction hides them.
 
         :raises GateNotMet: A transaction in the other topic does not end.
         :raises PlanRefused: The other topic is not there, or has fewer partitions.
-        :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
+        :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
         """
         there = await described(self.target, quarantine_of(self.topic))
         if there is None:
@@ -182,7 +182,9 @@ class Replayer:
         if not dry_run:
             await transaction.initialize()
         begins = await self._begins(into, dry_run=dry_run)
-        looking = logs_of(self.destination, into) if dry_run else self._decided(into, range(there.partition_count))
+        looking = (
+            logs_of(self.destination, into) if dry_run else self._await_decided(into, range(there.partition_count))
+        )
         logs = await looking
         found = []
         for partition in range(there.partition_count):
@@ -191,13 +193,13 @@ class Replayer:
             span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
             found.append(await self._replay(span, None if dry_run else transaction))
         if any(each.written for each in found) and not dry_run:
-            # Readers of committed records see all of it when this returns.
+            # Readers of committed records see all of them when this returns.
             await transaction.ended(commit=True)
         return tuple(found)
 
-    async def _decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:
-        """The logs of the other topic, once all that they hold now is committed or aborted: among it may be what was
-        replayed before.
+    async def _await_decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:
+        """Return the logs of the other topic, once all their present records are committed or aborted: records replayed
+        earlier may be among them.
         """
         before = await logs_of(self.destination, into)
         deadline = Deadline(self.patience_s)
@@ -224,7 +226,7 @@ class Replayer:
         return into
 
     async def _begins(self, into: TopicDescription, *, dry_run: bool) -> Mapping[int, int]:
-        """From where on the other topic may hold what was replayed; remembered before the first record is written."""
+        """Return from where on the other topic may hold replayed records; written down before the first is written."""
         cluster_id = (await describe_cluster(self.destination)).cluster_id
         known = await recollect(self.link, self.target)
         document = ReplayDocument(
@@ -277,7 +279,7 @@ class Replayer:
         return frozenset(marks)
 
     def _mark(self, each: Quarantined) -> bytes:
-        """Where a record stood, and in which topic of that name: no other record has the same."""
+        """Return the place of a record, and the id of its topic: no other record has the same."""
         return f"{self.topic}-{each.partition}@{each.offset} {each.topic_id}".encode()
 
     def _row(self, each: Quarantined) -> Row:

@@ -41,7 +41,7 @@ class BothTopics:
     source_epochs: Mapping[int, int] = field(default_factory=dict)
 
     async def compared(self, source: Client, target: Client) -> tuple[DivergedPartition, ...]:
-        """How far each partition of the target is the same as the source's.
+        """Return how far each partition of the target is the same as the source's.
 
         :raises ClusterError: A log cannot be read.
         """
@@ -60,9 +60,9 @@ class BothTopics:
 
 
 async def both_topics(source: Client, target: Client, source_topic: SourceTopic, topic: TargetTopic) -> BothTopics:
-    """A topic at both sides as it is now: the target's log first, so that it is never ahead of a source that grows.
+    """Read a topic at both sides as it is now: the target's log first, so that it is never ahead of a growing source.
 
-    :raises PlanRefused: Its brokers do not tell topics of the same name apart.
+    :raises PlanRefused: Its brokers do not distinguish topics of the same name.
     :raises ClusterError: A side cannot be asked, or the source has no such topic.
     """
     there = await described(target, topic)
@@ -92,7 +92,7 @@ async def is_as_compared(source: Client, both: BothTopics, document: RecoveryDoc
     """Whether the source, as it is now in `both`, still has all that the target shared with it when they were compared:
     it is that topic, its retention has deleted nothing of it, and no leader has lost any of it.
 
-    :raises ClusterError: A leader does not tell.
+    :raises ClusterError: A leader does not answer.
     """
     if both.source.topic_id != document.source_topic_id:
         return False
@@ -109,7 +109,7 @@ async def is_as_compared(source: Client, both: BothTopics, document: RecoveryDoc
 
 
 async def described(client: Client, topic: str) -> TopicDescription | None:
-    """A topic, `None` where the cluster has none of that name.
+    """Describe a topic, `None` where the cluster has none of that name.
 
     :raises ClusterError: It cannot be described.
     """
@@ -122,7 +122,7 @@ async def described(client: Client, topic: str) -> TopicDescription | None:
         error = found.errors.get(topic)
         if error is None:
             return found.values[topic]
-        # Just created or deleted: one broker has heard of it, another has not.
+        # Just created or deleted: one broker knows it, another does not.
         is_heard = not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION)
         if is_heard or deadline.has_passed:
             raise error
@@ -130,9 +130,9 @@ async def described(client: Client, topic: str) -> TopicDescription | None:
 
 
 async def logs_of(client: Client, topic: TopicDescription) -> dict[int, LogRange]:
-    """The logs of all partitions.
+    """Read the logs of all partitions.
 
-    :raises ClusterError: One of them cannot be told.
+    :raises ClusterError: A log cannot be read.
     """
     keys: Sequence[tuple[str, int]] = [(topic.name, number) for number in range(topic.partition_count)]
     found = await log_ranges(client, keys)

@@ -1,4 +1,4 @@
-"""How far a link is on its way to what its source had, everything that it keeps alike included."""
+"""How far a link is on its way to what its source had, including everything that it synchronizes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from isthmus.model.lane import LaneKey
 from isthmus.model.loop import GROUPS_TASK
 
 _ALL: Final = -1
-"""In place of a partition: a topic as a whole."""
+"""The value in place of a partition for a topic as a whole."""
 
 
 class Approach:
-    """Whether the data, the groups and the loops of a link have arrived, asked again and again."""
+    """Whether the data, the groups and the loops of a link have arrived, checked again and again."""
 
     def __init__(
         self, link: OpenLink, topics: TopicLoop, lanes: LeasedLanes, groups: GroupCarrier, loops: LoopRunners
@@ -29,7 +29,7 @@ class Approach:
         self._catch_up = CatchUp(link.source, link.timings.stuck_s)
 
     async def look(self, *, ignores_open: bool) -> Arrival:
-        """How far what runs is; see `CatchUp`.
+        """Return how far the running parts are; see `CatchUp`.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -44,7 +44,7 @@ class Approach:
         return arrival if has_carried and self._loops.catch_up() else Arrival.UNDER_WAY
 
     def _note_missing(self, plan: LinkPlan) -> list[LaneKey]:
-        """Which topics have partitions missing at the target that may come soon; that they have is noted."""
+        """Return topics with partitions missing at the target that may come soon, and note whether they are waiting."""
         missing = {LaneKey(topic.topic, _ALL): not topic.reasons and not topic.is_laid_out for topic in plan.topics}
         for key, is_missing in missing.items():
             self._catch_up.note(key, is_waiting=is_missing)

@@ -1,4 +1,4 @@
-"""Runs links: one process, one Spark, as many links as there are. One that fails stops no other."""
+"""Run links: one process, one Spark, as many links as there are. One that fails stops no other."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 PROGRESS_S: Final = 0.5
 RECOUNT_S: Final = 5.0
 KNOWN_S: Final = 60.0
-"""How old what clusters remember of each other may be while a run goes on."""
+"""How old the notes of clusters about each other may be while a run goes on."""
 _SOON_S: Final = 2.0
 _GRACE_S: Final = 15.0
-"""As long as all farewells may take when nobody answers."""
+"""The longest time for all farewells when no cluster answers."""
 _ECHO_S: Final = 3.0
 """SIGTERM within so long of the first is the same one: `timeout` sends it to a process and then to its group."""
 _TELL_S: Final = 2.0
-"""How long an end may take before a word is said of it."""
+"""How long an end may take before it is logged."""
 _log = logging.getLogger(__name__)
 
 
@@ -49,10 +49,10 @@ class Controller:
     """Runs some links of a configuration; `workers` are left running when it ends.
 
     `on_progress` is called twice a second; with very many partitions less often, see `Pace`. With `until="caught-up"`
-    the run ends when everything the sources had is copied, with "committed" but for what is in open transactions, with
-    a function when that says so of the newest progress, and in any case with `stop` or a signal. `when_occupied` is
+    the run ends when everything the sources had is copied, with "committed" except records in open transactions, with a
+    function when that returns true for the newest progress, and in any case with `stop` or a signal. `when_occupied` is
     what it does about links that another controller runs, `following` how it learns of changes of the configuration,
-    and `takes` which links that come there it runs.
+    and `takes` which new links of the configuration it runs.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Controller:
             except asyncio.CancelledError:
                 if not self._is_hurried:
                     raise
-                # A second signal, which the outcome tells of as of the first.
+                # A second signal: the outcome reports the first.
             finally:
                 await self._links.aclose()
         return RunOutcome(
@@ -124,7 +124,7 @@ class Controller:
         )
 
     async def _follow(self) -> None:
-        """Go on as the configuration says, whenever it is to be looked at."""
+        """Apply the configuration whenever it has to be read again."""
         following = self._following
         if following.written is None:
             if following.reread is not None:
@@ -135,7 +135,7 @@ class Controller:
             written = await self._follow_declared(written)
 
     async def _follow_declared(self, written: Configuration) -> Configuration:
-        """Go on by what is written and declared, until other clusters are written; what is written then."""
+        """Apply what is written and declared, until other clusters are written; return what is written then."""
         following, keeper = self._following, TargetKeeper()
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
@@ -162,7 +162,7 @@ class Controller:
                 self._following.on_configuration(configuration)
 
     async def _wait_to_reread(self, term_s: float | None) -> bool:
-        """Wait until the file may say something else, at most so long; whether it may."""
+        """Wait until the file may have changed, at most so long; return whether it may have."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(term_s):
                 await self._hung_up.wait()
@@ -171,7 +171,7 @@ class Controller:
         return is_asked
 
     async def _reread(self, reread: Reread) -> Configuration | None:
-        """The configuration as it is written now, `None` where it cannot be used."""
+        """Return the configuration as it is written now, `None` where it cannot be used."""
         try:
             configuration = await asyncio.to_thread(reread)
         except IsthmusError as error:
@@ -186,28 +186,28 @@ class Controller:
         self._refused = str(error)
 
     async def _count_slots(self) -> None:
-        """Have leases use the slots there are, as executors come and go."""
+        """Let leases use the slots there are, as executors come and go."""
         while True:
             await asyncio.sleep(RECOUNT_S)
             await self._workers.recount()
 
     async def _remember(self) -> None:
-        """Have clusters remember each other, for when one of them is away."""
+        """Let clusters remember each other, for when one of them is away."""
         while True:
             links = self._links.at_work
             await remember(links, self._links.declared)
-            # What comes first waits for links to begin.
+            # The first time waits for links to begin.
             await asyncio.sleep(KNOWN_S if links else _SOON_S)
 
     async def _recover(self) -> None:
-        """Bring topics back whose source lost records, of the links that say so."""
+        """Recover topics whose source lost records, of links with `on_divergence: recover`."""
         recovery = SelfRecovery()
         while True:
             await asyncio.sleep(_SOON_S)
             await recovery.keep(lambda: self._links.at_work, self._progress, self._links.configuration.ledger)
 
     async def _until_done(self) -> dict[str, Arrival]:
-        """Wait for the end; if that is to come when everything is copied, how far the links came."""
+        """Wait for the end; if that comes when everything is copied, return how far the links came."""
         begun, pace = time.monotonic(), Pace()
         while not self._stopping.is_set() and not self._links.has_ended:
             if pace.is_due(time.monotonic()):
@@ -221,7 +221,7 @@ class Controller:
             elif self._until is not None:
                 arrivals = await self._arrivals()
                 if Arrival.UNDER_WAY not in arrivals.values():
-                    # What was found out since is told too, before all is stopped.
+                    # News since then is reported too, before all is stopped.
                     self._tell_progress()
                     return arrivals
             if time.monotonic() - begun > self.timings.arrival_s:
@@ -237,10 +237,10 @@ class Controller:
             await self._links.ended(_GRACE_S - _TELL_S)
 
     def _give_up(self) -> None:
-        """End links whose clusters never answered, where nobody would wait for them.
+        """End links whose clusters never answered, where waiting for them is pointless.
 
-        While other links run for ever such a link goes on trying, and so does one that is started anew: it is by a
-        failover, while its source is lost, that links are changed.
+        While other links run for ever such a link is retried, and so is one that is restarted: links are changed during
+        a failover, while a source is lost.
         """
         never = [run for run in self._links.runs if not run.has_begun]
         if self._until is not None or not (self._has_begun or len(never) < len(self._links.runs)):
@@ -263,14 +263,14 @@ class Controller:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM, where signals arrive at all: in the main thread."""
+        """Handle SIGINT and SIGTERM, where signals arrive at all: in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         loop, main = asyncio.get_running_loop(), asyncio.current_task()
         before: dict[int, Any] = {}
 
-        def arrived(number: int) -> None:
+        def on_signal(number: int) -> None:
             now = time.monotonic()
             if self._signal == number == signal.SIGTERM and now - self._signalled_at < _ECHO_S:
                 return
@@ -282,7 +282,7 @@ class Controller:
 
         for number in (int(signal.SIGINT), int(signal.SIGTERM)):
             before[number] = signal.getsignal(number)
-            loop.add_signal_handler(number, arrived, number)
+            loop.add_signal_handler(number, on_signal, number)
         if self._following.reread is not None:
             before[int(signal.SIGHUP)] = signal.getsignal(signal.SIGHUP)
             loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
@@ -295,7 +295,7 @@ class Controller:
 
 
 async def kept_up(work: Callable[[], Awaitable[None]]) -> None:
-    """Keep something going beside the links: a bug in it ends nothing else, and not itself for good."""
+    """Keep a task running beside the links: a bug in it ends nothing else, and it is restarted."""
     while True:
         try:
             await work()

@@ -1,4 +1,4 @@
-"""Topics that the source has deleted are deleted at the target as well, where the link says so."""
+"""Delete topics at the target that the source has deleted, where the link says so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 
 Forgets = Callable[[Collection[TargetTopic]], Awaitable[None]]
-"""Has the ledger and the session forget topics."""
+"""Makes the ledger and the session forget topics."""
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 30.0
 _REST: Final = 10
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 class SourceDeletions:
     """Deletes at the target what the source has deleted for `deletion_s`, one topic after the other; see `deleting.py`
-    for what has to be proven. `problems` are why topics are kept all the same.
+    for what has to be proven. `problems` are the reasons why topics are kept all the same.
 
     `current` is the link as it is by now, `plan` what it mirrors.
     """
@@ -52,7 +52,7 @@ class SourceDeletions:
         self.problems: dict[TargetTopic, Problem] = {}
 
     async def run(self) -> None:
-        """Look every second, until cancelled. What fails is tried again; nothing is raised."""
+        """Look every second, until cancelled. Failures are retried; nothing is raised."""
         while True:
             await asyncio.sleep(_LOOK_S)
             plan = self._plan()
@@ -68,7 +68,7 @@ class SourceDeletions:
                     await self._delete(topic)
 
     async def _admit(self, back: Collection[TargetTopic]) -> None:
-        """Topics that went with many others and are back go by themselves another time. Without that they are kept."""
+        """Let topics that went with many others and are back be deleted automatically next time, instead of kept."""
         plan = self._plan()
         there = {each.topic for each in plan.topics if each.is_copied} if plan is not None else set()
         with contextlib.suppress(IsthmusError):
@@ -98,7 +98,7 @@ class SourceDeletions:
         self._due_at[topic] = time.monotonic() + again_s(time.monotonic() - begun)
 
     def _tell(self, link: str, topic: TargetTopic, error: Exception) -> None:
-        """Say once why a topic is kept."""
+        """Warn once why a topic is kept."""
         known, problem = self.problems.pop(topic, None), why_kept(error, is_again=topic in self._failed)
         self._failed.add(topic)
         if problem is not None:
@@ -110,15 +110,15 @@ class SourceDeletions:
 
 
 def again_s(took_s: float) -> float:
-    """How long a topic that is kept is left alone after a look that took so long: a log that holds what somebody else
-    wrote is read up to there each time.
+    """Return how long a kept topic is left alone after a look that took so long: a log with records of others is read
+    up to there each time.
     """
     return max(_AGAIN_S, _REST * took_s)
 
 
 def why_kept(error: Exception, *, is_again: bool) -> Problem | None:
-    """Why a topic is not deleted where that failed; `None` for what passes by itself, as an outage does, unless that
-    `is_again`: one broker may be away for long of a cluster that answers.
+    """Return why the deletion of a topic failed; `None` for a failure that passes, such as an outage, unless
+    `is_again`: one broker of a cluster that answers may be away for long.
     """
     is_passing = isinstance(error, TimeoutError) or (isinstance(error, ClusterError) and may_pass(error))
     if isinstance(error, Fenced) or (is_passing and not is_again):

@@ -1,4 +1,4 @@
-"""What of a link may change while it runs, by what the configuration says now. Pure."""
+"""The settings of a link that may change while it runs, by the configuration of now. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import Naming
 
 Reread = Callable[[], Configuration]
-"""The configuration as it is written now; raises ConfigError where it cannot be used."""
+"""Reads the configuration as it is written now; raises ConfigError where it cannot be used."""
 OnConfiguration = Callable[[Configuration], None]
 _TOPICS: Final = ("include", "exclude", "start", "remote", "replication_factor", "mirror_maker")
 _GROUPS: Final = ("include", "exclude", "margin_s", "commit", "delete_at_target")
@@ -36,15 +36,15 @@ _OWN: Final = (
 )
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 _NAMED: Final = ("topics", "groups")
-"""What namespaces are attached of, and keep their names while others are attached or detached."""
+"""Settings with namespaces, whose names stay while others are attached or detached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How a run learns of changes: by asking `reread` on SIGHUP, and every few seconds if `is_constant`.
+    """How a run learns of changes: by calling `reread` on SIGHUP, and every few seconds if `is_constant`.
 
-    Where `written`, what the file says, is given, links that are declared on its clusters are followed all the time.
-    `on_configuration` is called with what the run goes on by, whenever that may be another one.
+    If `written`, the file's configuration, is given, links that are declared on its clusters are followed all the time.
+    `on_configuration` is called with the configuration in use, whenever that may have changed.
     """
 
     reread: Reread | None = None
@@ -54,10 +54,10 @@ class Following:
 
 
 def as_far_as_known(before: Configuration, now: Configuration, declared: Declared) -> Configuration:
-    """What a run that went on by `before` goes on by, where `now` says what is `declared` as far as ledgers were read.
+    """Return the configuration for a run that had `before`, where `now` has what is `declared` in ledgers read so far.
 
-    A declared link stays that none of them tells of, not even that it was deleted, while that of its source or of its
-    target was never read. So does the leaf that a distributor copies to, which the ledger of its source has.
+    A declared link that none of them has, not even as deleted, stays while the ledger of its source or of its target
+    was never read. So does the leaf that a distributor copies to, which the ledger of its source has.
     """
     if not declared.unread:
         return now
@@ -88,8 +88,8 @@ def as_far_as_known(before: Configuration, now: Configuration, declared: Declare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkChange:
-    """A running link as it is to go on. `followed` are the settings that differ, `waiting` those that differ too and
-    take effect when the link is started anew.
+    """A running link with its new settings. `followed` are the settings that differ, `waiting` those that differ too
+    and take effect when the link is restarted.
     """
 
     link: Link
@@ -98,7 +98,7 @@ class LinkChange:
 
 
 def change_of(running: Link, written: Link) -> LinkChange:
-    """What becomes of a link that runs, now that this is written of it."""
+    """Return how a running link changes, now that this is written of it."""
     topics = {name: getattr(written.topics, name) for name in _TOPICS}
     groups = {name: getattr(written.groups, name) for name in _GROUPS}
     own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
@@ -115,42 +115,42 @@ def change_of(running: Link, written: Link) -> LinkChange:
     ]
     waiting = [name for name in ("level", "tree") if getattr(running, name) != getattr(written, name)]
     waiting += [".".join(path) for path in _FIXED if _setting(link, path) != _setting(written, path)]
-    # Passwords and certificates are read again by themselves.
+    # Passwords and certificates are read again without a change here.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
-    # What `mm2` means for topics is told by itself.
+    # A change of `mm2` for topics is reported by itself.
     untold = {"topics.mirror_maker", "mode_said"}
     if min(running.topics.start, written.topics.start) >= 0:
-        # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
+        # A start at an age is another timestamp at each reading, and counts only for topics that have not begun.
         untold.add("topics.start")
-    told = tuple(name for name in followed if name not in untold)
-    return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
+    reported = tuple(name for name in followed if name not in untold)
+    return LinkChange(link=link, followed=reported, waiting=(*ends, *waiting))
 
 
 def without_detached(running: Link, written: Link) -> Link:
-    """A running link as it is without the namespaces that are not written of it any more."""
-    topics, groups = (_kept(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
-    return _named(running, topics, groups)
+    """Return a running link without the namespaces that are no longer written of it."""
+    topics, groups = (_still_written(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
+    return _with_naming(running, topics, groups)
 
 
 def without(link: Link, maps: Collection[NamespaceMap]) -> Link:
-    """A declared link without these namespaces; itself where it has none of them."""
-    topics, groups = (_less(getattr(link, kind).naming, maps) for kind in _NAMED)
-    return _named(link, topics, groups)
+    """Return a declared link without these namespaces; itself where it has none of them."""
+    topics, groups = (_less_maps(getattr(link, kind).naming, maps) for kind in _NAMED)
+    return _with_naming(link, topics, groups)
 
 
-def _named(link: Link, topics: Naming, groups: Naming) -> Link:
+def _with_naming(link: Link, topics: Naming, groups: Naming) -> Link:
     if (topics, groups) == (link.topics.naming, link.groups.naming):
         return link
     return replace(link, topics=replace(link.topics, naming=topics), groups=replace(link.groups, naming=groups))
 
 
-def _less(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
+def _less_maps(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
     if not isinstance(naming, NamespaceNaming):
         return naming
     return NamespaceNaming(tuple(each for each in naming.maps if each not in maps))
 
 
-def _kept(running: Naming, written: Naming) -> Naming:
+def _still_written(running: Naming, written: Naming) -> Naming:
     if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
         return running
     return NamespaceNaming(tuple(each for each in running.maps if each in written.maps))

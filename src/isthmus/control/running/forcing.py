@@ -1,7 +1,7 @@
-"""Distributors leave a leaf that is gone: by an operator's word, or by themselves where the tree says after how long.
+"""Move distributors off a leaf that is gone: by an operator's request, or automatically after the tree's time.
 
-Every process that runs the tree looks at what the ledgers of its sources say, and does what is due; whoever comes first
-does it. Nothing of it is kept but what the ledgers say: see `model.switching`.
+Every process that runs the tree reads the ledgers of its sources, and does what is due; the first one to come does it.
+All state is in the ledgers: see `model.switching`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire.client import Client
 
 BACK_S: Final = 5.0
-"""A leaf that was gone has to be back for so long before anything is asked of it."""
+"""A leaf that was gone has to be back for so long before it is asked for anything."""
 GONE_S: Final = 15.0
-"""A leaf that gets what it lacks may be away for so long before its distributor goes on without it."""
+"""A leaf that gets what it lacks may be away for so long before its distributor continues without it."""
 AGAIN_S: Final = 600.0
-"""A leaf that could not take what it lacks, and was there all the time, is tried again after so long."""
+"""A leaf that could not take what it lacks, and was there all the time, is retried after so long."""
 _log = logging.getLogger(__name__)
 
 
 class TargetKeeper:
-    """What one process does about leaves that are gone, or back."""
+    """The actions of one process for leaves that are gone, or back."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, ...], float] = {}
@@ -43,9 +43,10 @@ class TargetKeeper:
         client: Callable[[str], Client],
         is_run: Callable[[str], bool],
     ) -> None:
-        """Do what is due, by what the clusters have just said. What fails is tried at the next look; nothing is raised.
+        """Do what is due, by what the clusters have just reported. Failures are retried at the next look; nothing is
+        raised.
 
-        `is_run` tells which links this process runs: of others it does not know why their targets are silent.
+        `is_run` returns whether this process runs a link: of others it does not know why their targets are silent.
         """
         now = time.monotonic()
         for alias in (cluster.alias for cluster in configuration.clusters):
@@ -70,7 +71,7 @@ class TargetKeeper:
             self._since.setdefault(what, now)
 
     def _held_s(self, now: float, *what: str) -> float:
-        """For how long that has been so, -1 where it is not."""
+        """Return for how long this has been so, -1 where it is not."""
         return now - self._since[what] if what in self._since else -1.0
 
     async def _do(
@@ -87,12 +88,12 @@ class TargetKeeper:
                 return
             if wanted.is_forced and await read_allowances(source, each.name, wanted.target) is None:
                 return
-            told = "%s: leaves %s, which is gone, for %s" if wanted.is_forced else "%s: copies to %s, and then to %s"
-            _log.warning(told, each.name, wanted.leaf, wanted.wanted)
+            message = "%s: leaves %s, which is gone, for %s" if wanted.is_forced else "%s: copies to %s, and then to %s"
+            _log.warning(message, each.name, wanted.leaf, wanted.wanted)
             await write_choice(source, each.name, change)
 
     def _due(self, each: Distributor, choice: TargetChoice | None, now: float, after_s: float | None) -> Choose | None:
-        """What becomes of a choice by itself, `None` for nothing."""
+        """Return the change that is due for a choice, `None` for nothing."""
         if choice is not None and choice.finishes:
             self._since["tried", each.name, choice.finishes] = now
             is_gone = self._held_s(now, "away", choice.finishes) >= GONE_S
@@ -111,7 +112,7 @@ class TargetKeeper:
         doubted = [] if choice is None else [doubt.leaf for doubt in choice.doubts]
         for leaf in each.leaves:
             if leaf not in (target, *doubted) and self._held_s(now, "there", leaf) >= 0:
-                return partial(_forced, each, leaf, choice)
+                return partial(_forced_choice, each, leaf, choice)
         return None
 
     def _is_back(self, now: float, link: str, leaf: str) -> bool:
@@ -120,8 +121,10 @@ class TargetKeeper:
         return there_s >= BACK_S and not 0 <= tried_s < min(there_s, AGAIN_S)
 
 
-def _forced(each: Distributor, leaf: str, known: TargetChoice | None, now: TargetChoice | None) -> TargetChoice | None:
-    """That another leaf is wanted without asking the present one, if that is still the one that was known."""
+def _forced_choice(
+    each: Distributor, leaf: str, known: TargetChoice | None, now: TargetChoice | None
+) -> TargetChoice | None:
+    """Choose another leaf without asking the present one, if the choice is still the one that was known."""
     present = now if now is not None and now.is_of(each.leaves) else None
     is_same = (present and present.serial) == (known and known.serial)
     return wished(each, leaf, now, is_forced=True) if is_same else None

@@ -23,12 +23,12 @@ _MS_PER_S: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesView:
-    """What a controller knows of its lanes at a moment.
+    """A controller's knowledge of its lanes at a moment.
 
     `reports` are their newest and `ages_s` how long ago those were made, `looked_s` how long ago topics were looked at,
-    `counts` what the run copied, `places` where they were last known to be, `paused` what an operator has paused,
-    `link` what says how topics are called, `waiting_s` for how long lanes have waited for open transactions. `at_ms` is
-    the moment by the wall clock.
+    `counts` what the run copied, `places` their last known positions, `paused` what an operator has paused, `link`
+    determines the names of topics, `waiting_s` for how long lanes have waited for open transactions. `at_ms` is the
+    moment by the wall clock.
     """
 
     controller: ControllerState
@@ -44,7 +44,7 @@ class LanesView:
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
-    """The topics of a link as its plan and its lanes tell."""
+    """Return the topics of a link by its plan and the reports of its lanes."""
     return tuple(_topic(topic, view) for topic in plan.topics)
 
 
@@ -76,7 +76,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
     if known.is_unheard and state is LaneState.STARTING:
         problem = UNHEARD
     source = decision.source
-    # A lane that looks for its place does not know them yet: then it is where it was, or else where the plan found it.
+    # A lane that looks for its position does not know both yet: then its last position counts, or else the plan's.
     position, source_end = (-1, -1) if report is None else (report.position, report.decided_end)
     if key in view.places and not state.is_terminal:
         position = view.places[key].position if position < 0 else position
@@ -107,19 +107,19 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
 
 
 def _silence_s(report: LaneReport | None, view: LanesView) -> float:
-    """For how long a lane that tells of itself has heard nothing of its source."""
+    """Return for how long a lane that reports has heard nothing of its source."""
     return 0.0 if report is None or report.heard_ms < 0 else (view.at_ms - report.heard_ms) / _MS_PER_S
 
 
 def _waiting(report: LaneReport | None, source: LogRange | None) -> int:
-    """How many offsets at the source's end wait for open transactions, as the lane says, or else as it was planned."""
+    """Return how many offsets at the source's end wait for open transactions, by the lane, or else by the plan."""
     if report is not None and 0 <= report.decided_end <= report.source_log_end:
         return report.source_log_end - report.decided_end
     return -1 if source is None else source.end - source.stable_end
 
 
 def _copied_end(decision: PartitionDecision, position: int) -> int:
-    """Up to where a mapped partition was copied, as its lane says, or else as it was planned."""
+    """Return up to where a mapped partition was copied, by its lane, or else by the plan."""
     if position >= 0:
         return position
     return -1 if decision.copied_end is None else decision.copied_end

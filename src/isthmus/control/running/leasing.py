@@ -1,4 +1,4 @@
-"""The lanes of a link that runs: given to leases, held against both logs, and what was last heard of them."""
+"""The lanes of a running link: assigned to leases, audited against both logs, with their last reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isthmus.spark.progress import RunProgress
 
 
 class LeasedLanes:
-    """The lanes that are `wanted` and that nobody has paused, run by leases. `progress` counts what they copy."""
+    """The lanes that are `wanted` and that are not paused, run by leases. `progress` counts what they copy."""
 
     def __init__(self, link: OpenLink, wanted: Callable[[], Sequence[Lane]], progress: RunProgress) -> None:
         self._link = link
@@ -52,25 +52,26 @@ class LeasedLanes:
         await self._scheduler.run()
 
     def assign(self) -> None:
-        """Have leases run what is to run by now."""
+        """Assign to leases the lanes that are to run by now."""
         if self._scheduler is not None:
             self._scheduler.assign(self.runnable())
 
     def forget(self, topics: Container[TargetTopic]) -> None:
-        """Tell only of lanes into these topics from now on."""
-        self._known = {key: report for key, report in self._heard().items() if key.topic in topics}
+        """Report only lanes into these topics from now on."""
+        self._known = {key: report for key, report in self._update_known().items() if key.topic in topics}
 
     def limit(self, limits: Limits) -> None:
-        """What the link may take from now on."""
+        """Limit what the link may take from now on."""
         self._limits = limits
         if self._scheduler is not None:
             self._scheduler.limit(limits)
 
     def runnable(self) -> list[Lane]:
-        """The lanes that are to run now."""
+        """Return the lanes that are to run now."""
         paused = self._link.paused
         former = {ids.former for ids in self._link.rebuilt.values()}
-        # What was planned before a topic was to go on mapped would look for its place at the same offsets.
+        # Lanes that were planned before a topic was to continue mapped would look for their position at the same
+        # offsets.
         parted = {ids.target for ids in self._link.parted.values()}
         lanes = (
             lane
@@ -81,21 +82,21 @@ class LeasedLanes:
         )
         return [self._audit.doubted(lane) for lane in lanes]
 
-    # What is known of them
+    # Reports
 
     @property
     def problem(self) -> Problem | None:
-        """Why a lease ended that should not have."""
+        """The problem of a lease that ended and should not have."""
         return None if self._scheduler is None else self._scheduler.problem
 
     @property
     def has_begun(self) -> bool:
-        """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
+        """Whether a lease has been heard, unless there is no work for one. Spark takes seconds to start."""
         return bool(self._known) or not self.runnable()
 
     def reports(self) -> dict[LaneKey, LaneReport]:
-        """What was last reported of every lane, those that may not run now included."""
-        reports = dict(self._heard())
+        """Return the last report of every lane, including those that may not run now."""
+        reports = dict(self._update_known())
         for key, find in self._audit.found.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
@@ -106,19 +107,19 @@ class LeasedLanes:
             reports[key] = replace(report, source_end=end, source_log_end=max(log.end, end), stable_end=stable_end)
         return reports
 
-    def _heard(self) -> Mapping[LaneKey, LaneReport]:
-        """What the lanes said themselves."""
+    def _update_known(self) -> Mapping[LaneKey, LaneReport]:
+        """Take in the new reports of the lanes themselves; return the last of each."""
         if self._scheduler is not None:
             self._known.update((report.key, report) for report in self._scheduler.reports())
         return self._known
 
     @property
     def idle(self) -> frozenset[LaneKey]:
-        """The lanes that do not run now: where their source ends is looked at here."""
+        """The lanes that do not run now: the end of their source is looked at here."""
         return frozenset(self._idle.logs)
 
     async def look_at_transactions(self) -> None:
-        """Look now and then for whose open transactions lanes wait, and for the names of those that they copy.
+        """Look now and then which open transactions lanes wait for, and for the names of those that they copy.
 
         :raises ClusterError: The ledger cannot be written.
         :raises Fenced: Another controller has taken the link over.
@@ -131,7 +132,7 @@ class LeasedLanes:
             await self._link.ledger.write(TransactionNamesDocument(link=self._link.name, names=names))
 
     async def measure_idle(self, *, ignores_open: bool = False) -> bool:
-        """Look where the source ends in lanes that do not run now; whether the target has all of it, see `IdleLanes`.
+        """Look where the source ends in lanes that do not run; return whether the target has it all, see `IdleLanes`.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -146,18 +147,18 @@ class LeasedLanes:
         return is_complete and not (self._audit.found and idle)
 
     async def audit_when_due(self) -> None:
-        """Hold both logs of each lane against each other, every now and then.
+        """Compare both logs of each lane, every now and then.
 
         :raises ClusterError: The target does not answer.
         """
-        self._audit.review(self._wanted(), self._told())
+        self._audit.review(self._wanted(), self._last_words())
         if time.monotonic() - self._audited_at > self._link.timings.audit_s:
             self._audited_at = time.monotonic()
             lanes = self.runnable()
             ranges = await log_ranges(self._link.target, [(lane.target_topic, lane.partition) for lane in lanes])
-            # The logs first: what is told by now, and what is said from now on, is later.
-            self._audit.look(lanes, ranges.values, self._told(), self._link.ledger.beat)
+            # The logs first, so that the reports read afterwards are later.
+            self._audit.look(lanes, ranges.values, self._last_words(), self._link.ledger.beat)
 
-    def _told(self) -> dict[LaneKey, LaneWord]:
+    def _last_words(self) -> dict[LaneKey, LaneWord]:
         beats = self._progress.beats
-        return {key: LaneWord(report, beats.get(key, -1)) for key, report in self._heard().items()}
+        return {key: LaneWord(report, beats.get(key, -1)) for key, report in self._update_known().items()}

@@ -1,4 +1,4 @@
-"""What of a link that runs stays as it is: both clusters connected, its ledger open."""
+"""The parts of a running link that stay as they are: both clusters connected, its ledger open."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class OpenLink:
 
     @property
     def parted(self) -> Mapping[TargetTopic, TopicIds]:
-        """The topics that go on with mapped offsets since both sides had parted."""
+        """The topics that continue with mapped offsets since both sides diverged."""
         return parted_topics(self.name, self.ledger.documents)

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The end of a run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """How a run ended: how the links stand now, and why it ended.
+    """The end of a run: how the links stand now, and why it ended.
 
-    `caught_up` are the links that copied everything their source had; that is looked at only where the run
-    `is_to_catch_up`, and ends with it. `errors` are by link what ended it by itself. `signal` is the number of the
+    `caught_up` are the links that copied everything their source had; that is checked only where the run
+    `is_to_catch_up`, and ends with it. `errors` are the errors that ended links, by link. `signal` is the number of the
     signal that ended the run, if one did. `latency` is a histogram as in `model.latency`.
     """
 
@@ -33,7 +33,7 @@ class RunOutcome:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything all links select was copied. What is paused, refused or has stopped was not."""
+        """Whether everything all links select was copied. Paused, refused and stopped topics were not."""
         return bool(self.links) and all(link.link in self.caught_up for link in self.links)
 
     @property
@@ -48,10 +48,11 @@ class RunOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well, else why it is not: see `errors` and `exit_code_of`.
+        """0 when all is well, else the code of the reason: see `errors` and `exit_code_of`.
 
-        1 where something is in the way of copying, and that of `GateNotMet` where the run was to catch up and something
-        is paused.
+        1 where a problem prevents copying, and the code of `GateNotMet` where the run was to catch up and a part is
+        paused.
+
         """
         if self.signal is not None:
             return _SIGNALLED + self.signal
@@ -69,11 +70,11 @@ class RunOutcome:
             "records": self.records,
             "bytes": self.size_bytes,
             "seconds": round(self.duration_s, 3),
-            "latency_p50_ms": _rounded(quantile_ms(self.latency, 0.5)),
-            "latency_p99_ms": _rounded(quantile_ms(self.latency, 0.99)),
+            "latency_p50_ms": _round_to_hundredths(quantile_ms(self.latency, 0.5)),
+            "latency_p99_ms": _round_to_hundredths(quantile_ms(self.latency, 0.99)),
             "links": [{**link.as_dict(), "caught_up": link.link in self.caught_up} for link in self.links],
         }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_to_hundredths(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

@@ -1,4 +1,4 @@
-"""How often something is done, by what it costs."""
+"""Limits how often work is done by what it costs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ LONGEST_S: Final = 5.0
 
 
 class Pace:
-    """Lets something be done so seldom that it takes a fiftieth of a processor, but every five seconds whatever it
-    takes. All times in seconds.
+    """Lets work be done so seldom that it takes a fiftieth of a processor, but every five seconds whatever it takes.
+    All times in seconds.
     """
 
     def __init__(self) -> None:
         self._due_at = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Whether it is to be done at this time of the monotonic clock."""
+        """Whether the work is due at this time of the monotonic clock."""
         return now >= self._due_at
 
     def took(self, now: float, processor_s: float) -> None:
-        """It was done just now, and took so much of a processor's time."""
+        """Note that the work was done just now, and took so much of a processor's time."""
         self._due_at = now + min(processor_s * (_SHARE - 1), LONGEST_S)

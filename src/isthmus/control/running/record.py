@@ -1,4 +1,4 @@
-"""What a link at work writes into its ledger: of its topics, its gaps and its end."""
+"""The records of a running link in its ledger: of its topics, its gaps and its end."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from isthmus.model.topic import TopicIds
 
 @dataclass(frozen=True, slots=True)
 class LinkRecord:
-    """The ledger of a link, as its session writes it. Everything here raises `Fenced` and `ClusterError`."""
+    """The ledger of a link, as its session writes it. All methods raise `Fenced` and `ClusterError`."""
 
     ledger: LinkLedger
 
     async def wanted(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
-        """These topics are about to be begun, unless others write them; those of them that were not begun before."""
+        """Announce topics to begin, unless others write them; return those of them that were not begun before."""
         documents = list(wanted_topics(self.ledger.link, topics, self.ledger.documents))
         for batch in in_batches(documents):
             await self.ledger.write(*batch)
-        said = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
-        return frozenset(each.target_topic for each in said if isinstance(each, TopicDocument) and each.is_wanted)
+        held = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
+        return frozenset(each.target_topic for each in held if isinstance(each, TopicDocument) and each.is_wanted)
 
     async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
-        """These topics are about to be copied."""
+        """Write down topics that are about to be copied."""
         await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
 
     async def forgotten(self, topics: Iterable[TargetTopic]) -> None:
-        """These topics, of which the source has none, are to be as if they had never been mirrored."""
+        """Delete all records of topics that the source has no more, as if they had never been mirrored."""
         documents = self.ledger.documents
         for batch in in_batches([change for topic in topics for change in letting_go(documents, topic)]):
             await self.ledger.write(*batch)
 
     async def looked(self, look: FirstLook) -> None:
-        """These topics were looked for, and those that were there are known or wait."""
+        """Write down the first look for topics: those that were there are known or wait."""
         await self.ledger.write(first_look_document(self.ledger.link, look))
 
     async def reports(self, topics: Iterable[TopicPlan], reports: Mapping[LaneKey, LaneReport]) -> None:
-        """What is refused or has ended and why, and what the source deleted before it was copied."""
+        """Write down what is refused or has ended and why, and what the source deleted before it was copied."""
         link, documents = self.ledger.link, self.ledger.documents
         changed = list(changed_topics(link, topics, documents, reports))
         if changed:
             await self.ledger.write(*changed)
-        # Nothing else tells of gaps for ever.
+        # No other record keeps gaps for ever.
         gaps = [
             GapDocument(
                 link=link,
@@ -72,7 +72,7 @@ class LinkRecord:
             await self.ledger.write(*new)
 
     async def loops(self, loops: Iterable[LoopProgress]) -> None:
-        """How everything stands that the link keeps alike."""
+        """Write down the state of everything that the link synchronizes."""
         documents = [
             LoopDocument(link=self.ledger.link, loop=loop.loop, state=loop.state, problem=loop.problem)
             for loop in loops
@@ -82,6 +82,6 @@ class LinkRecord:
             await self.ledger.write(*changed)
 
     async def ended(self) -> None:
-        """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
+        """Write the farewell, so that `status` shows the end at once; otherwise silence does ten seconds later."""
         with contextlib.suppress(IsthmusError):
             await self.ledger.write(Deletion(f"{ControllerDocument.KIND}/{self.ledger.link}"))

@@ -1,4 +1,4 @@
-"""Topics whose source lost records (unclean leader election) are brought back by themselves, where the link says so."""
+"""Recover topics whose source lost records (unclean leader election) automatically, where the link says so."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from isthmus.model.sourcedeletion import Departures
 from isthmus.wire.client import Client
 
 AGAIN_S: Final = 30.0
-"""A topic that stays as it is, or whose recovery ended with an error, is looked at again so long after."""
+"""The interval until a topic that stays as it is, or whose recovery failed, is looked at again."""
 LATER_S: Final = 600.0
-"""So long after a topic is looked at again that others have written to: it is paused for that."""
+"""The interval for a topic that others have written to, longer because it is paused for that."""
 _QUIET_S: Final = 2.0
 _TIMEOUT_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
 class SelfRecovery:
-    """Does what `isthmus link recover` does for topics that are DIVERGED, of links that have `on_divergence: recover`,
-    and goes on with recoveries that were interrupted. So it does for a topic that was created anew at the source,
-    unless many were at once: then the source was perhaps set up anew.
+    """Does what `isthmus link recover` does for topics that are DIVERGED, of links with `on_divergence: recover`, and
+    continues recoveries that were interrupted. It does the same for a topic that was created again at the source,
+    unless many were at once: then the source was perhaps set up again.
 
-    What else stops a topic is left to operators: somebody who writes to the target would be the one to lose by it. So
-    is a topic to which anybody but the link has written, whatever its state.
+    Other causes that stop a topic are left to operators: clients that write to the target would lose records by it. So
+    are topics that others than the link have written to, whatever their state.
     """
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ class SelfRecovery:
         progress: Callable[[], Iterable[LinkProgress]],
         ledger: LedgerSettings,
     ) -> None:
-        """Recover what is due, one topic after the other. What fails is told, and tried again; nothing is raised.
+        """Recover what is due, one topic after the other. Failures are logged, and retried; nothing is raised.
 
-        Which `links` are run is asked again for each topic, and before it is deleted: a recovery takes minutes, in
-        which operators change them. How links do is asked only where it matters.
+        Which `links` are run is read again for each topic, and before it is deleted: a recovery takes minutes, in which
+        operators change them. The `progress` of links is read only where it matters.
         """
-        chosen = list(_chosen(links()))
-        # Somebody else may run it meanwhile.
+        chosen = list(_links_with_recovery(links()))
+        # Another process may run it meanwhile.
         self._looked &= {link.name for link in chosen}
         known = {each.link: each for each in progress()} if chosen else {}
         for link in chosen:
@@ -68,7 +68,7 @@ class SelfRecovery:
                     await self._recover(link.name, topic, links, ledger)
 
     async def _look(self, link: Link) -> None:
-        """Find out once what whoever ran the link before has begun: it is paused, and shows no divergence."""
+        """Read once which recoveries a former controller has begun: they are paused, and show no divergence."""
         if link.name in self._looked:
             return
         with contextlib.suppress(IsthmusError):
@@ -83,7 +83,7 @@ class SelfRecovery:
         begun = {topic for name, topic in self._begun if name == link}
         for key in [key for key in self._tried if key[0] == link and key[1] not in diverged | begun]:
             del self._tried[key]
-        # One that is left comes to show for a moment that it runs, as its pause ends.
+        # A topic that is left alone shows for a moment as running, as its pause ends.
         due = {
             topic: max(held.get((link, topic), now) for held in (self._tried, self._left)) for topic in diverged | begun
         }
@@ -93,7 +93,7 @@ class SelfRecovery:
         self, name: str, topic: TargetTopic, links: Callable[[], Iterable[Link]], ledger: LedgerSettings
     ) -> None:
         def current() -> Link | None:
-            return next((link for link in _chosen(links()) if link.name == name), None)
+            return next((link for link in _links_with_recovery(links()) if link.name == name), None)
 
         if (link := current()) is None:
             return
@@ -108,13 +108,13 @@ class SelfRecovery:
             only_own=True,
         )
         _log.warning("link %s: topic %s has diverged from its source, and is brought back", link.name, topic)
-        # Whatever keeps it from being done may leave the topic paused: then nothing shows that it has diverged.
+        # A failure may leave the topic paused: then its divergence does not show.
         self._begun.add((name, topic))
         try:
             (found,) = (await recoverer.recover()).topics
         except (IsthmusError, TimeoutError) as error:
             if isinstance(error, ConfigError):
-                # The link does not select it any more.
+                # The link does not select the topic any more.
                 self._begun.discard((name, topic))
             _log.warning("link %s: topic %s cannot be brought back now: %s", link.name, topic, error)
         else:
@@ -143,17 +143,17 @@ class SelfRecovery:
         )
 
 
-def _chosen(links: Iterable[Link]) -> Iterator[Link]:
-    """The links that say so."""
+def _links_with_recovery(links: Iterable[Link]) -> Iterator[Link]:
+    """Return the links that have `on_divergence: recover`."""
     return (link for link in links if link.on_divergence == "recover")
 
 
 def diverged_topics(progress: LinkProgress) -> Iterator[TargetTopic]:
-    """The topics of a link of which a partition has ended because its source lost records, and none because somebody
-    wrote there; and those whose source is another topic now, unless that is so of many.
+    """Yield the topics of a link with a partition that ended because its source lost records, and none because of other
+    writers; and those whose source is another topic now, unless there are many of them.
     """
     recreated = [topic.topic for topic in progress.topics if is_made_anew(topic)]
-    # A source that was set up anew gets its topics one after the other.
+    # A source that was set up again gets its topics one after the other.
     lost = sum(topic.state is LaneState.SOURCE_DELETED for topic in progress.topics)
     there = len(progress.topics) - lost - len(recreated)
     if Departures(there=there, gone=len(recreated), recent=0).is_usual:
@@ -165,6 +165,6 @@ def diverged_topics(progress: LinkProgress) -> Iterator[TargetTopic]:
 
 
 def is_made_anew(topic: TopicProgress) -> bool:
-    """Whether a topic has ended because its source was created anew, and not its target."""
+    """Whether a topic has ended because its source was created again, and not its target."""
     found = topic.problem
     return topic.state is LaneState.TOPIC_RECREATED and found is not None and found.message == SOURCE_RECREATED

@@ -1,4 +1,4 @@
-"""One link while it is run: tried again while a cluster is away, ended by what needs an operator."""
+"""One link while it is run: retried while a cluster is away, ended by an error that needs an operator."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _log = logging.getLogger(__name__)
 
 
 class LinkRun:
-    """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
+    """One link. `run` returns when it was stopped, or cannot continue; then `error` says why.
 
     Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants (`has_claimed`), or
-    could not. `beside` are all that this process runs, itself included. `when_occupied` is what it does about a link
+    could not. `beside` are all that this process runs, itself included. `when_occupied` says what to do about a link
     that another controller runs. What it copies is counted on top of `progress`.
     """
 
@@ -80,7 +80,7 @@ class LinkRun:
         self._stopping = asyncio.Event()
 
     def follow(self, change: LinkChange) -> None:
-        """Go on with what may change of a link that runs."""
+        """Apply the settings that may change while a link runs."""
         if change.link != self.link and change.followed:
             _log.warning("link %s: %s changed, and is followed", self.link.name, ", ".join(change.followed))
             if self._session is not None:
@@ -100,7 +100,7 @@ class LinkRun:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it runs now, and nobody else runs the link."""
+        """Whether it runs now, and no other process runs the link."""
         return self._is_at_work and not self._is_over
 
     def give_up(self) -> None:
@@ -125,14 +125,14 @@ class LinkRun:
                 break
             except IsthmusError as error:
                 if self._warned != error.message:
-                    # Tried again every two seconds: said once.
+                    # It is retried every two seconds: warn once.
                     self._warned = error.message
                     _log.warning("link %s: %s", self.link.name, error)
                 self._problem = problem_of(error)
                 if not error.retryable and self.link == link:
                     self.error = error
                     break
-                # Where other settings came meanwhile, nothing is known of them yet.
+                # If the settings changed meanwhile, the error says nothing about the new ones.
                 if error.retryable:
                     self._unreachable = error
                     self._is_away = True
@@ -152,10 +152,10 @@ class LinkRun:
         self._is_at_work = False
         async with Client(link.source) as source, Client(link.target) as target:
             source_id, target_id = await cluster_ids(link, source, target)
-            # Whoever answers under their addresses later on, it is these two that the link has begun with.
+            # Whatever cluster answers at these addresses later, the link belongs to the two it began with.
             self.link, link = (identified(each, source_id, target_id) for each in (self.link, link))
             self._is_away, self._unreachable, self._problem = False, None, None
-            # First beside all other links, as it may take a while; and once more when everything else is done.
+            # First at the same time as all other links, as it may take a while; and again when everything else is done.
             if not await self._wait_until_free(target):
                 return
             self._claims.doubt(link.name)
@@ -171,7 +171,7 @@ class LinkRun:
             )
             try:
                 await self._open(ledger)
-                # Nobody else has the link by now, so nobody else lets it go over.
+                # No other controller has the link by now, so none lets it change to another leaf.
                 await check_choice(link, source)
                 producer = await producer_identity(ledger, target, link, source_id=source_id, target_id=target_id)
                 context = LinkContext(
@@ -195,7 +195,7 @@ class LinkRun:
                 self._session, self._is_at_work = session, True
                 self._problem = None
                 if self.link != link:
-                    # What changed while the link was opened.
+                    # Settings that changed while the link was opened.
                     session.follow(self.link)
                 if self._stopping.is_set():
                     session.stop()
@@ -204,7 +204,7 @@ class LinkRun:
                 ledger.close()
 
     async def _wait_until_free(self, target: Client) -> bool:
-        """Wait until nobody runs the link any more; whether that is so, or we are to stop."""
+        """Wait until no other process runs the link; return whether that is so, `False` if this run is to stop."""
         free = asyncio.create_task(self._succession.wait(target, self._tell))
         halt = asyncio.create_task(self._stopping.wait())
         try:
@@ -221,12 +221,12 @@ class LinkRun:
         _log.info("link %s: %s", self.link.name, problem.message)
         self._problem = problem
         if self.is_standing_by:
-            # What it wants is in the ledger of whoever runs it.
+            # What the link wants is in the ledger of the process that runs it.
             self.has_claimed.set()
 
     @property
     def is_standing_by(self) -> bool:
-        """Whether another controller runs the link, whose end is waited for."""
+        """Whether another controller runs the link, whose end is awaited."""
         return self._succession.is_standing_by
 
     @property
@@ -245,25 +245,25 @@ class LinkRun:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
         for run in self._earlier:
             await run.has_claimed.wait()
-        # What it selects itself may have changed since that was written.
+        # The link's own filters may have changed since the configuration was read.
         links = (self.link if each.name == self.link.name else each for each in self._configuration.links)
         await self._respect(source, target, selection(links))
 
     async def _respect(self, source: Client, target: Client, selects: Selects) -> None:
-        """Leave topics that the link is to mirror from now on to those who write them already."""
-        free = await self._freed()
-        # Those that others run are no longer ours, and of those that come later it is not known yet.
+        """Leave topics that the link is to mirror from now on to the links that write them already."""
+        free = await self._find_free_links()
+        # Links that others run are no longer those of this process, and for later ones it is unknown yet.
         here = [run for run in self._earlier if not run.is_run_elsewhere]
         here += [run for run in self._beside if run is not self and run.is_at_work and run not in here]
         own = [self.link, *(run.link for run in here)]
         async with ClusterPool() as pool:
             others = map(pool.client, self._configuration.clusters)
-            for told in await claims_around(source, target, others, own, selects, free):
-                self._claims.hear(told)
+            for heard in await claims_around(source, target, others, own, selects, free):
+                self._claims.hear(heard)
 
-    async def _freed(self) -> list[Link]:
-        """The links that this process runs, or is about to, because nobody else does: who ran them was listened for.
-        Each link would listen as long once more.
+    async def _find_free_links(self) -> list[Link]:
+        """Return the links that this process runs, or is about to, because no other process does, after waiting for
+        their former controllers. Otherwise each link would wait as long again.
         """
         while any(run.is_in_doubt for run in self._beside):
             await asyncio.sleep(_DOUBT_S)
@@ -271,23 +271,23 @@ class LinkRun:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it is about to be known that whoever ran the link is gone, or not."""
+        """Whether it will be known soon if the link's former controller is gone."""
         return self._succession.is_in_doubt
 
     @property
     def is_free(self) -> bool:
-        """Whether it was found that nobody else runs the link."""
+        """Whether no other process was found to run the link."""
         return self._succession.is_free and self.error is None
 
     def progress(self) -> LinkProgress:
-        """How the link stands at this moment, or stood when it ended."""
+        """Return how the link stands at this moment, or stood when it ended."""
         session = self._session
         at_work = session if self._is_at_work else None
         controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
         if at_work is not None and at_work.is_held:
             controller = ControllerState.THROTTLED
         reports = {} if session is None else session.reports()
-        told = () if session is None else session.loops
+        looped = () if session is None else session.loops
         paused = NO_PAUSES if session is None else session.paused
         plan = None if session is None else session.plan
         idle = frozenset() if session is None else session.idle
@@ -322,7 +322,7 @@ class LinkRun:
             controller=ControllerProgress(state=controller),
             topics=topics,
             groups=() if session is None else session.groups,
-            loops=tasks_of(self.link, told, controller=controller, paused=paused),
+            loops=tasks_of(self.link, looped, controller=controller, paused=paused),
             namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
             pauses=paused.told,
             records=self._progress.records,
@@ -336,7 +336,7 @@ class LinkRun:
 
     @property
     def copied(self) -> RunProgress:
-        """What was copied so far, for a run that goes on in its place."""
+        """The records copied so far, for a run that continues in its place."""
         return self._progress
 
     @property
@@ -345,7 +345,7 @@ class LinkRun:
         return self._progress.latency
 
     async def arrival(self, *, ignores_open: bool) -> Arrival:
-        """How far the link is on its way to what the source had, see `CatchUp`."""
+        """Return how far the link is on its way to what the source had, see `CatchUp`."""
         if self.error is not None:
             return Arrival.HELD_UP
         if self._session is None or not self._is_at_work:

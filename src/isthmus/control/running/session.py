@@ -57,17 +57,17 @@ from isthmus.model.progress import GroupProgress
 from isthmus.spark.progress import RunProgress
 
 Respect = Callable[[Selects], Awaitable[None]]
-"""Finds out what links of others write of topics."""
+"""Reads what links of others write to topics."""
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
 _SAID: Final = (DeclarationDocument.KIND, FiltersDocument.KIND, SettingsDocument.KIND)
 _RECOVERED: Final = (RecoveryDocument.KIND, PartedDocument.KIND)
 _HASTE: Final = 0.8
-"""Topics are looked for a little more often than asked, so that what is new runs in that time."""
+"""Topics are looked for a little more often than asked, so that new ones run within that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Neighbours:
-    """Links of others: heard through the ledgers of all clusters, and told through that of the target."""
+    """Links of others: read through the ledgers of all clusters, and notified through that of the target."""
 
     respect: Respect
     record: LinkRecord
@@ -86,8 +86,8 @@ class Session:
     """One link from the moment its ledger is open until it is closed: its settings, topics, lanes, groups and loops.
     Each keeps its own state; here they are put together.
 
-    `has_claimed` is set once the topics it wants were chosen, or could not be. Which topics links of others write it
-    finds out with `respect`. `progress` counts what it copies, `settings` are those of the ledger's topic.
+    `has_claimed` is set once the topics it wants were chosen, or could not be. It learns which topics links of others
+    write with `respect`. `progress` counts what it copies, `settings` are those of the ledger's topic.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -145,10 +145,10 @@ class Session:
     def _positions(self) -> dict[LaneKey, int]:
         return {key: report.position for key, report in self._lanes.reports().items()}
 
-    # What it does
+    # Work
 
     def follow(self, link: Link) -> None:
-        """Go on with other settings: without a new lease, and soon; without what was detached at once."""
+        """Apply other settings without a new lease: soon, and at once where a namespace was detached."""
         self._settings.follow(link)
         self._stirred.set()
         self._parting.set()
@@ -176,32 +176,33 @@ class Session:
             try:
                 await self._end(*tasks)
             finally:
-                # An end that takes too long is given up: nothing may go on with clients that are closed.
-                await _cancelled(*tasks)
+                # An end that takes too long is given up: no task may go on with clients that are closed.
+                await _cancel(*tasks)
 
     async def _keep_alike(self) -> None:
-        """Do everything beside the copying. Where a namespace is detached all of it ends and begins again without that:
-        only then are its lanes taken from their leases, so that whoever waits for their end waits for everything.
+        """Run everything beside the copying. Where a namespace is detached all of it ends and begins again without
+        that: only then are its lanes taken from their leases, so that a verb that waits for their end waits for
+        everything.
         """
         while True:
             watch = asyncio.create_task(self._watch())
-            # Not waited for: what happens to them never ends the copying.
+            # Not awaited: their failure never ends the copying.
             groups = asyncio.create_task(self._groups.run())
             loops = asyncio.create_task(self._loops.run())
             deletions = asyncio.create_task(self._deletions.run())
-            parting = asyncio.create_task(self._parted())
+            parting = asyncio.create_task(self._await_parting())
             try:
                 done, _ = await asyncio.wait((watch, parting), return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     await task
             finally:
-                await _ended(parting, deletions, groups, loops, watch)
-            # It may have been renewed once more before it was ended.
+                await _cancel_in_order(parting, deletions, groups, loops, watch)
+            # The settings may have been renewed once more before the end.
             self._settings.part()
             self._follow_now(self._settings.link)
             self._open.ledger.go_by(self._settings.attached_said)
 
-    async def _parted(self) -> None:
+    async def _await_parting(self) -> None:
         """Wait until a namespace was detached."""
         while True:
             await self._parting.wait()
@@ -213,7 +214,7 @@ class Session:
         """End the tasks one after another, the one that follows the ledger last: leases need it to say farewell."""
         *before, follow = tasks
         for task in before:
-            await _cancelled(task)
+            await _cancel(task)
         if not follow.done():
             for farewell in (self._groups.remember, self._write_reports, self._record.ended):
                 with contextlib.suppress(IsthmusError, TimeoutError):
@@ -227,7 +228,7 @@ class Session:
                 self._topics.accept(self._open.rebuilt, self._open.parted)
                 await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 if not self._has_begun:
-                    # What others write counts again when there is a new topic, if ever.
+                    # What others write counts again only when there is a new topic.
                     self._open.target.dismiss(LedgerMemory)
                 await self._lanes.audit_when_due()
                 await self._write_reports()
@@ -246,7 +247,7 @@ class Session:
             self._stirred.clear()
 
     async def _prepare(self, link: Link) -> None:
-        """Find out what others have written of what the link is to copy from now on.
+        """Read what others have written of what the link is to copy from now on.
 
         :raises ClusterError: It cannot be read now.
         """
@@ -265,25 +266,25 @@ class Session:
         for part in (self._topics, self._groups, self._loops):
             part.follow(link)
         self._lanes.assign()
-        # Nothing is told any more of what the link has let go of, as if it still were in the way.
+        # Topics that the link has let go of are no longer reported, as if they were still in the way.
         self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
     async def _forget(self, topics: Collection[TargetTopic]) -> None:
-        """Have nobody know these topics any more, of which the source has none."""
+        """Make the ledger and all parts forget these topics, which the source no longer has."""
         await self._record.forgotten(topics)
         for topic in topics:
             self._topics.forgotten(topic)
         self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
     async def _write_reports(self) -> None:
-        """Tell what is refused or has ended and why, and what was never copied."""
+        """Write down what is refused or has ended and why, and what was never copied."""
         topics = () if self.plan is None else self.plan.topics
         await self._record.reports(topics, self.reports())
         await self._record.loops(self._main_loops())
 
     def _hear(self, key: str, document: Document | None) -> None:
         if kind_of(key) == TopicDocument.KIND and document is None:
-            # An operator has the link forget what its source has no more.
+            # An operator has the link forget a topic that its source no longer has.
             self._topics.forgotten(TargetTopic(key.removeprefix(f"{TopicDocument.KIND}/{self._open.name}/")))
             self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
         elif kind_of(key) in _PAUSES:
@@ -293,24 +294,24 @@ class Session:
         elif kind_of(key) in _SAID:
             self._settings.reread()
             self._stirred.set()
-            # Something may have been detached.
+            # A namespace may have been detached.
             self._parting.set()
         elif kind_of(key) in _RECOVERED:
             self._stirred.set()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
-            # Groups shall not be carried onto what is no mirror any more.
+            # Groups must not be carried to a topic that is no mirror any more.
             self._stirred.set()
 
-    # How it stands
+    # State
 
     @property
     def plan(self) -> LinkPlan | None:
-        """What is carried out, `None` until the clusters were first looked at."""
+        """The plan that is carried out, `None` until the clusters were first looked at."""
         return self._topics.plan_with(self._deletions.problems)
 
     @property
     def problem(self) -> Problem | None:
-        """Why things are not as they should be, when that was last looked at."""
+        """The problem found at the last look, if any."""
         if self._away is not None:
             return self._away
         error = self._open.ledger.problem
@@ -328,8 +329,8 @@ class Session:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the clusters were looked at, and a lease has been heard unless there was nothing for one to do: a
-        link that has begun does not begin anew when there is something.
+        """Whether the clusters were looked at, and a lease has been heard unless there was no work for one: a link that
+        has begun does not begin again when there is some.
         """
         return self._has_begun or (self.plan is not None and self._lanes.has_begun)
 
@@ -340,7 +341,7 @@ class Session:
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:
-        """The pairs of namespaces whose topics it has looked for: how others stand is not known yet."""
+        """The pairs of namespaces whose topics it has looked for: the state of others is unknown yet."""
         return self._topics.namespaces
 
     @property
@@ -349,27 +350,27 @@ class Session:
         return self._open.paused
 
     def reports(self) -> dict[LaneKey, LaneReport]:
-        """What was last reported of every lane, those that may not run now included."""
+        """Return the last report of every lane, including those that may not run now."""
         return self._lanes.reports()
 
     @property
     def idle(self) -> frozenset[LaneKey]:
-        """The lanes that do not run now: where their source ends is looked at by the session itself."""
+        """The lanes that do not run now: the session itself looks where their source ends."""
         return self._lanes.idle
 
     @property
     def watch(self) -> TransactionWatch:
-        """Which lanes wait for open transactions of the source."""
+        """The lanes that wait for open transactions of the source."""
         return self._lanes.watch
 
     @property
     def groups(self) -> tuple[GroupProgress, ...]:
-        """How the groups stand."""
+        """The standing of the groups."""
         return self._groups.progress
 
     @property
     def loops(self) -> tuple[LoopProgress, ...]:
-        """How the data, the topics, the groups and everything else stand that the link keeps alike."""
+        """The state of the data, the topics, the groups and everything else that the link synchronizes."""
         verified = self._open.ledger.documents.get(f"{VerificationDocument.KIND}/{self._open.name}")
         return (*self._main_loops(), *self._loops.progress, verify_loop(verified))
 
@@ -382,10 +383,10 @@ class Session:
         )
 
     async def arrival(self, *, ignores_open: bool) -> Arrival:
-        """How far the link is on its way to what the source had; see `CatchUp`.
+        """Return how far the link is on its way to what the source had; see `CatchUp`.
 
-        What could not be copied, and how the groups stand, is in the ledger when it is under way no more: whoever is
-        told may look at once.
+        Records that could not be copied, and how the groups stand, are in the ledger when it is under way no more: the
+        caller may look at once.
 
         :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
         """
@@ -416,16 +417,16 @@ class Session:
         )
 
 
-async def _ended(*tasks: asyncio.Task[Any]) -> None:
-    """End tasks one after another; where that takes too long, all at once."""
+async def _cancel_in_order(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks one after another; where that takes too long, all at once."""
     try:
         for task in tasks:
-            await _cancelled(task)
+            await _cancel(task)
     finally:
-        await _cancelled(*tasks)
+        await _cancel(*tasks)
 
 
-async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

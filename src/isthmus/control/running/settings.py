@@ -1,4 +1,4 @@
-"""The settings of a link that runs: those in force, and those that come at the next look."""
+"""The settings of a running link: those in force, and those that come at the next look."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ Respect = Callable[[Link], Awaitable[None]]
 
 
 class LinkSettings:
-    """The link as its settings are in force (`link`): as it is written, with the filters and settings that an
-    operator gave it.
+    """The link with its settings in force (`link`): as it is written, with the filters and settings of operators.
 
-    Before others come into force `respect` finds out what links of others write of what it then wants.
+    Before new settings come into force `respect` reads what links of others write of the topics it then wants.
     """
 
     def __init__(self, link: Link, ledger: LinkLedger, respect: Respect) -> None:
@@ -25,30 +24,31 @@ class LinkSettings:
         self._ledger = ledger
         self.link = self._attached
         self._respect = respect
-        # What an operator has it select comes into force at the first look, when it is known what others write of it.
+        # An operator's filters come into force at the first look, when it is known what others write of those topics.
         self._wanted: Link | None = None
         self.reread()
 
     @property
     def _attached(self) -> Link:
-        """What is written, without what the target's ledger says is detached. That is heard at once; a look at all
-        clusters may take seconds, in which lanes would begin that whoever detached something knows nothing of.
+        """The written link, without namespaces that are detached by the target's ledger. That is read at once; a look
+        at all clusters may take seconds, in which lanes would begin unknown to the verb that detached them.
         """
         return without(self._written, declaration_of(self._written.name, self._ledger.documents.values()).detached)
 
     @property
     def attached_said(self) -> str:
-        """Which statements of the target's ledger say what is attached (`Declaration.attached_said`)."""
+        """The statements of the target's ledger that determine what is attached (`Declaration.attached_said`)."""
         return declaration_of(self._written.name, self._ledger.documents.values()).attached_said
 
     def follow(self, link: Link) -> None:
-        """Other settings are written."""
+        """Take over other written settings."""
         self._written = link
         self.reread()
 
     def part(self) -> Link | None:
-        """The settings that are in force without namespaces that are not written any more, `None` if all of them are.
-        Whoever takes less need not hear what others write, and may not wait for it: a cluster may be gone for good.
+        """Drop namespaces that are no longer written from the settings in force; return the link, `None` if there are
+        none. A link that takes less need not read what others write, and may not wait for it: a cluster may be gone for
+        good.
         """
         link = without_detached(self.link, self._attached)
         if link is self.link:
@@ -57,21 +57,21 @@ class LinkSettings:
         return link
 
     def reread(self) -> None:
-        """Have a look at what an operator has it select and go by, and has detached."""
+        """Read again what an operator has set and detached."""
         self._wanted = operated(self._attached, self._ledger.documents)
 
     async def renew(self) -> Link | None:
-        """The settings that are in force from now on, `None` if nothing changes. To be asked between two looks, so that
+        """Apply the wanted settings; return the link, `None` if nothing changes. Call it between two looks, so that
         none is half of each.
 
-        :raises ClusterError: What others write cannot be read now; it is tried again.
+        :raises ClusterError: What others write cannot be read now; it is retried.
         """
         link = self._wanted
         if link is None or link == self.link:
             self._wanted = None
             return None
         await self._respect(link)
-        # Others may have come meanwhile, and what was detached is not to come any more.
+        # Other settings may have come meanwhile, and detached namespaces must not come back.
         self._wanted = None if self._wanted is link else self._wanted
         self.link = without_detached(link, self._attached)
         return self.link

@@ -1,4 +1,4 @@
-"""Links run on the Spark of an application, until all is copied or for ever."""
+"""Run links on the Spark of an application, until all is copied or for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a link may be taken from the controller it had: one that runs is left alone, unless an operator says so.
+"""Decide whether a link may be taken from its controller: one that runs is left alone, unless an operator says so.
 
 Fencing keeps two controllers from harming the data. This keeps them from fencing one another by mistake.
 """
@@ -28,7 +28,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 _QUIET_S: Final = 2 * BEAT_S
 _HELD: Final = "It said that a client quota holds back what it writes."
 _DEAF_S: Final = 10.0
-"""How long a ledger may be away that was read before, until that is the link's problem."""
+"""How long a ledger that was read before may be unreadable, until that is the link's problem."""
 
 
 class WhenOccupied(enum.Enum):
@@ -39,13 +39,13 @@ class WhenOccupied(enum.Enum):
     STAND_BY = enum.auto()
     """Wait for as long as that one is heard."""
     TAKE_OVER = enum.auto()
-    """Ask nobody, and fence that one."""
+    """Do not wait, and fence that one."""
 
     @classmethod
     def of(cls, *, take_over: bool, standby: bool) -> WhenOccupied:
-        """What an operator has asked for.
+        """Return what an operator has asked for.
 
-        :raises ConfigError: Both at once.
+        :raises ConfigError: Both were asked for.
         """
         if take_over and standby:
             raise ConfigError(
@@ -57,7 +57,7 @@ class WhenOccupied(enum.Enum):
 
 
 class Turn(enum.Enum):
-    """Whose turn it is to run the link."""
+    """The decision whether this process may run the link."""
 
     WAIT = enum.auto()
     FREE = enum.auto()
@@ -65,9 +65,9 @@ class Turn(enum.Enum):
 
 
 class Vigil:
-    """What a successor makes of the controller it found in the ledger; `controller` is the newest it heard of.
+    """A successor's view of the controller it found in the ledger; `controller` is the newest it heard of.
 
-    All times are of the monotonic clock, in seconds. Who `stands_by` waits for the end of whoever is heard.
+    All times are of the monotonic clock, in seconds. With `stands_by` the end of a controller that is heard is awaited.
     """
 
     def __init__(self, found: ControllerDocument, *, stands_by: bool = False, silence_s: float = SILENCE_S) -> None:
@@ -79,7 +79,7 @@ class Vigil:
         self._deaf_since: float | None = None
 
     def hear(self, document: ControllerDocument | None) -> None:
-        """What the ledger says of the controller now; `None` where it has said farewell."""
+        """Take in the controller's document in the ledger now; `None` after its farewell."""
         if self._turn is Turn.TAKEN:
             return
         if document is None:
@@ -90,8 +90,9 @@ class Vigil:
             self._quiet_since = None
 
     def looked(self, asked_at: float, *, at_end: bool) -> None:
-        """Nothing else was in the ledger; `at_end` if that was all there was at `asked_at`. Silence does not count from
-        a look that was not, as of brokers over a quota, to the next one that was: who beats may be held back as well.
+        """Note a look without news; `at_end` if it read all there was at `asked_at`. After a look that did not, as of
+        brokers over a quota, silence does not count until the next one that does: the heartbeat may be held back as
+        well.
         """
         if not at_end:
             self._deaf_since = asked_at if self._deaf_since is None else self._deaf_since
@@ -105,25 +106,25 @@ class Vigil:
             self._turn = Turn.FREE
 
     def unreadable(self) -> None:
-        """The ledger cannot be read: it is not the controller that is silent."""
+        """Note that the ledger cannot be read: the controller is not silent because of that."""
         self._quiet_since = None
 
     def is_quiet(self, now: float) -> bool:
-        """Whether it was not heard for longer than one that lives would leave out."""
+        """Whether it was not heard for longer than a living controller would be silent."""
         return self._quiet_since is not None and now - self._quiet_since > _QUIET_S + self.controller.held_s
 
     def turn(self, liveness: Liveness) -> Turn:
-        """Whose turn it is; `liveness` is what is known of the controller's process."""
+        """Return the decision; `liveness` is what is known of the controller's process."""
         if self._turn is Turn.WAIT and liveness is Liveness.DEAD:
             return Turn.FREE
         return self._turn
 
 
 class Succession:
-    """The way to be the next controller of a link. To take over counts until the ledger was `opened`.
+    """The steps to become the next controller of a link. Taking over counts until the ledger was `opened`.
 
-    `is_standing_by` while another controller is heard whose end is waited for. `is_free` once it was found that nobody
-    else runs it.
+    `is_standing_by` while the end of another controller that is heard is awaited. `is_free` once no other process is
+    found to run it.
     """
 
     def __init__(self, link: str, when_occupied: WhenOccupied, silence_s: float) -> None:
@@ -139,11 +140,11 @@ class Succession:
         self._gone: ControllerDocument | None = None
 
     def fenced(self, generation: int) -> None:
-        """We are the controller of this generation. What the ledger says of it we have said ourselves."""
+        """Note that this process has this generation: the ledger's documents of it are its own."""
         self._own.add(generation)
 
     def opened(self) -> None:
-        """The link is ours. Should we lose sight of it, and another takes it meanwhile, then that one is asked for."""
+        """Note that the link is taken. If another process takes it meanwhile, this one does not take it over again."""
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             self._when_occupied = WhenOccupied.LEAVE
 
@@ -153,11 +154,11 @@ class Succession:
         return self._vigil is not None and self._vigil.is_quiet(time.monotonic())
 
     async def wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
-        """Return when nobody runs the link any more; `tell` what is waited for. Nothing is written.
+        """Return when no other process runs the link any more; `tell` reports what is waited for. Nothing is written.
 
-        Ask again right before the link is taken: who was found to be gone is not waited for a second time.
+        Call it again right before the link is taken: a controller that was found to be gone is not waited for twice.
 
-        :raises Occupied: Another controller runs it, and is not to be waited for.
+        :raises Occupied: Another controller runs it, and its end is not to be waited for.
         :raises PlanRefused: A newer Isthmus wrote the ledger.
         :raises ClusterError: The ledger cannot be read.
         """
@@ -167,7 +168,7 @@ class Succession:
     async def _wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             return
-        # The second time only what is new has to be read.
+        # The second time only new records have to be read.
         tail = LedgerTail(target, position=self._position, topic_id=self._topic_id)
         try:
             self._take(await _read(tail))
@@ -179,7 +180,7 @@ class Succession:
                     return
                 if not self._stands_by:
                     self.is_free = False
-                    raise _occupied(found)
+                    raise _occupied_error(found)
             vigil = Vigil(found, stands_by=self._stands_by, silence_s=self._silence_s)
             self.is_standing_by, self.is_free, self._vigil = self._stands_by, False, vigil
             await self._watch(tail, vigil, partial(tell, self._problem(found, self._entry)))
@@ -195,11 +196,11 @@ class Succession:
 
     def _problem(self, found: ControllerDocument, entry: Entry) -> Problem:
         if self._stands_by:
-            return _standing_by(found, self._silence_s)
-        return _waiting(found, entry, self._silence_s)
+            return _standing_by_problem(found, self._silence_s)
+        return _waiting_problem(found, entry, self._silence_s)
 
     def _take(self, entries: Iterable[Entry]) -> list[Entry]:
-        """What the ledger says of the link's controller, the newest of which is kept."""
+        """Return the entries of the link's controller, and keep the newest."""
         found = [entry for entry in entries if entry.key == self._key]
         self._entry = found[-1] if found else self._entry
         return found
@@ -212,7 +213,7 @@ class Succession:
                 has_told = True
                 tell()
             try:
-                # A machine that slept has heard nothing of a controller that slept with it: that is no silence.
+                # A machine that slept has not heard a controller that slept with it: that is no silence.
                 asked_at = time.monotonic()
                 poll = await tail.poll()
             except ClusterError as error:
@@ -228,11 +229,11 @@ class Succession:
                     vigil.hear(_controller(entry))
             vigil.looked(asked_at, at_end=poll.at_end)
         if turn is Turn.TAKEN:
-            raise _occupied(vigil.controller)
+            raise _occupied_error(vigil.controller)
 
 
 async def _read(tail: LedgerTail) -> list[Entry]:
-    """All that is new in the ledger; nothing where there is none."""
+    """Read all new records of the ledger; nothing where there is none."""
     try:
         return await tail.read_to_end()
     except ClusterError as error:
@@ -246,8 +247,8 @@ def _controller(entry: Entry) -> ControllerDocument | None:
     return document if isinstance(document, ControllerDocument) else None
 
 
-def _waiting(found: ControllerDocument, entry: Entry, silence_s: float) -> Problem:
-    # For people: what counts is what is heard from now on, by our own clock.
+def _waiting_problem(found: ControllerDocument, entry: Entry, silence_s: float) -> Problem:
+    # For the reader only: the decision goes by what is heard from now on, by the local clock.
     heard_s = max(now_ms() - entry.timestamp, 0) / 1000
     why = _HELD if found.held_s else "It may be gone, frozen or cut off."
     return Problem(
@@ -257,7 +258,7 @@ def _waiting(found: ControllerDocument, entry: Entry, silence_s: float) -> Probl
     )
 
 
-def _standing_by(found: ControllerDocument, silence_s: float) -> Problem:
+def _standing_by_problem(found: ControllerDocument, silence_s: float) -> Problem:
     return Problem(
         f"standing by for {found.described}",
         f"When that one ends or is silent for {silence_s + found.held_s:.0f} s, this process runs the link."
@@ -265,7 +266,7 @@ def _standing_by(found: ControllerDocument, silence_s: float) -> Problem:
     )
 
 
-def _occupied(by: ControllerDocument) -> Occupied:
+def _occupied_error(by: ControllerDocument) -> Occupied:
     return Occupied(
         f"link {by.link} is run by {by.described}",
         hint="Only one controller runs a link, and this one has left it alone. End the other process, wait for its end "

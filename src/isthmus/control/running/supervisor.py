@@ -1,4 +1,4 @@
-"""Starts and stops the links of one process, as the configuration says at any moment. None disturbs another."""
+"""Start and stop the links of one process, as the configuration says at any moment. None disturbs another."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """The links that run, as the `configuration` says that was taken last. `runs` are in the order they came.
+    """The links that run, by the last `configuration` that was taken. `runs` are in the order they came.
 
-    Links that come into the configuration are started if it `takes` them; by default it takes any if it was given all
-    there were, else none. A link that is gone from the configuration is ended in good order; one of which something
-    changed that cannot change while it runs is ended and started anew, and so is one that had failed.
+    New links of the configuration are started if it `takes` them; by default it takes any if it was given all there
+    were, else none. A link that is gone from the configuration is ended in good order; one with a change that needs a
+    restart is ended and started again, and so is a changed one that had failed.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Supervisor:
         self._tasks: dict[LinkRun, asyncio.Task[None]] = {}
         self._is_stopping = False
         for link in links:
-            self.runs.append(self._made(link))
+            self.runs.append(self._make_run(link))
 
-    def _made(self, link: Link, former: LinkRun | None = None) -> LinkRun:
+    def _make_run(self, link: Link, former: LinkRun | None = None) -> LinkRun:
         return LinkRun(
             link,
             self.configuration,
@@ -60,7 +60,7 @@ class Supervisor:
         )
 
     def start(self) -> None:
-        """Run the links there are."""
+        """Run the links given at the beginning."""
         for run in self.runs:
             self._start(run)
 
@@ -80,7 +80,7 @@ class Supervisor:
         return [run.link for run in self.runs if run.has_begun and run.error is None]
 
     def is_run(self, link: str) -> bool:
-        """Whether it runs a link, and nobody else does."""
+        """Whether this process runs a link, and no other does."""
         return any(run.link.name == link and not run.is_run_elsewhere for run in self.runs)
 
     @property
@@ -94,7 +94,7 @@ class Supervisor:
         return bool(self.runs) and all(self._tasks[run].done() for run in self.runs if run in self._tasks)
 
     async def ended(self, term_s: float) -> bool:
-        """Wait until all links have ended, at most `term_s`; whether they have."""
+        """Wait until all links have ended, at most `term_s`; return whether they have."""
         tasks = list(self._tasks.values())
         if not tasks:
             return True
@@ -102,14 +102,14 @@ class Supervisor:
         return not late
 
     async def aclose(self) -> None:
-        """End what still runs, whatever it is about."""
+        """Cancel what still runs, whatever it is doing."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def take(self, configuration: Configuration) -> None:
-        """Go on as the configuration says now."""
+        """Apply the configuration of now."""
         self.configuration = configuration
         written = {link.name: link for link in configuration.links}
         had_links = bool(self.runs)
@@ -126,7 +126,7 @@ class Supervisor:
         for link in filter(self._takes, written.values()):
             if not self._is_stopping:
                 _log.warning("link %s is new, and starts", link.name)
-                self._add(self._made(link))
+                self._add(self._make_run(link))
         if had_links and not self.runs:
             _log.warning("no link is left here: waiting until one is configured or declared")
 
@@ -143,8 +143,8 @@ class Supervisor:
             place = self.runs.index(run)
             await self._end(run)
             if not self._is_stopping:
-                self._add(self._made(link, run))
-                # Where it was, for whoever looks at them all.
+                self._add(self._make_run(link, run))
+                # At its former place, for callers that list all runs.
                 self.runs.insert(place, self.runs.pop())
         else:
             run.follow(change)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """A new Spark session for these links, or the one given. Whoever has it started also stops it: `starting` is what
-    becomes of the new one, which may go on beyond a run that ended early.
+    """A new Spark session for these links, or the one given. The caller that has it started also stops it: `starting`
+    is the future of the new one, which may outlast a run that ended early.
     """
 
     def __init__(self, settings: SparkSettings, *, links: Sequence[str], spark: SparkSession | None = None) -> None:
@@ -52,7 +52,7 @@ class Workers:
                 ready.set_result(starting.result())
             else:
                 ready.set_exception(error)
-                # Nobody may be waiting for it any more.
+                # Perhaps no task waits for it any more.
                 ready.exception()
 
         def run() -> None:
@@ -64,15 +64,15 @@ class Workers:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle)
 
-        # A daemon: whoever is in a hurry does not wait for a Spark that is just starting.
+        # A daemon: a process that ends at once does not wait for a Spark that is just starting.
         threading.Thread(target=run, name="spark-start", daemon=True).start()
 
     async def ready(self) -> tuple[SparkContext, TaskSlots]:
-        """Spark, and the task slots every link may use.
+        """Return Spark, and the task slots every link may use.
 
         :raises HostError: Spark cannot be started here.
         """
-        context = (await asyncio.shield(self._started())).sparkContext
+        context = (await asyncio.shield(self._session_future())).sparkContext
         if self._slots is None:
             count = await asyncio.to_thread(slot_count, context, self._settings)
             # Another link may have asked meanwhile.
@@ -82,15 +82,15 @@ class Workers:
         return context, self._slots
 
     def share(self, links: int) -> None:
-        """So many links share the slots from now on."""
+        """Share the slots among so many links from now on."""
         self._count = links
         if self._slots is not None:
             self._slots.links = links
 
     async def recount(self) -> None:
-        """Executors come and go: see how many slots there are now."""
+        """Count the slots again, as executors come and go."""
         if self._slots is not None and self.spark is not None:
-            # A Spark that is just ending says nothing, and whoever waits for its jobs hears of that.
+            # A Spark that is just ending does not answer, and the leases that wait for its jobs see that.
             with contextlib.suppress(Exception):
                 self._slots.count = await asyncio.to_thread(offered_slots, self.spark.sparkContext, self._settings)
 
@@ -102,7 +102,7 @@ class Workers:
             return None
         return ready.result()
 
-    def _started(self) -> asyncio.Future[SparkSession]:
+    def _session_future(self) -> asyncio.Future[SparkSession]:
         if self._ready is None:
             raise InvariantError("Spark is waited for and was never started")
         return self._ready

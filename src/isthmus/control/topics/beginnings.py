@@ -1,4 +1,4 @@
-"""Where the target's partitions ended when a link began to write to them: what is from there on came by it."""
+"""Where the target's partitions ended when a link began to write to them: later records came by it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 
 _RANGES_S: Final = 2.0
-"""A leader that is away keeps nobody waiting for long: where its partitions began is not known then."""
+"""The longest wait for a leader that is away: where its partitions began is unknown then."""
 
 
 class Beginnings:
-    """Written down by the controller of a link, before the first lane of a partition runs."""
+    """The beginnings, written down by the controller of a link before the first lane of a partition runs."""
 
     def __init__(self, ledger: LinkLedger, target: Client) -> None:
         self._ledger = ledger
         self._target = target
-        # What is written here is read again a moment later: only the end of it is for others to tell.
+        # Documents written here are read again a moment later: only a document that ends them comes from others.
         self._known = {key: each for key, each in ledger.documents.items() if isinstance(each, BeginningDocument)}
         ledger.listen(self._hear)
 
@@ -35,13 +35,13 @@ class Beginnings:
             self._known.pop(key, None)
 
     async def write_down(self, topics: Iterable[TopicPlan], followed: Collection[TargetTopic]) -> None:
-        """Of these topics, all partitions whose lanes are about to run for the first time since the link follows. Of
-        those that are `followed` by an older release nobody has written down where they began.
+        """Write down where these topics begin, for all partitions whose lanes are about to run for the first time since
+        the link follows. For topics that are `followed` since an older release it is unknown where they began.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: The target does not answer, or the ledger cannot be written.
         """
-        due = [self._begun(topic, is_followed=topic.topic in followed) for topic in topics if topic.lanes]
+        due = [self._find_beginning(topic, is_followed=topic.topic in followed) for topic in topics if topic.lanes]
         missing = [(each.topic, partition) for each, partitions in due for partition in partitions]
         found = (await log_ranges(self._target, missing, timeout_s=_RANGES_S)).values if missing else {}
         changed: list[BeginningDocument] = []
@@ -54,8 +54,8 @@ class Beginnings:
             await self._ledger.write(*batch)
         self._known.update((document.key, document) for document in changed)
 
-    def _begun(self, topic: TopicPlan, *, is_followed: bool) -> tuple[BeginningDocument, list[int]]:
-        """What is known of where a topic began, and the partitions that begin now."""
+    def _find_beginning(self, topic: TopicPlan, *, is_followed: bool) -> tuple[BeginningDocument, list[int]]:
+        """Return the recorded beginning of a topic, and the partitions that begin now."""
         topic_id = topic.lanes[0].target_topic_id
         document = BeginningDocument(link=self._ledger.link, topic=topic.topic, topic_id=topic_id)
         known = self._known.get(document.key)

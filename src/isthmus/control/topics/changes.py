@@ -1,4 +1,4 @@
-"""What bringing topics in order changes at the target, in the words of all loops of a link. Pure."""
+"""The changes to topics at the target, in the form of all loops of a link. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from isthmus.model.topic import TopicDescription
 
 
 def topic_changes(topics: Iterable[TopicPlan], pairs: Mapping[TargetTopic, TopicPair]) -> tuple[Change, ...]:
-    """What is created, enlarged, settled and deleted, and what cannot be copied. Records that are copied are no change:
-    how many there are is said by the plan of their topic.
+    """Return the topics that are created, enlarged, settled and deleted, and those that cannot be copied. Copied
+    records are no change: their number is in the plan of their topic.
     """
     found = ((topic, pairs[topic.topic].target if topic.topic in pairs else None) for topic in topics)
     return tuple(change for topic, target in found for change in _changes(topic, target))

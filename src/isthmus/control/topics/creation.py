@@ -1,4 +1,4 @@
-"""What a target topic is created with, so that it takes the source's batches as they are."""
+"""The settings with which a target topic is created, so that it takes the source's batches as they are."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _POLICY: Final = "cleanup.policy"
 _PREFIX_NOTED: Final = 100_000_000
 _PREFIX_OFFSETS_PER_S: Final = 9_000_000
 FILLING: Final = {"cleanup.policy": "delete", "retention.ms": _UNLIMITED, "retention.bytes": _UNLIMITED}
-"""While a target of a compacted topic is filled. Brokers refuse DeleteRecords, as a prefix needs it, without the delete
-policy, and with the compact policy records without keys, which the source may hold from before it had that.
+"""The settings while a target of a compacted topic is filled. Brokers refuse DeleteRecords, as a prefix needs it,
+without the delete policy, and with the compact policy records without keys, which the source may hold from earlier.
 """
 FILLING_COMPACTED: Final = FILLING | {"cleanup.policy": "compact,delete"}
-"""The same of releases before, and where the policy is left to the target, or is neither of the two."""
+"""The same for earlier releases, and where the policy is left to the target, or is neither of the two."""
 
 DEMANDED: Final = frozenset(
     {
@@ -35,7 +35,7 @@ DEMANDED: Final = frozenset(
         "message.timestamp.after.max.ms",
     }
 )
-"""Batches pass with the codec they have, and with the timestamps they have, whatever the source says."""
+"""Batches keep their codec and their timestamps, whatever the source's settings are."""
 WITHOUT_MEANING: Final = frozenset(
     {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "message.format.version"}
 )
@@ -53,7 +53,7 @@ _NEVER_COPIED: Final = (
 )
 _TIER_PREFIXES: Final = ("remote.", "local.retention.")
 _TAKEN_OVER_ONCE: Final = "min.insync.replicas"
-"""What acknowledgements mean at the target rests on it, so it is copied although it may differ from then on."""
+"""The guarantee of acknowledgements at the target rests on it, so it is copied although it may differ later."""
 _TIMESTAMP_LIMITS: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
@@ -63,14 +63,14 @@ _TIMESTAMP_LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """A topic to create, and what could not be taken over from the source."""
+    """A topic to create, and notes on what could not be taken over from the source."""
 
     topic: NewTopic
     notes: tuple[Problem, ...] = ()
 
 
 NEEDED: Final = frozenset({"cleanup.policy", "compression.type", "message.timestamp.type"})
-"""Without these a target would not keep what is written to it, where they are set at all. All else is convenient."""
+"""Without these a target would not keep its records, where they are set at all. All others are optional."""
 
 
 def creation(
@@ -84,21 +84,21 @@ def creation(
     settings: ConfigSettings | None = None,
     replication_factor: int | None = None,
 ) -> Creation:
-    """The target topic of this name for a source topic.
+    """Return the target topic of this name for a source topic.
 
-    `defaults` is the configuration the target would give a topic: it also tells which
+    `defaults` is the configuration the target would give a topic: it also shows which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
     with a policy that lets the prefix be deleted, and a compacted one that `has_records` with one that takes them even
-    if they have no keys; `final_policy` is what it gets afterwards. What the `settings` of the link exclude, or have
-    the target keep, is left to the target's brokers, unless the records need it there.
+    if they have no keys; `final_policy` is what it gets afterwards. Settings that the link's `settings` exclude, or
+    have the target keep, are left to the target's brokers, unless the records need them there.
     Without a `replication_factor` of the link it is the source's, as far as there are brokers.
     """
     settings = settings or ConfigSettings()
     is_given = replication_factor is not None
     replication_factor = replicas(source, brokers=brokers, given=replication_factor)
     left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
-    configs = dict(_copied(source, defaults, replication_factor, left_out))
-    configs.update(_demanded(source, defaults, settings))
+    configs = dict(_copied_settings(source, defaults, replication_factor, left_out))
+    configs.update(_demanded_settings(source, defaults, settings))
     is_ours = is_compacted(source) and not is_policy_kept(source, settings)
     if is_ours and (has_prefix or has_records):
         configs.update(FILLING)
@@ -115,23 +115,23 @@ def creation(
 
 
 def replicas(source: TopicDescription, *, brokers: int, given: int | None) -> int:
-    """How many replicas a target topic gets: as many as the link says, or as the source has and the target can."""
+    """Return how many replicas a target topic gets: by the link, or as many as the source has and the target can."""
     return min(source.replication_factor, brokers) if given is None else given
 
 
 def own_settings(source: TopicDescription, settings: ConfigSettings) -> dict[str, str]:
-    """What the source's topic sets itself, of what is copied."""
+    """Return the source topic's own settings that are copied."""
     return {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
 
 
 def final_policy(
     source: TopicDescription, there: Mapping[str, str], settings: ConfigSettings | None = None, before: Settings = ()
 ) -> dict[str, str | None]:
-    """What a target gets when it is filled, if `there`, its own configuration, is that of filling; nothing for all
-    others. `None` stands for the broker's default.
+    """Return what a target gets when it is filled, if `there`, its own configuration, is that of filling; nothing for
+    all others. `None` stands for the broker's default.
 
-    `before` is the same as the link remembers it: then it was the link that began to fill it. What the `settings` leave
-    to the target is as it was then.
+    `before` is the same as the link recorded it: then it was the link that began to fill it. Settings that `settings`
+    leave to the target are as they were then.
     """
     settings, known = settings or ConfigSettings(), dict(before)
     if not _is_begun(source, there, settings, is_ours=bool(known)):
@@ -149,14 +149,14 @@ def final_policy(
 
 def is_filled(pair: TopicPair, copied_ends: Mapping[int, int] | None = None) -> bool:
     """Whether a target that was created for filling is past its prefix, and past `pair.filled_ends` (by default past
-    the source's ends). Of mapped partitions `copied_ends` tell how far they are, by offsets of the source.
+    the source's ends). For mapped partitions `copied_ends` show how far they are, in offsets of the source.
     """
     for partition in range(pair.source.partition_count):
         log, there = pair.source_ranges.get(partition), pair.target_ranges.get(partition)
         if log is None or there is None or (copied_ends is None and not _is_past_prefix(log, there)):
             return False
         end = pair.filled_ends.get(partition, log.end) if is_compacted(pair.source) else 0
-        # What the source has deleted does not come any more.
+        # Records that the source has deleted do not come any more.
         if max(there.end if copied_ends is None else copied_ends.get(partition, -1), log.start) < end:
             return False
     return True
@@ -181,7 +181,7 @@ def is_for_filling(own: Mapping[str, str]) -> bool:
 
 
 def is_policy_kept(source: TopicDescription, settings: ConfigSettings) -> bool:
-    """Whether the policy is the target's own business."""
+    """Whether the policy is left to the target."""
     return settings.is_excluded(_POLICY) or settings.keeps(SourceTopic(source.name), _POLICY)
 
 
@@ -205,7 +205,7 @@ def _is_copied(source: TopicDescription, name: str, settings: ConfigSettings) ->
     return name == _TAKEN_OVER_ONCE or not settings.is_excluded(name)
 
 
-def _copied(
+def _copied_settings(
     source: TopicDescription, defaults: Configs, replication_factor: int, left_out: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     for name, value in source.own_configs.items():
@@ -217,9 +217,11 @@ def _copied(
             yield name, value
 
 
-def _demanded(source: TopicDescription, defaults: Configs, settings: ConfigSettings) -> Iterator[tuple[str, str]]:
-    """What has to differ from the target's defaults for the source's batches to fit. What only makes more of them fit
-    is left to whoever excludes it.
+def _demanded_settings(
+    source: TopicDescription, defaults: Configs, settings: ConfigSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield settings that have to differ from the target's defaults for the source's batches to fit. A setting that
+    only makes more of them fit is left out where it is excluded.
     """
     topic = SourceTopic(source.name)
 
@@ -259,7 +261,7 @@ def _notes(
 
 
 def prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]:
-    """What will be missing at the target, and how long filling takes where it takes long."""
+    """Yield notes on what will be missing at the target, and how long filling takes where it takes long."""
     for p in partitions:
         if p.gap is not None:
             yield Problem(

@@ -1,4 +1,4 @@
-"""Which partitions have ended for good, as the ledger remembers it over runs: groups are carried onto none of them."""
+"""Partitions that have ended for good, as the ledger remembers over runs: groups are carried onto none of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 def ended_partitions(
     topic: TopicPlan, before: Iterable[EndedPartition], reports: Mapping[LaneKey, LaneReport]
 ) -> tuple[EndedPartition, ...]:
-    """What is to be remembered of a topic, `before` being what was: a partition stays ended until it is active again.
-
-    Of one that has not been heard since, or is still looking for its place, nothing new is known.
+    """Return the ended partitions of a topic, given those of `before`: a partition stays ended until it is active
+    again. Of a lane that was not heard since, or is still looking for its position, nothing new is known.
     """
     known = {each.partition: each for each in before}
     for decision in topic.partitions:

@@ -1,4 +1,4 @@
-"""A plan made true: topics created, enlarged and settled at the target. Each has its own outcome."""
+"""Carry out a plan: create, enlarge and settle topics at the target. Each has its own outcome."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was changed (topic names) as far as brokers know it by now, and what was refused with its error."""
+    """The topics that were changed as far as brokers know it by now, and those that were refused with their errors."""
 
     changed: frozenset[TargetTopic] = frozenset()
     errors: Mapping[TargetTopic, ClusterError] = field(default_factory=dict)
 
 
 async def apply(plan: LinkPlan, target: Client) -> Applied:
-    """Do to the target cluster what the plan says. Applying it again changes nothing more.
+    """Change the target cluster as planned. Applying a plan again changes nothing more.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -39,7 +39,7 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
     errors = {
         TargetTopic(name): error
         for name, error in {**created.errors, **enlarged.errors, **settled.errors}.items()
-        # Then it is found by the next observation.
+        # Then the next observation finds it.
         if not is_there_already(error)
     }
     for what, done in (("created", created), ("given partitions", enlarged), ("configured", settled)):

@@ -1,4 +1,4 @@
-"""Which topics and partitions came after a link had looked for them, as its ledger tells. They are copied from their
+"""Topics and partitions that came after a link's first look for them, by its ledger. They are copied from their
 beginning, where `topics.start: latest` has the others begin at their end.
 """
 
@@ -18,7 +18,7 @@ from isthmus.model.topic import TopicIds
 
 
 def first_look_of(link: str, documents: Mapping[str, Document]) -> FirstLook | None:
-    """What a link has looked for, `None` if it never did."""
+    """Return the first look of a link, `None` if there was none."""
     document = documents.get(f"{FirstLookDocument.KIND}/{link}")
     if not isinstance(document, FirstLookDocument):
         return None
@@ -31,7 +31,7 @@ def first_look_of(link: str, documents: Mapping[str, Document]) -> FirstLook | N
 
 
 def first_look_document(link: str, look: FirstLook) -> FirstLookDocument:
-    """How the ledger is to have it."""
+    """Return the document for the ledger."""
     return FirstLookDocument(
         link=link,
         include=tuple(map(str, look.include)),
@@ -42,8 +42,8 @@ def first_look_document(link: str, look: FirstLook) -> FirstLookDocument:
 
 
 def begun_before(observed: ObservedLink, former: Mapping[TargetTopic, TopicIds]) -> set[SourceTopic]:
-    """Topics of the source that were there when their targets, which are gone, were begun: they begin anew as they did
-    then. One that was created again is another topic.
+    """Return topics of the source that were there when their targets, now gone, were begun: they begin again as they
+    did then. A topic that was created again is another one.
     """
     return {
         ids.source_topic
@@ -53,9 +53,9 @@ def begun_before(observed: ObservedLink, former: Mapping[TargetTopic, TopicIds])
 
 
 def first_partitions(topics: TopicSettings, pair: TopicPair, recorded: TopicIds | None, look: FirstLook | None) -> int:
-    """How many partitions of a mapped topic begin where `topics.start` says, those that came later not counted."""
+    """Return how many partitions of a mapped topic begin where `topics.start` says, without those that came later."""
     if recorded is not None and recorded.first_partitions >= 0:
         return recorded.first_partitions
-    # What an older release has begun says nothing of its partitions: those there are now count as the first.
+    # An older release did not write down their number: those there now count as the first.
     is_later = recorded is None and look is not None and look.is_later(pair.source_name, topics)
     return 0 if is_later else pair.source.partition_count

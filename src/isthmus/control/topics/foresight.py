@@ -1,6 +1,6 @@
-"""What a run would find at its first look: the plan of a link after the ends of both logs were compared, as lanes do.
+"""The plan that a run would make at its first look, after the ends of both logs were compared, as lanes do.
 
-A step of its own, for those who only want to know: a run has its lanes look for themselves.
+A step of its own, for commands that only show it: a run has its lanes look for themselves.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _NO_LEADER: Final = Unreachable("it has no leader")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """A link as it was observed, what a run would make of it, and what the target's ledger says."""
+    """A link as it was observed, the plan a run would make of it, and the target's ledger."""
 
     observed: ObservedLink
     plan: LinkPlan
@@ -88,18 +88,18 @@ async def foresee(
     *,
     look_s: float = USUAL.look_s,
 ) -> Foreseen:
-    """Observe a link, plan it, and look for `look_s` at the ends of the logs it would go on with. Nothing is changed.
+    """Observe a link, plan it, and look for `look_s` at the ends of the logs it would continue. Nothing is changed.
 
-    `own` are the links that are planned together; what the links of others write is claimed before, there and at all
-    `clusters` from which topics may come.
+    `own` are the links that are planned together; topics that links of others write are claimed before, there and at
+    all `clusters` from which topics may come.
 
     :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, a
-        newer Isthmus wrote its ledger, or the ledger's topic does not keep what is written.
+         newer Isthmus wrote its ledger, or the ledger's topic does not keep its records.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
-    for told in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
-        claims.hear(told)
+    for heard in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
+        claims.hear(heard)
     await require_kept(target)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
@@ -111,11 +111,11 @@ async def foresee(
     look = look and look.with_waiting(begun_before(observed, former))
     recorded = with_parted(observed, recorded, parted_topics(link.name, documents))
 
-    def planned(observed: ObservedLink) -> LinkPlan:
+    def make_plan(observed: ObservedLink) -> LinkPlan:
         return plan_link(observed, claims, recorded, look)
 
-    observed = await seen_again(observed, lambda seen: diverged(planned(seen)), source, target)
-    plan = planned(observed)
+    observed = await seen_again(observed, lambda seen: diverged(make_plan(seen)), source, target)
+    plan = make_plan(observed)
     if plan.problem is not None:
         plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
         return Foreseen(observed=observed, plan=plan, documents=documents)
@@ -128,21 +128,21 @@ async def foresee(
     observed = with_seen(observed, await scout.look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
-    plan = planned(observed)
+    plan = make_plan(observed)
     copied = [topic for topic in plan.topics if topic.is_copied]
     at_source, at_target = await asyncio.gather(
         topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    plan = planned(observed)
+    plan = make_plan(observed)
     plan = await validated(replace(plan, filters=filters, settings=settings, pauses=paused.told), target)
     plan = await _with_transactions(plan, source)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
 
 async def _with_transactions(plan: LinkPlan, source: Client) -> LinkPlan:
-    """The plan with a note on each partition whose end waits for an open transaction."""
+    """Return the plan with a note on each partition whose end waits for an open transaction."""
     held: dict[PartitionKey, LogRange] = {
         (topic.source_topic, one.partition): one.source
         for topic in plan.topics
@@ -166,7 +166,7 @@ async def _with_transactions(plan: LinkPlan, source: Client) -> LinkPlan:
 def waiting_notes(
     topic: TopicPlan, open_there: Mapping[PartitionKey, OpenTransaction], now_s: float
 ) -> Iterator[Problem]:
-    """What there is to say of partitions whose end waits for a transaction, unless that has just begun."""
+    """Yield notes on partitions whose end waits for a transaction, unless that has just begun."""
     for one in topic.partitions:
         found = open_there.get((topic.source_topic, one.partition))
         age_s = None if found is None else found.age_s(now_s)
@@ -187,19 +187,19 @@ def _scout(
     producer: ProducerIdentity | None,
     lanes: Sequence[Lane],
 ) -> _Scout:
-    # What the leases before said of the lanes is believed as by the lease that comes next.
+    # Marks that earlier leases left of the lanes are trusted, as by the next lease.
     left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link.name, documents)}
     been = {milestone.key: milestone for milestone in milestones_left(link.name, documents, lanes)}
     return _Scout(source, target, producer, left, been, cursors, is_in_order=is_in_order(link.name, documents))
 
 
 async def _begins(observed: ObservedLink, source: Client, lanes: Sequence[Lane]) -> dict[LaneKey, int]:
-    """Where mapped lanes will begin at their source, of those that do so at a timestamp."""
+    """Return where mapped lanes will begin at their source, for those that begin at a timestamp."""
     begins: dict[LaneKey, int] = {}
     asked = {_source(lane): lane for lane in lanes if lane.start >= 0}
     if not asked:
         return begins
-    # Of a source that does not answer it stays unknown.
+    # For a source that does not answer it stays unknown.
     with contextlib.suppress(ClusterError):
         found = await offsets_by_time(source, {key: lane.start for key, lane in asked.items()})
         for key, offset in found.items():
@@ -231,7 +231,7 @@ class _Scout:
         self._cursors = cursors
 
     async def look(self, lanes: Sequence[Lane], look_s: float) -> dict[LaneKey, Seen]:
-        """What is seen of each lane; of those whose brokers do not answer within `look_s`, why not."""
+        """Look at each lane; for those whose brokers do not answer within `look_s`, return the reason."""
         at_source, at_target = self._routes
         at_source.watch({lane.source_topic for lane in lanes})
         at_target.watch({lane.target_topic for lane in lanes})
@@ -255,7 +255,7 @@ class _Scout:
                 async with asyncio.timeout(deadline.left_s):
                     seen.update(await self._look_at(some))
             except TimeoutError:
-                unseen = _unexamined(too_late, LaneState.TARGET_UNAVAILABLE)
+                unseen = _seen_without_answer(too_late, LaneState.TARGET_UNAVAILABLE)
                 seen.update(dict.fromkeys((lane.key for lane in some), unseen))
         return seen
 
@@ -270,10 +270,10 @@ class _Scout:
             target, source = targets.values.get(_target(lane)), sources.values.get(_source(lane))
             if target is None:
                 error = targets.errors.get(_target(lane), _NO_LEADER)
-                seen[lane.key] = _unexamined(error, LaneState.TARGET_UNAVAILABLE)
+                seen[lane.key] = _seen_without_answer(error, LaneState.TARGET_UNAVAILABLE)
             elif source is None:
                 error = sources.errors.get(_source(lane), _NO_LEADER)
-                seen[lane.key] = _unexamined(error, LaneState.SOURCE_UNAVAILABLE)
+                seen[lane.key] = _seen_without_answer(error, LaneState.SOURCE_UNAVAILABLE)
             elif lane.is_mapped:
                 outlook = mapped_outlook(lane, self._cursors.get(lane.key), Bounds(source.start, source.stable_end))
                 seen[lane.key] = Seen(outlook=outlook, source=source, target=target)
@@ -334,7 +334,7 @@ def _too_late(look_s: float) -> Unreachable:
     )
 
 
-def _unexamined(error: ClusterError, state: LaneState) -> Seen:
+def _seen_without_answer(error: ClusterError, state: LaneState) -> Seen:
     judgement = unanswered(error, state)
     return Seen(outlook=Outlook(state=judgement.state or state, problem=judgement.problem))
 

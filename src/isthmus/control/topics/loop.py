@@ -44,14 +44,14 @@ _UNFINISHED_RETRY_S: Final = 5.0
 _FORGOTTEN: Final = frozenset({LaneState.SOURCE_DELETED, LaneState.TOPIC_RECREATED})
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
-"""Writes down which topics were brought together, before the first of their lanes runs."""
+"""Writes down which topics were paired, before the first of their lanes runs."""
 Begin = Callable[[Collection[TopicPlan], Collection[TargetTopic]], Awaitable[None]]
-"""Writes down where the lanes of topics begin, before they run; then which of these topics were known before."""
+"""Writes down where the lanes of topics begin, before they run; given also which of these topics were known before."""
 Note = Callable[[FirstLook], Awaitable[None]]
-"""Writes down what was looked for, before the first lane of what was found runs."""
+"""Writes down the first look for topics, before the first lane of a topic it found runs."""
 
 Forget = Callable[[Collection[TargetTopic]], Awaitable[None]]
-"""Has the ledger forget topics that the source has no more."""
+"""Deletes from the ledger topics that the source has no more."""
 Positions = Callable[[], Mapping[LaneKey, int]]
 """The next source offsets to copy of lanes that run, -1 while unknown."""
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a change of a topic shows in at one cluster."""
+    """The properties of a topic at one cluster in which a change shows."""
 
     topic_id: uuid.UUID
     partition_count: int
@@ -67,7 +67,7 @@ class _Side:
 
     @classmethod
     def of(cls, topic: TopicMetadata | None) -> _Side | None:
-        """The side, `None` where there is no such topic."""
+        """Return the side, `None` where there is no such topic."""
         if topic is None or topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
             return None
         return cls(topic.topic_id, len(topic.partitions), topic.error_code)
@@ -80,7 +80,7 @@ class _Shape:
     is_refused: bool = False
 
     def lacks_side_of(self, earlier: _Shape) -> bool:
-        """Whether a topic has gone that was there earlier."""
+        """Whether a topic is gone that was there earlier."""
         return (self.source is None and earlier.source is not None) or (
             self.target is None and earlier.target is not None
         )
@@ -90,8 +90,8 @@ _NOWHERE: Final = _Shape(None, None)
 
 
 class TopicLoop:
-    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs, `first_look` is what they have
-    looked for. `has_claimed` is set once it was first chosen what the link writes. `namespaces` are the pairs of a
+    """The topics that one link mirrors now. `recorded` are the topic ids of earlier runs, `first_look` is their first
+    look for topics. `has_claimed` is set once the link has first chosen what it writes. `namespaces` are the pairs of a
     declared link whose topics were looked for.
 
     Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
@@ -144,7 +144,7 @@ class TopicLoop:
         self.namespaces: tuple[NamespaceMap, ...] = ()
 
     def follow(self, link: Link) -> None:
-        """Go on with other settings: what is not selected any more is dropped, all else is planned anew."""
+        """Apply other settings: topics no longer selected are dropped, all others are planned again."""
         self._link = link
         self.namespaces = tuple(each for each in self.namespaces if each in link.namespaces)
         for name, topic in list(self._topics.items()):
@@ -158,8 +158,8 @@ class TopicLoop:
         self._unmatched = ()
 
     def forgotten(self, name: TargetTopic) -> None:
-        """Somebody had the link forget a topic that its source has no more, or of which it has another one by now: that
-        begins anew unless the target's is in its way. Others are kept in mind.
+        """Drop a topic that the source no longer has, or has created again: a new one begins from the start unless the
+        target's is in its way. Keep other topics in mind.
         """
         if name in self._topics and self._topics[name].state in _FORGOTTEN:
             ids = self._recorded.pop(name, None)
@@ -171,16 +171,16 @@ class TopicLoop:
             self._names = NamedTopics(sources=sources, refused=self._names.refused)
 
     def recall(self, recorded: Mapping[TargetTopic, TopicIds]) -> None:
-        """Of topics that do not run others may have changed what is `recorded`: a follower that became a leader is none
-        any more, and is written down again when it is attached again.
+        """Take over what others have `recorded` of topics that do not run: a follower that became a leader is no longer
+        recorded, and is written down again when it is attached again.
         """
         running = {name: ids for name, ids in self._recorded.items() if name in self._topics}
         self._recorded = {name: ids for name, ids in recorded.items() if name not in self._topics} | running
         self._begun &= self._topics.keys()
 
     def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt], parted: Mapping[TargetTopic, TopicIds]) -> None:
-        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that.
-        And go on with mapped offsets in those that are `parted`.
+        """Begin again with topics that an operator has deleted and created again on purpose: all others are stopped for
+        that. Continue with mapped offsets in those that are `parted`.
         """
         for name in parted.keys() | self._parted.keys():
             if parted.get(name) != self._parted.get(name):
@@ -201,7 +201,7 @@ class TopicLoop:
         return replace(self._plan, topics=tuple(self._topics[name] for name in sorted(self._topics)))
 
     def plan_with(self, kept: Mapping[TargetTopic, Problem]) -> LinkPlan | None:
-        """The plan, with why these topics are not deleted at the target."""
+        """Return the plan, with the reasons why these topics are not deleted at the target."""
         plan = self.plan
         if plan is None or not kept:
             return plan
@@ -219,7 +219,7 @@ class TopicLoop:
         return tuple(lane for name in sorted(self._topics) for lane in self._topics[name].lanes)
 
     async def refresh(self, *, is_paused: bool = False) -> None:
-        """Look for what has changed, and create what is missing; while that `is_paused`, go on with what there is.
+        """Look for changes, and create what is missing; while `is_paused`, continue with what there is.
 
         :raises ClusterError: A cluster as a whole did not answer; everything stays as it was.
         """
@@ -232,7 +232,7 @@ class TopicLoop:
             try:
                 await self._renew(due)
             except BaseException:
-                # It is looked into again, and so is what changed meanwhile.
+                # The changes are looked into again, and so are those that came meanwhile.
                 for name in self._shapes.keys() & due:
                     if name in before:
                         self._shapes[name] = before[name]
@@ -243,7 +243,7 @@ class TopicLoop:
         self.namespaces = self._link.namespaces
 
     async def settle(self) -> None:
-        """Give targets whose prefix is filled by now their own configuration, without waiting.
+        """Set the final configuration of targets whose prefix is filled by now, without waiting.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
@@ -254,14 +254,14 @@ class TopicLoop:
     async def _look(self) -> dict[TargetTopic, _Shape]:
         found = await find_topics(self._source, self._link.topics)
         await self._tell_unmatched(found.metadata)
-        # What went at the source keeps its name: whoever copied it is told.
-        kept = {**self._mirrored(), **self._names.sources, **found.names.sources}
+        # A topic that is gone at the source keeps its name, so that its lane is reported.
+        kept = {**self._selected_before(), **self._names.sources, **found.names.sources}
         self._names = NamedTopics(sources=kept, refused=found.names.refused)
         refused = found.names.refused
         names = sorted({*kept, *self._topics})
         asked = [name for name in names if name not in refused]
         at_target = (await self._target.metadata(asked)).topics if asked else {}
-        # What was forgotten while the target was asked is not looked for any more.
+        # A topic that was forgotten while the target was asked is not looked for any more.
         return {
             name: _Shape(_Side.of(found.at_source(name)), _Side.of(at_target.get(name)), name in refused)
             for name in names
@@ -270,11 +270,11 @@ class TopicLoop:
 
     @property
     def _known(self) -> frozenset[TargetTopic]:
-        """What was mirrored before, and was not to be forgotten."""
+        """The topics that were mirrored before, and were not to be forgotten."""
         return frozenset(name for name, ids in self._recorded.items() if not ids.is_forgotten)
 
-    def _mirrored(self) -> dict[TargetTopic, SourceTopic]:
-        """What was mirrored, and is selected: whoever looks at the source alone does not see that a topic went."""
+    def _selected_before(self) -> dict[TargetTopic, SourceTopic]:
+        """Return selected topics that were mirrored: a look at the source alone does not show that a topic is gone."""
         return {
             name: ids.source_topic
             for name, ids in self._recorded.items()
@@ -282,8 +282,8 @@ class TopicLoop:
         }
 
     async def _let_go(self, topics: Iterable[TopicPlan], before: Mapping[TargetTopic, TopicPlan]) -> None:
-        """Tell once of topics that the source has no more, and forget them if the link says so: those that it selects
-        by a pattern, and of which every broker of the source says that there is none.
+        """Warn once of topics that the source has no more, and forget them if the link says so: those that it selects
+        by a pattern, and that every broker of the source reports not to have.
         """
         gone = [topic for topic in topics if topic.state is LaneState.SOURCE_DELETED]
         for topic in gone:
@@ -295,7 +295,7 @@ class TopicLoop:
         asked = [topic for topic in gone if topic.source_topic not in self._link.topics.literals]
         absent = await known_absent(self._source, [topic.source_topic for topic in asked])
         if names := [topic.topic for topic in asked if topic.source_topic in absent]:
-            # Their lanes have ended, and nobody goes on with what they have left open.
+            # Their lanes have ended, and no other task continues the transactions they left open.
             for each in await abort_mirrored(self._target, names):
                 _log.warning("link %s: aborted the transaction of %s in %s", self._link.name, each.owner, each.topic)
             await self._forget(names)
@@ -303,29 +303,29 @@ class TopicLoop:
                 self.forgotten(name)
 
     async def _tell_unmatched(self, found: Metadata) -> None:
-        """Say once of each pattern that it matches nothing. What it stands for may come yet: it is no failure."""
+        """Warn once of each pattern that matches nothing. Its topics may come later: it is no failure."""
         unmatched = unmatched_topic_patterns(self._link, found)
         if set(unmatched) - set(self._unmatched):
             tell_unmatched(self._link, await unmatched_topics(self._link, found, self._source))
         self._unmatched = unmatched
 
     def _due(self, shapes: Mapping[TargetTopic, _Shape]) -> list[TargetTopic]:
-        """The topics to be looked at closely."""
+        """Return the topics to be looked at closely."""
         now = time.monotonic()
         due: list[TargetTopic] = []
         for name, shape in shapes.items():
             before = self._shapes.get(name, _NOWHERE)
             if shape == before:
                 self._suspected.pop(name, None)
-            if name not in self._topics or (shape != before and self._confirmed(name, shape)):
+            if name not in self._topics or (shape != before and self._is_confirmed(name, shape)):
                 self._shapes[name] = shape
                 due.append(name)
             elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name], self._refused_s):
                 due.append(name)
         return due
 
-    def _confirmed(self, name: TargetTopic, shape: _Shape) -> bool:
-        """A broker that has just started may not know a topic yet: what went is believed twice."""
+    def _is_confirmed(self, name: TargetTopic, shape: _Shape) -> bool:
+        """Whether a change was seen twice where a topic went: a broker that has just started may not know it yet."""
         if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
             return True
         if self._suspected.pop(name, None) == shape:
@@ -335,7 +335,7 @@ class TopicLoop:
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
         if self._plan is not None:
-            # When a link begins that was just done.
+            # When a link begins this was just done.
             await self._settling.hear({name: self._names.sources[name] for name in due})
         plan = await self._settling.settled(await self._planned(due))
         unseen = set(unseen_sources(self._link, plan.topics, self._claims)) - self._unseen
@@ -348,7 +348,7 @@ class TopicLoop:
             self._begun_with.update((name, tuple(topic.final.items())) for name, topic in created.items())
             again = await self._planned(applied.changed)
             topics.update((topic.topic, topic) for topic in again.topics)
-            # What we did ourselves is no change to look into.
+            # Changes made by this loop itself need no closer look.
             shapes = await self._look()
             self._shapes.update((name, shapes[name]) for name in applied.changed)
         for name, error in applied.errors.items():
@@ -356,7 +356,7 @@ class TopicLoop:
         for name in due:
             self._looked_at[name] = time.monotonic()
         await self._write_down(topics.values())
-        # What was let go of, or forgotten, meanwhile does not come back.
+        # A topic that was let go of, or forgotten, meanwhile does not come back.
         topics = {
             name: each
             for name, each in topics.items()
@@ -386,21 +386,21 @@ class TopicLoop:
             self._first_look = self._first_look.with_waiting(begun_before(observed, self._former))
         recorded = with_parted(observed, self._recorded, self._parted)
 
-        def planned(observed: ObservedLink) -> LinkPlan:
+        def make_plan(observed: ObservedLink) -> LinkPlan:
             return plan_link(observed, self._claims, recorded, self._first_look)
 
-        observed = await seen_again(observed, lambda seen: diverged(planned(seen)), self._source, self._target)
-        plan = planned(observed)
+        observed = await seen_again(observed, lambda seen: diverged(make_plan(seen)), self._source, self._target)
+        plan = make_plan(observed)
         if self._creates:
             plan = await validated(plan, self._target)
-        # Links choose their topics one after the other, and create them side by side.
+        # Links choose their topics one after the other, and create them at the same time.
         self._has_claimed.set()
         return plan
 
     def _with_filling(self, observed: ObservedLink) -> ObservedLink:
-        """What was observed, with where compacted sources ended when they were first seen so: what comes later is
-        written under that policy, and a source that is written all the time would never be caught up with. What a
-        source has lost since does not come.
+        """Add where compacted sources ended when they were first seen so: later records are written under that policy,
+        and a source that is written all the time would never be caught up with. Records that a source has lost since do
+        not count.
         """
         pairs, positions = dict(observed.pairs), self._positions()
         for name, pair in observed.pairs.items():
@@ -422,7 +422,7 @@ class TopicLoop:
         return replace(observed, pairs=pairs)
 
     async def _write_down(self, topics: Collection[TopicPlan]) -> None:
-        """Remember which topics belong together, before anything is copied."""
+        """Write down which topics are paired, before anything is copied."""
         began = {
             topic.topic: TopicIds(
                 source_topic=topic.source_topic,
@@ -437,7 +437,7 @@ class TopicLoop:
             if topic.lanes
         }
         if self._begin is not None:
-            # First: a topic that is remembered without it was begun by a release that did not write it down.
+            # First: a topic that is recorded without it was begun by a release that did not write it down.
             await self._begin(topics, self._known)
         new = {name: ids for name, ids in began.items() if self._recorded.get(name) != ids}
         if new:
@@ -445,8 +445,8 @@ class TopicLoop:
             self._recorded.update(new)
 
     async def _note_look(self, there: Collection[TargetTopic]) -> None:
-        """Remember what was looked for, if what comes later begins elsewhere. What of it was `there` and is yet to
-        begin goes on to wait.
+        """Write down the first look, if later topics begin elsewhere. Topics that were `there` and have not begun yet
+        continue to wait.
         """
         topics, look = self._link.topics, self._first_look
         if topics.start != LATEST or self._note is None:
@@ -460,8 +460,8 @@ class TopicLoop:
 
 
 def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
-    """Whether a plan was made of the source as it was seen before: the broker that was asked for more may not have
-    heard of a new partition yet, and nothing would change from then on.
+    """Whether a plan was made of the source as it was seen before: the broker that was asked for more may not know a
+    new partition yet, and no change would show from then on.
     """
     if seen is None or topic.reasons:
         return True
@@ -471,7 +471,7 @@ def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
 
 
 def _retry_s(topic: TopicPlan, refused_s: float) -> float:
-    """How long a topic is left alone that shows no change."""
+    """Return for how long a topic without changes is left alone."""
     if topic.state is LaneState.SOURCE_DELETED or topic.reasons or any(p.refusal is not None for p in topic.partitions):
         return refused_s
     is_finished = len(topic.lanes) == topic.partition_count and not topic.is_filling
@@ -479,7 +479,7 @@ def _retry_s(topic: TopicPlan, refused_s: float) -> float:
 
 
 def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
-    """A topic that could not be changed as planned; partitions that are there go on."""
+    """Return a topic that could not be changed as planned; partitions that are there continue."""
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))

@@ -1,4 +1,4 @@
-"""Which topics of its source a link mirrors, and under which names at the target."""
+"""The topics of its source that a link mirrors, and their names at the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isthmus.wire.metadata import Metadata, TopicMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTopics:
-    """The topics that a link selects: `metadata` is the source's, by its own names, and `names` what they become.
+    """The topics that a link selects: `metadata` is the source's, by its own names, and `names` those at the target.
 
     Those included by name are there with an error if the source does not have them.
     """
@@ -24,13 +24,13 @@ class FoundTopics:
     names: NamedTopics
 
     def at_source(self, name: TargetTopic) -> TopicMetadata | None:
-        """What the source says of the topic that is mirrored into another."""
+        """Return the source's metadata of the topic that is mirrored into another."""
         source = self.names.sources.get(name)
         return None if source is None else self.metadata.topics.get(source)
 
     @property
     def there(self) -> dict[TargetTopic, SourceTopic]:
-        """Those that the source has and we may see, and that can have their names."""
+        """The topics that the source has, that may be seen, and that can have their names."""
         return {
             name: source
             for name, source in self.names.sources.items()
@@ -39,7 +39,7 @@ class FoundTopics:
 
 
 async def find_topics(source: Client, topics: TopicSettings) -> FoundTopics:
-    """The topics that settings select, among those we may see (DESCRIBE on the topic).
+    """Find the topics that settings select, among those that may be seen (DESCRIBE on the topic).
 
     :raises ClusterError: The source did not answer.
     """
@@ -48,8 +48,8 @@ async def find_topics(source: Client, topics: TopicSettings) -> FoundTopics:
 
 
 def named_topics(topics: TopicSettings, names: Iterable[str]) -> NamedTopics:
-    """What is mirrored of these topics of the source. Those that settings include by name although their naming leaves
-    them out are refused, under the names they have at the source.
+    """Return the names at the target of these topics of the source. Topics that settings include by name although their
+    naming leaves them out are refused, under the names they have at the source.
     """
     found = topics.named(names)
     literal = topics.nameless(topics.literals)

@@ -1,4 +1,4 @@
-"""What both clusters of a link look like at one moment, read into values; nothing is changed."""
+"""Observation of both clusters of a link at one moment, read into values; nothing is changed."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class ObservedLink:
     """Both sides of a link, topics by their names at the target.
 
     A topic of `names` is in `pairs` when it could be observed, in `names.refused` when it cannot have its name, and
-    else in `problems`, and `states` says what that makes of it: SOURCE_UNAVAILABLE where it says nothing. `absent` are
-    those of which the source says that it has no such topic.
+    else in `problems`, with the lane state for that in `states`: SOURCE_UNAVAILABLE where it has none. `absent` are
+    those that the source reports not to have.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
-    becomes of aborted records; if there is a risk in it, `transactional` are the topics written in transactions of
-    late. `visibility` is how transactions become visible.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where reading it is not permitted. `aborted` is
+    how aborted records are treated; if there is a risk in it, `transactional` are the topics recently written in
+    transactions. `visibility` is how transactions become visible.
     `local_starts` are where logs of tiered topics of the source begin on its brokers' own disks, by partition.
     `unmatched` are the patterns that match nothing, if all topics were looked for.
     """
@@ -95,7 +95,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
     view = await _Sides.look(link, source, target, found, brokers=seen.target_brokers)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await safeguards(target)
-    aborted = _treated(link, target_cluster, taken)
+    aborted = _treatment_of(link, target_cluster, taken)
     return replace(
         seen,
         names=found.names,
@@ -106,10 +106,10 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         absent=view.absent,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
-        visibility=_visible(link, target_cluster, taken),
+        visibility=_visibility_of(link, target_cluster, taken),
         local_starts=await _local_starts(source, pairs),
         transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
-        unmatched=await _unmatched(link, source, found.metadata) if names is None else (),
+        unmatched=await _find_unmatched(link, source, found.metadata) if names is None else (),
     )
 
 
@@ -120,10 +120,10 @@ async def seen_again(
     target: Client,
     doubt: Doubt = USUAL_DOUBT,
 ) -> ObservedLink:
-    """What was observed, once the ranges of what is `doubted` were read in as many looks as lanes take for that.
+    """Read the ranges of `doubted` partitions again, in as many looks as lanes take for that.
 
     A broker that was cut off from its cluster names itself as leader, and its log ends too early. Where a leader does
-    not answer any more the range is unknown: the lane finds out.
+    not answer any more the range is unknown: the lane will learn it.
 
     :raises ClusterError: A cluster as a whole did not answer.
     """
@@ -134,7 +134,7 @@ async def seen_again(
         await asyncio.sleep(doubt.pause_s)
         before = {key.topic: observed.pairs[key.topic] for key in keys}
         looked = await _with_ranges(source, target, before)
-        pairs = {name: _relooked(pair, looked[name], keys) for name, pair in before.items()}
+        pairs = {name: _with_new_ranges(pair, looked[name], keys) for name, pair in before.items()}
         problems = dict(observed.problems)
         pairs = await _with_holes(source, pairs, observed.link, problems)
         kept = {name: pair for name, pair in observed.pairs.items() if name not in problems}
@@ -142,8 +142,8 @@ async def seen_again(
     return observed
 
 
-def _relooked(pair: TopicPair, looked: TopicPair, keys: Collection[LaneKey]) -> TopicPair:
-    """A pair with the ranges of a later look, of these partitions alone."""
+def _with_new_ranges(pair: TopicPair, looked: TopicPair, keys: Collection[LaneKey]) -> TopicPair:
+    """Return a pair with the ranges of a later look, for these partitions alone."""
 
     def ranges(before: Mapping[int, LogRange], now: Mapping[int, LogRange]) -> dict[int, LogRange]:
         sound = {number: log for number, log in before.items() if LaneKey(pair.name, number) not in keys}
@@ -157,7 +157,7 @@ def _relooked(pair: TopicPair, looked: TopicPair, keys: Collection[LaneKey]) -> 
 
 
 async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) -> dict[TargetTopic, Mapping[int, int]]:
-    """Those of the topics that a remote tier holds a part of."""
+    """Read the local log starts of topics that a remote tier holds a part of."""
     tiered = {name: pair.source for name, pair in pairs.items() if is_tiered(pair.source)}
     found = await local_starts(source, _partitions(tiered.values())) if tiered else {}
     return {
@@ -167,15 +167,15 @@ async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) 
 
 
 async def treated(link: Link, target: Client) -> Treatment:
-    """What becomes of aborted records of a link.
+    """Return how aborted records of a link are treated.
 
     :raises ClusterError: The target did not answer.
     """
     described, taken = await asyncio.gather(describe_cluster(target), safeguards(target))
-    return _treated(link, described, taken)
+    return _treatment_of(link, described, taken)
 
 
-def _treated(link: Link, target: ClusterDescription, taken: Safeguards) -> Treatment:
+def _treatment_of(link: Link, target: ClusterDescription, taken: Safeguards) -> Treatment:
     return treatment(link.transactions.aborted, _abilities(target, taken), link.target.alias)
 
 
@@ -187,7 +187,7 @@ def _abilities(target: ClusterDescription, taken: Safeguards) -> Abilities:
     )
 
 
-def _visible(link: Link, target: ClusterDescription, taken: Safeguards) -> VisibilityInForce:
+def _visibility_of(link: Link, target: ClusterDescription, taken: Safeguards) -> VisibilityInForce:
     wanted, abilities = link.transactions, _abilities(target, taken)
     is_decided = link.topics.offsets is OffsetPolicy.MAPPED or bool(link.level)
     return visibility(wanted.visibility, wanted.aborted, abilities, link.target.alias, is_decided=is_decided)
@@ -199,13 +199,13 @@ async def _transactional(source: Client, found: FoundTopics, names: Collection[T
     return frozenset(name for name in names if sources[name] in written)
 
 
-async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
+async def _find_unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
     return (*await unmatched_topics(link, found, source), *await unmatched_groups(link, source))
 
 
 @dataclass(slots=True)
 class _Sides:
-    """The descriptions of the same topics at both clusters, and what keeps some from being used."""
+    """The descriptions of the same topics at both clusters, and the problems that exclude some of them."""
 
     source: Mapping[TargetTopic, TopicDescription]
     target: Mapping[TargetTopic, TopicDescription]
@@ -237,12 +237,12 @@ class _Sides:
             {name: described.values[own] for name, own in names.items() if own in described.values},
             {name: described.errors[own] for name, own in names.items() if own in described.errors},
         )
-        imagined = await _imagined(
+        imagined = await _validate_creation(
             link, target, {name: sources.values[TargetTopic(name)] for name in new if name in sources.values}, brokers
         )
         late = [name for name, error in imagined.errors.items() if is_there_already(error)]
         if late and is_first:
-            # The controller has them, and the broker that was asked has not heard of them yet.
+            # The controller has them, and the broker that was asked does not know them yet.
             await await_leaders(target, dict.fromkeys(late, 1), timeout_s=_HEARD_S)
             return await cls.look(link, source, target, found, brokers=brokers, is_first=False)
         at_sides = (
@@ -259,7 +259,7 @@ class _Sides:
         return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, states, gone)
 
     def pairs(self) -> dict[TargetTopic, TopicPair]:
-        """The topics that can be judged."""
+        """Return the topics that both sides describe."""
         return {
             name: TopicPair(name=name, source=description, target=self.target.get(name))
             for name, description in self.source.items()
@@ -267,42 +267,42 @@ class _Sides:
         }
 
 
-async def _imagined(
+async def _validate_creation(
     link: Link, target: Client, new: Mapping[str, TopicDescription], brokers: int
 ) -> Outcomes[str, Configs]:
-    """Asking for a validation tells what the brokers know, and whether we may create the topics. A policy that misses
-    a setting of its topics is asked again with those that the source has.
+    """Validate the creation of topics: this shows the brokers' defaults, and whether creating them is permitted. Where
+    a policy requires settings, ask again with those that the source has.
     """
 
-    def asked(name: str, configs: Mapping[str, str]) -> NewTopic:
+    def request_for(name: str, configs: Mapping[str, str]) -> NewTopic:
         count = replicas(new[name], brokers=brokers, given=link.topics.replication_factor)
         partitions = new[name].partition_count
         return NewTopic(name=name, partition_count=partitions, replication_factor=count, configs=configs)
 
-    found = await create_topics(target, [asked(name, {}) for name in new], validate_only=True)
+    found = await create_topics(target, [request_for(name, {}) for name in new], validate_only=True)
     missed = [name for name, error in found.errors.items() if is_about_settings(error)]
     again = await create_topics(
-        target, [asked(name, own_settings(new[name], link.configs)) for name in missed], validate_only=True
+        target, [request_for(name, own_settings(new[name], link.configs)) for name in missed], validate_only=True
     )
     known = {**found.values, **again.values}
     errors = {name: error for name, error in {**found.errors, **again.errors}.items() if name not in known}
     return Outcomes(known, errors)
 
 
-def _by_target(told: Mapping[str, ValueT]) -> dict[TargetTopic, ValueT]:
-    """What the target told, by its own names."""
-    return {TargetTopic(name): value for name, value in told.items()}
+def _by_target(answers: Mapping[str, ValueT]) -> dict[TargetTopic, ValueT]:
+    """Return answers of the target, by its own topic names."""
+    return {TargetTopic(name): value for name, value in answers.items()}
 
 
 def _unknown(metadata: Metadata) -> list[str]:
-    """The topics that a cluster does not have."""
+    """Return the topics that a cluster does not have."""
     return [topic.name for topic in metadata.topics.values() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def _with_ranges(
     source: Client, target: Client, pairs: Mapping[TargetTopic, TopicPair]
 ) -> dict[TargetTopic, TopicPair]:
-    """The pairs with the ranges of all partitions: the target's first, so that it is never ahead."""
+    """Return the pairs with the ranges of all partitions: the target's first, so that it is never ahead."""
     targets = await log_ranges(
         target,
         _partitions(pair.target for pair in pairs.values() if pair.target is not None),
@@ -336,13 +336,13 @@ def _by_topic(
 async def _with_holes(
     source: Client, pairs: Mapping[TargetTopic, TopicPair], link: Link, problems: dict[TargetTopic, Problem]
 ) -> dict[TargetTopic, TopicPair]:
-    """The pairs with holes counted where only counting tells whether there are too many."""
+    """Return the pairs with holes counted where only counting shows whether there are too many."""
     if link.topics.offsets is OffsetPolicy.MAPPED:
         return dict(pairs)
     holes_max = link.compaction_holes_max
     room = asyncio.Semaphore(_COUNTED_AT_ONCE)
 
-    async def counted(name: SourceTopic, partition: int, begin: int, end: int) -> int:
+    async def count(name: SourceTopic, partition: int, begin: int, end: int) -> int:
         async with room:
             return await count_holes(source, (name, partition), begin, end, stop_above=holes_max)
 
@@ -350,7 +350,7 @@ async def _with_holes(
         stretches = uncounted(pair, holes_max=holes_max)
         try:
             counts = await asyncio.gather(
-                *(counted(pair.source_name, p, begin, end) for p, (begin, end) in stretches.items())
+                *(count(pair.source_name, p, begin, end) for p, (begin, end) in stretches.items())
             )
         except ClusterError as error:
             problems[name] = problem_of(error)

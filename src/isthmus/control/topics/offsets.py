@@ -1,7 +1,7 @@
-"""Which offsets a topic's records get at the target: those of the source, or mapped ones. By rules alone.
+"""Decide which offsets a topic's records get at the target: those of the source, or mapped ones. By rules alone.
 
-What a topic was begun with it keeps: the ledger says so. A topic that is about to begin gets what is asked for; with
-`auto` the source's offsets wherever nothing speaks against them before the first byte.
+A topic keeps the offsets it was begun with: the ledger has them. A topic that is about to begin gets what is asked for;
+with `auto` the source's offsets unless there is a reason against them before the first byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNDECIDED_HINT: Final = "It begins when that is known. topics.offsets: same or 
 
 
 class Choice(NamedTuple):
-    """Whether offsets are mapped. `reason` says why, where it was left to us, and `refusal` why it cannot be, or not
+    """Whether offsets are mapped. `reason` says why, where Isthmus decides, and `refusal` why they cannot be, or not
     yet: then `state` is that of its lanes.
     """
 
@@ -37,10 +37,10 @@ class Choice(NamedTuple):
 def choose(
     settings: TopicSettings, pair: TopicPair, recorded: TopicIds | None, same: Callable[[], TopicDecision]
 ) -> Choice:
-    """The offsets of one topic; `same` is what becomes of it with those of the source."""
+    """Choose the offsets of one topic; `same` is the decision about it with those of the source."""
     policy = settings.offsets
     if recorded is not None and recorded.parted is not None:
-        return Choice(is_mapped=True, reason=_parted(recorded.parted))
+        return Choice(is_mapped=True, reason=_parted_reason(recorded.parted))
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
@@ -50,7 +50,7 @@ def choose(
         reason = _against_same(settings, pair, same)
         if reason is not None:
             return _without_ids(pair) or Choice(is_mapped=True, reason=reason)
-        return _undecided(pair) or Choice(is_mapped=False)
+        return _undecided_choice(pair) or Choice(is_mapped=False)
     if policy is OffsetPolicy.AUTO:
         reason = Problem("offsets are mapped, as they were when the topic was begun", _HINT)
         return Choice(recorded.is_mapped, reason if recorded.is_mapped else None)
@@ -67,7 +67,7 @@ def choose(
     return Choice(is_mapped, refusal=refusal)
 
 
-def _parted(parted: Parted) -> Problem:
+def _parted_reason(parted: Parted) -> Problem:
     by = f" by {parted.by}" if parted.by else ""
     return Problem(
         f"offsets are mapped behind the place where both sides had parted: recovered so{by} on "
@@ -77,7 +77,7 @@ def _parted(parted: Parted) -> Problem:
 
 
 def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], TopicDecision]) -> Problem | None:
-    """Why a topic that is about to begin cannot have the source's offsets."""
+    """Return why a topic that is about to begin cannot have the source's offsets, or `None`."""
     if settings.start != EARLIEST:
         return Problem("offsets are mapped, as the topic does not begin where the source begins (topics.start)", _HINT)
     if _was_written(pair):
@@ -94,7 +94,7 @@ def _was_written(pair: TopicPair) -> bool:
 
 
 def _without_ids(pair: TopicPair) -> Choice | None:
-    """Where brokers give topics no ids, nothing tells what was written to a topic from what was, perhaps, begun."""
+    """Refuse where brokers give topics no ids: records of others look like those of a begun topic."""
     if pair.target is None or pair.target.topic_id != NO_TOPIC_ID or not _was_written(pair):
         return None
     problem = Problem(
@@ -105,8 +105,8 @@ def _without_ids(pair: TopicPair) -> Choice | None:
     return Choice(is_mapped=True, refusal=problem)
 
 
-def _undecided(pair: TopicPair) -> Choice | None:
-    """What is not known yet may speak against the source's offsets, and what a topic is begun with it keeps."""
+def _undecided_choice(pair: TopicPair) -> Choice | None:
+    """Wait for unknown facts that may rule out the source's offsets, as a topic keeps the kind it is begun with."""
     at_target = range(0 if pair.target is None else pair.target.partition_count)
     silent = [partition for partition in at_target if partition not in pair.target_ranges]
     if silent:

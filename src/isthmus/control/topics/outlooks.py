@@ -1,4 +1,4 @@
-"""What was found out about single partitions, put into what was observed of a link: rules alone."""
+"""Add what was found out about single partitions to what was observed of a link: rules alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALL: Final = frozenset({Operation.READ, Operation.WRITE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was seen of one partition: its outlook, and both logs, `None` where they could not be read."""
+    """The look at one partition: its outlook, and both logs, `None` where they could not be read."""
 
     outlook: Outlook
     source: LogRange | None = None
@@ -32,7 +32,7 @@ class Seen:
 
 
 def with_seen(observed: ObservedLink, seen: Mapping[LaneKey, Seen]) -> ObservedLink:
-    """The observation with outlooks, and with the ranges that these belong to."""
+    """Return the observation with outlooks, and with the ranges that these belong to."""
     pairs = dict(observed.pairs)
     for key, one in seen.items():
         pair = pairs[key.topic]
@@ -49,7 +49,7 @@ def with_seen(observed: ObservedLink, seen: Mapping[LaneKey, Seen]) -> ObservedL
 def with_places(
     observed: ObservedLink, cursors: Mapping[LaneKey, Cursor], begins: Mapping[LaneKey, int]
 ) -> ObservedLink:
-    """The observation with how far mapped partitions are, and with the source offsets at which others will begin."""
+    """Return the observation with how far mapped partitions are, and the source offsets where others will begin."""
     at, new = _by_topic(cursors), _by_topic(begins)
     pairs = {
         name: replace(pair, cursors=at.get(name, {}), begins=new.get(name, {})) for name, pair in observed.pairs.items()
@@ -57,9 +57,9 @@ def with_places(
     return replace(observed, pairs=pairs)
 
 
-def _by_topic(told: Mapping[LaneKey, ValueT]) -> dict[TargetTopic, dict[int, ValueT]]:
+def _by_topic(values: Mapping[LaneKey, ValueT]) -> dict[TargetTopic, dict[int, ValueT]]:
     found: dict[TargetTopic, dict[int, ValueT]] = {}
-    for key, value in told.items():
+    for key, value in values.items():
         found.setdefault(key.topic, {})[key.partition] = value
     return found
 
@@ -70,11 +70,10 @@ def with_rights(
     at_source: Mapping[str, AllowedOperations],
     at_target: Mapping[str, AllowedOperations],
 ) -> ObservedLink:
-    """The observation with what a run will not be allowed: to read, or to write where something is to be written. A
-    mapped partition that holds records of ours is read at the target, too: that is how its place is found.
+    """Return the observation with what a run will not be permitted: to read, or to write where there is something to
+    write. A mapped partition with records of the link is read at the target, too: that is how its position is found.
 
-    What may be done is by the name at the source, and by that at the target; of topics that are not told nothing is
-    claimed.
+    Permissions are by the name at the source, and by that at the target; topics without an answer count as permitted.
     """
     source, target = observed.link.source.alias, observed.link.target.alias
     sources = observed.names.sources
@@ -86,18 +85,18 @@ def with_rights(
         if decision.refusal is not None:
             return None
         if topic in unreadable:
-            return _denied(source, "reading", "READ", sources[topic])
+            return _denied_outlook(source, "reading", "READ", sources[topic])
         cursor = observed.pairs[topic].cursors.get(decision.partition)
         if topic in unseen and decision.copied_end is not None and cursor is not None and cursor.has_appended:
-            return _denied(target, "reading", "READ", topic)
+            return _denied_outlook(target, "reading", "READ", topic)
         if topic in unwritable and decision.lag_records + decision.prefix > 0:
-            return _denied(target, "writing", "WRITE", topic)
+            return _denied_outlook(target, "writing", "WRITE", topic)
         return None
 
     return _with_outlooks(observed, plan, unreadable | unseen | unwritable, outlook)
 
 
-def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:
+def _denied_outlook(alias: str, what: str, right: str, topic: str) -> Outlook:
     hint = f"Grant {right} on topic {topic} to the principal of {alias}; the lane goes on by itself then."
     return Outlook(
         state=LaneState.NOT_AUTHORIZED, problem=Problem(f"{alias} does not allow {what} topic {topic}", hint)
@@ -105,7 +104,7 @@ def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:
 
 
 def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Pauses) -> ObservedLink:
-    """The observation with what an operator has paused."""
+    """Return the observation with what an operator has paused."""
     topics = {name for name in observed.pairs if paused.covers(name)}
     return _with_outlooks(observed, plan, topics, lambda _, __: Outlook(state=LaneState.PAUSED))
 
@@ -119,8 +118,8 @@ def _with_outlooks(
     pairs = dict(observed.pairs)
     for topic in plan.topics:
         if topic.topic in topics and topic.topic in pairs:
-            told = {p.partition: outlook(topic.topic, p) for p in topic.partitions}
+            outlooks = {p.partition: outlook(topic.topic, p) for p in topic.partitions}
             pair = pairs[topic.topic]
-            found = {partition: one for partition, one in told.items() if one is not None}
+            found = {partition: one for partition, one in outlooks.items() if one is not None}
             pairs[topic.topic] = replace(pair, outlooks={**pair.outlooks, **found})
     return replace(observed, pairs=pairs)

@@ -1,4 +1,4 @@
-"""What would be created and copied: values, printable, the same for the same observations."""
+"""Plans of what is created and copied: values, printable, the same for the same observations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Action(enum.StrEnum):
 
 
 STAYING: Final = (Action.KEEP, Action.DELETE)
-"""What is done about topics that the source has deleted: nothing is copied."""
+"""The actions on topics that the source has deleted: nothing is copied."""
 
 
 class PartitionProblemJson(ProblemJson):
@@ -83,13 +83,13 @@ class TopicPlan:
 
     `partition_count` is the source's. With `reasons` the topic is refused as a whole, and `state` is
     what its lanes report; partitions may be refused each for itself. The action is REFUSE where
-    nothing of the topic can be copied, for whichever of the two. `lanes` are those that can run as things are; after a
+    nothing of the topic can be copied, for either reason. `lanes` are those that can run as things are; after a
     creation plan again. A target that `is_filling` still has the configuration it was created with
     for filling: `final` are the values that it gets when this is over, as a created one will too, and `settles` the
     same once it is over, `None` standing for the broker's default. `local_starts` are where partitions of a tiered
     topic begin on the disks of the source's own brokers, and `left` is what a copy with the same offsets leaves in the
-    tier. `parted` says who had it go on with mapped offsets since both sides had parted; `first_partitions` is as in
-    `TopicIds`. `kept` is why a target is not deleted that was to be, as the source has deleted its own.
+    tier. `parted` names who let it continue with mapped offsets since both sides diverged; `first_partitions` is as in
+    `TopicIds`. `kept` is why a target is not deleted that should be, as the source has deleted its own.
     """
 
     topic: TargetTopic
@@ -123,7 +123,7 @@ class TopicPlan:
 
     @property
     def is_copied(self) -> bool:
-        """Whether something of it can be copied, now or when it is created."""
+        """Whether a part of it can be copied, now or when it is created."""
         return self.action not in (Action.REFUSE, *STAYING)
 
     @property
@@ -133,24 +133,24 @@ class TopicPlan:
 
     @property
     def has_refusals(self) -> bool:
-        """Whether something of it cannot be copied."""
+        """Whether a part of it cannot be copied."""
         return bool(self.reasons or self.refused)
 
     @property
     def states(self) -> tuple[LaneState, ...]:
-        """What a run will report of each partition, as far as that was looked at."""
+        """The states that a run will report of each partition, as far as they were looked at."""
         if self.reasons:
             return (self.state,) * self.partition_count
         return tuple(p.state for p in self.partitions)
 
     @property
     def lag_records(self) -> int:
-        """Offsets to copy, as far as they are known: of what can be copied only."""
+        """Offsets to copy, as far as they are known: only of partitions that can be copied."""
         return sum(max(p.lag_records, 0) for p in self._copied)
 
     @property
     def waiting_records(self) -> int:
-        """Offsets that wait for open transactions, as far as they are known: of what can be copied only."""
+        """Offsets that wait for open transactions, as far as they are known: only of partitions that can be copied."""
         return sum(p.waiting_records for p in self._copied)
 
     @property
@@ -169,7 +169,7 @@ class TopicPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying and running it would do anything."""
+        """Whether applying and running it would change or copy anything."""
         if not self.is_copied:
             return False
         return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
@@ -234,15 +234,15 @@ class LinkPlanJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
-    """One link. With a `problem` nothing of it can be done, for the reason given.
+    """One link. With a `problem` the link cannot run, for the reason given.
 
-    `aborted` is what becomes of records of aborted transactions, and `visibility` how transactions become visible,
+    `aborted` is how records of aborted transactions are treated, and `visibility` how transactions become visible,
     `None` where that was not found out.
     `recommendations` are about the link as it is; `advice` is what would make it safer or faster, which is for doctor.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
-    `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
-    topic knows beyond that is in `topics`. `filters` and `settings` are what an operator has it select and go by in
-    place of what the file says, `pauses` what operators have paused.
+    `changes` are what would be changed at the target beside the data: of topics first, then by its loops; `topics` has
+    more about each topic. `filters` and `settings` are what an operator set in place of the file, `pauses` what
+    operators have paused.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -266,7 +266,7 @@ class LinkPlan:
 
     @property
     def has_refusals(self) -> bool:
-        """Whether something of it cannot be copied."""
+        """Whether a part of it cannot be copied."""
         return self.problem is not None or any(topic.has_refusals for topic in self.topics)
 
     @property
@@ -281,7 +281,7 @@ class LinkPlan:
 
     @property
     def loop_changes(self) -> tuple[Change, ...]:
-        """The changes that are not told with the topics already."""
+        """The changes that are not shown with the topics already."""
         return tuple(change for change in self.changes if change.loop not in (DATA_TASK, TOPICS_TASK))
 
     @property
@@ -324,7 +324,7 @@ class PlanJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What `isthmus run` would do, link by link."""
+    """The plan of `isthmus run`, link by link."""
 
     links: tuple[LinkPlan, ...]
 
@@ -335,7 +335,7 @@ class Plan:
 
     @property
     def exit_code(self) -> int:
-        """As a run ends: see `exit_code_of`; 1 where something is refused or does not answer, else 0."""
+        """The exit code as of a run: see `exit_code_of`; 1 where a part is refused or does not answer, else 0."""
         are_whole = all(link.is_examined and not link.has_refusals for link in self.links)
         return exit_code_of(link.problem for link in self.links) or int(not are_whole)
 

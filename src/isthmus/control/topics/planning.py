@@ -1,4 +1,4 @@
-"""From what was observed to what is to be done, by rules alone."""
+"""Plan what to do from what was observed, by rules alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from isthmus.model.wording import counted, first_few
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 EXPIRATION_MS_MAX: Final = 2**31 - 1
-"""The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
+"""The largest `producer.id.expiration.ms` that brokers accept: 24.8 days."""
 _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
 _COPY_ANEW: Final = (
@@ -52,10 +52,10 @@ _COPY_ANEW: Final = (
 
 
 def at_start(observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds]) -> dict[TargetTopic, TopicIds]:
-    """What still counts of the recorded ids when a run begins.
+    """Return the recorded ids that still count when a run begins.
 
-    Where the target topic is not the one that was written, nothing is left that could be mixed up:
-    mirroring begins anew. While a run lasts, a target topic that goes away stops its lanes instead.
+    Where the target topic is not the one that was written, there is nothing left to confuse:
+    mirroring begins again. While a run lasts, a target topic that goes away stops its lanes instead.
     """
     return {
         name: ids
@@ -67,8 +67,8 @@ def at_start(observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds]) -
 def with_parted(
     observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds], parted: Mapping[TargetTopic, TopicIds]
 ) -> dict[TargetTopic, TopicIds]:
-    """The recorded ids with those of topics that go on mapped since both sides had parted, as far as they are still the
-    topics that are there: deleted at the target such a topic begins anew, as the link says.
+    """Return the recorded ids with those of topics that continue with mapped offsets since both sides diverged, as far
+    as the same topics are still there: one that was deleted at the target begins again, as the link says.
     """
     gone_on = {
         name: replace(ids, left=recorded[name].left, first_partitions=recorded[name].first_partitions)
@@ -90,9 +90,7 @@ def plan_link(
     recorded: Mapping[TargetTopic, TopicIds] | None = None,
     look: FirstLook | None = None,
 ) -> LinkPlan:
-    """The plan of one link; `recorded` are the topics mirroring began with, and `look` is what it has looked for, from
-    the ledger.
-    """
+    """Plan one link; `recorded` are the topics it began with, `look` is its first look for topics, from the ledger."""
     link = observed.link
     refusal = mirrored_into_itself(link, observed.source_id, observed.target_id)
     topics: tuple[TopicPlan, ...] = ()
@@ -117,7 +115,7 @@ def plan_link(
 
 
 def diverged(plan: LinkPlan) -> frozenset[LaneKey]:
-    """The partitions whose target is beyond the source, by a plan that was made of one look at both ends."""
+    """Return the partitions whose target is beyond the source, by a plan that was made from one look at both ends."""
     return frozenset(
         LaneKey(topic.topic, each.partition)
         for topic in plan.topics
@@ -131,20 +129,20 @@ def _topic(
 ) -> TopicPlan:
     source_topic = observed.names.sources[name]
     if name in observed.names.refused:
-        return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
+        return _refuse(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
     if name in observed.absent and recorded is not None and not recorded.is_forgotten:
-        return _kept(observed.link, name, source_topic)
+        return _plan_deleted_source(observed.link, name, source_topic)
     problem = observed.problems.get(name)
     if problem is not None:
-        return _refused(name, source_topic, problem, observed.states.get(name, LaneState.SOURCE_UNAVAILABLE))
+        return _refuse(name, source_topic, problem, observed.states.get(name, LaneState.SOURCE_UNAVAILABLE))
     link, local_starts = observed.link, observed.local_starts.get(name, {})
-    recorded = _counting(recorded, observed.pairs[name])
+    recorded = _ids_that_count(recorded, observed.pairs[name])
     pair, left = with_beginnings(link.topics, observed.pairs[name], recorded, local_starts)
 
     def same(pair: TopicPair = pair) -> TopicDecision:
         return preflight(pair, holes_max=link.compaction_holes_max, cluster=link.target)
 
-    # What a run would find of single partitions comes later, and changes nothing of the offsets.
+    # A single partition's outlook for the run is considered later, and changes nothing about the offsets.
     choice = choose(link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})))
     problem = claims.grant(
         Claim(
@@ -158,12 +156,12 @@ def _topic(
         )
     )
     if problem is not None:
-        return _refused(name, source_topic, problem, LaneState.REFUSED, pair)
+        return _refuse(name, source_topic, problem, LaneState.REFUSED, pair)
     if choice.refusal is not None:
-        return _refused(name, source_topic, choice.refusal, choice.state, pair)
+        return _refuse(name, source_topic, choice.refusal, choice.state, pair)
     problem = _other_topic(pair, recorded, link)
     if problem is not None:
-        return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
+        return _refuse(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
     first = first_partitions(link.topics, pair, recorded, look)
     if choice.is_mapped:
         start = start_at(link.topics, pair.source)
@@ -177,10 +175,10 @@ def _topic(
         decision = replace(decision, notes=(choice.reason, *decision.notes))
     parted = None if recorded is None else recorded.parted
     before = pair.settles if recorded is None else recorded.settles
-    return replace(_decided(observed, pair, decision, first, before), left=left, parted=parted)
+    return replace(_apply_decision(observed, pair, decision, first, before), left=left, parted=parted)
 
 
-def _refused(
+def _refuse(
     name: TargetTopic, source_topic: SourceTopic, problem: Problem, state: LaneState, pair: TopicPair | None = None
 ) -> TopicPlan:
     return TopicPlan(
@@ -193,8 +191,8 @@ def _refused(
     )
 
 
-def _kept(link: Link, name: TargetTopic, source_topic: SourceTopic) -> TopicPlan:
-    """A topic that was mirrored, and that the source has no more. One that is included by its name is kept."""
+def _plan_deleted_source(link: Link, name: TargetTopic, source_topic: SourceTopic) -> TopicPlan:
+    """Plan a topic that was mirrored, and that the source no longer has. One included by its name is kept."""
     is_deleted = link.on_source_deleted == "delete" and source_topic not in link.topics.literals
     becomes = "is deleted there once that is proven" if is_deleted else "stays there as it is"
     note = Problem(
@@ -212,8 +210,8 @@ def _kept(link: Link, name: TargetTopic, source_topic: SourceTopic) -> TopicPlan
     )
 
 
-def _counting(recorded: TopicIds | None, pair: TopicPair) -> TopicIds | None:
-    """What counts of the recorded ids of a topic: see `TopicIds.is_forgotten`."""
+def _ids_that_count(recorded: TopicIds | None, pair: TopicPair) -> TopicIds | None:
+    """Return the recorded ids of a topic as far as they count: see `TopicIds.is_forgotten`."""
     if recorded is None or not recorded.is_forgotten:
         return recorded
     is_in_the_way = _is_target(pair.target, recorded) and _differ(recorded.source, pair.source.topic_id)
@@ -221,7 +219,7 @@ def _counting(recorded: TopicIds | None, pair: TopicPair) -> TopicIds | None:
 
 
 def _other_topic(pair: TopicPair, recorded: TopicIds | None, link: Link) -> Problem | None:
-    """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
+    """Return the problem where one of the topics is not the one that mirroring began with (KIP-516)."""
     if recorded is None:
         return None
     target = link.target
@@ -245,13 +243,13 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
     return NO_TOPIC_ID not in (recorded, found) and recorded != found
 
 
-def _decided(
+def _apply_decision(
     observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int, before: Settings
 ) -> TopicPlan:
     source, target = pair.source, pair.target
     final = {}
     if target is not None and (before or not decision.is_mapped):
-        # What others write to as well may have that configuration for a reason of its own.
+        # A topic that others write to as well may have that configuration for a reason of its own.
         final = final_policy(source, target.own_configs, observed.link.configs, before)
     created, notes = None, (*decision.notes, *_more_notes(observed, pair, decision, is_filling=bool(final)))
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
@@ -290,7 +288,7 @@ def _decided(
 
 
 def _copied_ends(pair: TopicPair, decision: TopicDecision) -> dict[int, int] | None:
-    """How far mapped partitions are, by offsets of the source; `None` where the target's own offsets tell it."""
+    """Return how far mapped partitions are, in source offsets; `None` where the target's own offsets show it."""
     if not decision.is_mapped:
         return None
     ends = {each.partition: -1 if each.copied_end is None else each.copied_end for each in decision.partitions}
@@ -300,7 +298,7 @@ def _copied_ends(pair: TopicPair, decision: TopicDecision) -> dict[int, int] | N
 def _more_notes(
     observed: ObservedLink, pair: TopicPair, decision: TopicDecision, *, is_filling: bool
 ) -> Iterator[Problem]:
-    """What its target keeps otherwise, what is filled of a topic, and what is read from a remote tier or left there."""
+    """Yield notes on old values that the target keeps, the filling of a topic, and its parts in a remote tier."""
     yield from prefix_notes(decision.partitions)
     if not is_filling and _keeps_old_values(pair):
         yield Problem(
@@ -324,16 +322,16 @@ def _keeps_old_values(pair: TopicPair) -> bool:
     return pair.target is not None and is_compacted(pair.source) and not is_compacted(pair.target)
 
 
-def _aborted(observed: ObservedLink) -> AbortedPolicy:
-    """What lanes do with aborted records: with AUTO they find out themselves when brokers begin to verify."""
+def _aborted_policy(observed: ObservedLink) -> AbortedPolicy:
+    """Return how lanes treat aborted records: with AUTO they notice themselves when brokers begin to verify."""
     link, in_force = observed.link, observed.aborted
     is_left_out = in_force is not None and in_force.policy is AbortedPolicy.OMIT
     return AbortedPolicy.OMIT if is_left_out else link.transactions.aborted
 
 
 def _is_whole(observed: ObservedLink, decision: TopicDecision) -> bool:
-    """Whether lanes copy transactions before it is known how they end. A log cleaner may take the end of one that is
-    open at the target, which would then stay open for good.
+    """Whether lanes copy transactions before their outcome is known. A log cleaner may remove the end marker of one
+    that is open at the target, which would then stay open for good.
     """
     in_force = observed.visibility
     is_wanted = in_force is not None and in_force.visibility is Visibility.WHOLE
@@ -341,8 +339,8 @@ def _is_whole(observed: ObservedLink, decision: TopicDecision) -> bool:
 
 
 def _lanes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int) -> Iterator[Lane]:
-    """A lane for each partition both sides have and nothing speaks against."""
-    link, target, aborted = observed.link, pair.target, _aborted(observed)
+    """Yield a lane for each partition that both sides have and that is not refused."""
+    link, target, aborted = observed.link, pair.target, _aborted_policy(observed)
     starts = starts_at(link.topics, pair.source, first_partitions)
     if target is None:
         return
@@ -363,19 +361,19 @@ def _lanes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, fir
                 is_mapped=decision.is_mapped,
                 start=starts[p.partition],
                 gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
-                **_begun(link, pair, p),
+                **_begin_fields(link, pair, p),
             )
 
 
 def _gets_what_it_lacks(link: Link) -> bool:
-    """Whether its target is a leaf that was left by force, and gets what there still is of what it lacks: what was
-    deleted meanwhile is no reason to go without the rest.
+    """Whether its target is a leaf that was left by force, and gets what there still is of what it lacks: records that
+    were deleted meanwhile are no reason to go without the rest.
     """
     return link.distributor is not None and link.distributor.ends is not None
 
 
-def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str, Any]:
-    """Where a lane begins, and what only those of a distributor have."""
+def _begin_fields(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str, Any]:
+    """Return where a lane begins, and the fields that only lanes of a distributor have."""
     role = link.distributor
     if role is None:
         return {"begin_offset": decision.begin}
@@ -388,19 +386,19 @@ def _begun(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str
         "begin_left_out": left_out,
         "begin_epoch": epoch,
         "hold": 0 if role.going is None else role.going.serial,
-        # A leaf that gets what it lacks gets nothing else.
+        # A leaf that gets what it lacks gets no other records.
         "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
         "has_allowance": role.has_allowance,
     }
 
 
 def _advice(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
-    """What would make the link safer or faster, but is the operator's to decide: `isthmus doctor` says it."""
+    """Yield what would make the link safer or faster, for the operator to decide: `isthmus doctor` shows it."""
     copied = [topic.topic for topic in topics if topic.is_copied]
     yield from _longer_memory(observed, copied)
     if observed.visibility is not None and observed.visibility.problem is not None:
         yield observed.visibility.problem
-    # Nothing of aborted transactions comes where offsets are mapped.
+    # No records of aborted transactions are copied where offsets are mapped.
     yield from _safer_ends(observed, [topic.topic for topic in topics if topic.mode is TopicMode.IDENTITY])
 
 
@@ -441,7 +439,7 @@ def _safer_ends(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[P
 
 
 def _record_age_ms(pair: TopicPair) -> int | None:
-    """How old records of a topic may become before they are deleted, `None` for ever."""
+    """Return the age at which records of a topic are deleted, `None` for never."""
     retention_ms = number(pair.source, "retention.ms", -1)
     if retention_ms < 0 or "delete" not in pair.source.cleanup_policy.split(","):
         return None

@@ -1,4 +1,4 @@
-"""What becomes of a topic, decided from what was observed, before the first byte is written.
+"""Decide whether and how a topic is mirrored, from what was observed, before the first byte is written.
 
 A topic is mirrored with the same offsets (`identity`) or refused with reasons; so is each of its
 partitions. Nothing here asks a cluster: the same observations give the same decision.
@@ -41,15 +41,14 @@ class TopicMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPair:
-    """What was observed of one topic on both sides; `name` is the target's, `target` is `None` where there is none.
-
+    """The observation of one topic on both sides; `name` is the target's, `target` is `None` where there is none.
     Ranges are by partition and lack those whose leader did not answer; the target's were read before the source's.
     `cursors` are how far mapped partitions are that were begun, `begins` where others will begin, if that was looked
-    up; of those that keep their offsets where they began or will, if not where the source begins, and `undecided` are
-    those of which that has yet to be told. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
+    up; for partitions that keep their offsets where they began or will, if not where the source begins, and `undecided`
+    are those for which that is unknown yet. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
     find of partitions, where that was looked at. From `filled_ends` on the source's records were written under the
-    policy that it has now; `positions` are how far lanes say that they are. `settles` is what a target gets when it is
-    filled that was begun, and has not run yet.
+    policy that it has now; `positions` are how far lanes report to be. `settles` are the settings that a target
+    which was begun, and has not run yet, gets once it is filled.
     """
 
     name: TargetTopic
@@ -77,9 +76,9 @@ class PartitionDecision:
     """One partition: what is there, how many offsets precede the first record, and any refusal.
 
     Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was looked at;
-    `unexamined` is why it could not be. `gap` is what will be missing at the target, if the link goes on after gaps. A
-    mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end. These begin
-    at `begin`, if not where the source does.
+    `unexamined` is why it could not be. `gap` is what will be missing at the target, if the link continues after gaps.
+    A mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end. These
+    begin at `begin`, if not where the source does.
     """
 
     partition: int
@@ -112,7 +111,7 @@ class PartitionDecision:
 
     @property
     def prefix(self) -> int:
-        """Offsets without records before the first one to copy: they are filled, and deleted again but for a gap's."""
+        """Offsets without records before the first one to copy: they are filled, and deleted again except in a gap."""
         if self.source is None or self.target_end < 0 or self.copied_end is not None:
             return 0
         return max(self.first - self.target_end, 0)
@@ -120,7 +119,7 @@ class PartitionDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
-    """What becomes of one topic: refused where there are `refusals`; `notes` are good to know.
+    """The decision about one topic: refused where there are `refusals`; `notes` are good to know.
 
     `partitions_missing` is how many the target lacks, 0 where it does not exist.
     """
@@ -172,7 +171,7 @@ def preflight_mapped(pair: TopicPair, *, starts: Sequence[int]) -> TopicDecision
             source=pair.source_ranges.get(partition),
             target_end=target_end_of(pair, partition),
             copied_end=_copied_end(pair, partition, starts[partition]),
-            **_seen(pair.outlooks.get(partition, Outlook())),
+            **_outlook_fields(pair.outlooks.get(partition, Outlook())),
         )
         for partition in range(source.partition_count)
     )
@@ -196,14 +195,14 @@ def preflight_mapped(pair: TopicPair, *, starts: Sequence[int]) -> TopicDecision
     )
 
 
-def _seen(outlook: Outlook) -> dict[str, Any]:
-    """What was seen of a partition: that a side does not answer now is no refusal, it may be found sound."""
-    told = "unexamined" if outlook.state in UNAVAILABLE else "refusal"
-    return {"state": outlook.state, told: outlook.problem, "gap": outlook.gap}
+def _outlook_fields(outlook: Outlook) -> dict[str, Any]:
+    """Return fields for the outlook: a side that does not answer now is no refusal, as it may be found sound."""
+    key = "unexamined" if outlook.state in UNAVAILABLE else "refusal"
+    return {"state": outlook.state, key: outlook.problem, "gap": outlook.gap}
 
 
 def _copied_end(pair: TopicPair, partition: int, start: int) -> int:
-    """Where a mapped partition is at the source, or will begin; -1 where that has to be looked up."""
+    """Return where a mapped partition is at the source, or will begin; -1 where that has to be looked up."""
     log = pair.source_ranges.get(partition)
     if partition in pair.cursors:
         return pair.cursors[partition].source_offset
@@ -244,12 +243,12 @@ def number(topic: TopicDescription, config: str, default: int) -> int:
 
 
 def batch_bytes_max(topic: TopicDescription) -> int:
-    """The largest record batch a topic takes (`max.message.bytes`)."""
+    """Return the largest record batch that a topic accepts (`max.message.bytes`)."""
     return number(topic, "max.message.bytes", _BATCH_BYTES_DEFAULT)
 
 
 def target_end_of(pair: TopicPair, partition: int) -> int:
-    """Where the target's log ends: at 0 where it is yet to be created, -1 while that is unknown."""
+    """Return where the target's log ends: at 0 where it is yet to be created, -1 while that is unknown."""
     log = pair.target_ranges.get(partition)
     if log is not None:
         return log.end
@@ -263,7 +262,7 @@ def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDeci
     outlook = pair.outlooks.get(partition, Outlook())
     state, refusal, unexamined = outlook.state, outlook.problem, None
     if state in UNAVAILABLE:
-        # It may be found sound: that is no refusal.
+        # The partition may be found sound: that is no refusal.
         refusal, unexamined = None, outlook.problem
     if pair.holes.get(partition, 0) > holes_max:
         state = LaneState.REFUSED
@@ -323,7 +322,7 @@ def _refusals(
 
 
 def _lossy(source: TopicDescription, target: TopicDescription) -> Iterator[Problem]:
-    """Why the target would not keep what is written to it."""
+    """Yield reasons why the target would not keep the records written to it."""
     if stamps_append_time(target):
         yield Problem(
             "the target topic has message.timestamp.type=LogAppendTime, so records would lose their timestamps",
@@ -338,7 +337,7 @@ def _lossy(source: TopicDescription, target: TopicDescription) -> Iterator[Probl
 
 
 def only_at_target(pair: TopicPair, *, from_partition: int = 0) -> list[HeldOffsets]:
-    """All that the target holds, from a partition on, for whoever has nothing to compare it with."""
+    """Return all that the target holds, from a partition on, where there is nothing to compare it with."""
     return [
         HeldOffsets(partition, log.start, log.end)
         for partition, log in sorted(pair.target_ranges.items())
@@ -347,7 +346,7 @@ def only_at_target(pair: TopicPair, *, from_partition: int = 0) -> list[HeldOffs
 
 
 def deleted_at_source(pair: TopicPair) -> list[HeldOffsets]:
-    """What the target still holds of what the source has deleted."""
+    """Return what the target still holds of offsets that the source has deleted."""
     return [
         HeldOffsets(partition, log.start, min(log.end, pair.source_ranges[partition].start))
         for partition, log in sorted(pair.target_ranges.items())

@@ -1,4 +1,4 @@
-"""What the ledger is to remember of the topics of a link: for `status`, and for whoever carries groups."""
+"""The documents of a link's topics in the ledger: for `status`, and for carrying groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 
 def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
-    """Of a topic whose first lanes are about to run."""
+    """Return the document of a topic whose first lanes are about to run."""
     return TopicDocument(
         link=link,
         source_topic=ids.source_topic,
@@ -32,11 +32,11 @@ def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
 
 
 def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document]) -> Iterator[TopicDocument]:
-    """Of topics that are about to be begun, so that others leave them: what `documents` do not say yet."""
+    """Yield documents of topics about to be begun, so that others leave them, as far as `documents` lack them."""
     recorded = _begun_topics(link, documents)
     for topic in topics:
-        nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        document = replace(begun(link, topic.topic, recorded.get(topic.topic, nobody)), state=LaneState.STARTING)
+        unpaired = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        document = replace(begun(link, topic.topic, recorded.get(topic.topic, unpaired)), state=LaneState.STARTING)
         document = replace(document, is_mapped=topic.is_mapped)
         known = documents.get(document.key)
         if isinstance(known, TopicDocument):
@@ -49,20 +49,20 @@ def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str
 def changed_topics(
     link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document], reports: Mapping[LaneKey, LaneReport]
 ) -> Iterator[TopicDocument]:
-    """Of topics that are refused, or partitions that have ended, and why: what `documents` do not say yet."""
+    """Yield documents of refused topics and ended partitions with reasons, as far as `documents` lack them."""
     every, recorded = recorded_topics(link, documents), _begun_topics(link, documents)
     for topic in topics:
-        nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        # What was to be forgotten is known again where it stands in the way.
+        unpaired = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        # A topic that was to be forgotten is known again where it is in the way.
         known_ids = every if topic.state is LaneState.TOPIC_RECREATED else recorded
-        document = begun(link, topic.topic, known_ids.get(topic.topic, nobody))
+        document = begun(link, topic.topic, known_ids.get(topic.topic, unpaired))
         known = documents.get(document.key)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])
         elif topic.state is LaneState.SOURCE_DELETED:
             document = replace(document, state=topic.state, problem=topic.kept)
         elif topic.topic not in recorded and isinstance(known, TopicDocument) and known.is_wanted:
-            # It has no lanes yet.
+            # The topic has no lanes yet.
             document = replace(document, state=LaneState.STARTING, is_mapped=topic.is_mapped)
         before = known.ended if isinstance(known, TopicDocument) else ()
         document = replace(document, ended=ended_partitions(topic, before, reports))

@@ -1,4 +1,4 @@
-"""Topics that links of several controllers want at once: it is settled who goes on before anything is created."""
+"""Topics that links of several controllers want at once: decide which link continues before anything is created."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ class Neighbours(Protocol):
     """The links of others that read and write where the link does."""
 
     async def look(self, topics: Collection[str]) -> None:
-        """Hear what they say of topics, by their names at both ends.
+        """Read the claims of others to topics, by their names at both ends.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
 
     async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
-        """Tell them that these topics are about to be begun; which of them they did not know as begun before. Durable
+        """Write that these topics are about to be begun; return which of them were not known as begun before. Durable
         when it returns.
         """
 
     async def leave(self, topics: Iterable[TopicPlan]) -> None:
-        """Tell them that these are refused, and not begun."""
+        """Write that these are refused, and not begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """What one link may begin with, beside others of its own process (`claims`) and `neighbours`, if there are any.
+    """The topics one link may begin with, beside others of its own process (`claims`) and `neighbours`, if there are
+    any.
 
-    Whoever wants a topic at the same time says within `settle_s` whether it goes on with it.
+    A link that wants a topic at the same time writes within `settle_s` whether it continues with it.
     """
 
     link: str
@@ -48,7 +49,7 @@ class Settling:
     settle_s: float = 5.0
 
     async def hear(self, topics: Mapping[TargetTopic, SourceTopic]) -> None:
-        """Find out who writes those topics that are not ours yet.
+        """Read which links write those topics that are not held yet.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
@@ -57,8 +58,9 @@ class Settling:
             await self.neighbours.look({*new, *new.values()})
 
     async def settled(self, plan: LinkPlan) -> LinkPlan:
-        """The plan without what others begin at the same time: it is told what is wanted, and then they are heard. Of
-        those who do so at once whoever hears last has heard all others, and whom the others wait for says so soon.
+        """Return the plan without what others begin at the same time: write what is wanted, then read the others'
+        claims. Of links that do so at once the last to read has read all others, and the one the others wait for writes
+        its decision soon.
 
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: A cluster as a whole did not answer, or the ledger cannot be written.
@@ -72,17 +74,17 @@ class Settling:
         deadline = Deadline(self.settle_s)
         while new:
             await self.neighbours.look({*new, *(topic.source_topic for topic in new.values())})
-            left = self._left(new, wanted, is_late=deadline.has_passed)
+            left = self._take_settled(new, wanted, is_late=deadline.has_passed)
             await self.neighbours.leave(left.values())
             lost.update(left)
             if new:
                 await asyncio.sleep(_LOOK_S)
         return replace(plan, topics=tuple(lost.get(topic.topic, topic) for topic in plan.topics))
 
-    def _left(
+    def _take_settled(
         self, new: dict[TargetTopic, TopicPlan], wanted: Collection[TargetTopic], *, is_late: bool
     ) -> dict[TargetTopic, TopicPlan]:
-        """Take from the `new` topics those that are settled; those of them that are left to others."""
+        """Take from the `new` topics those that are settled; return those of them that are left to others."""
         left: dict[TargetTopic, TopicPlan] = {}
         for name, topic in list(new.items()):
             settled = self.claims.settle(self.link, name, is_wanted=name in wanted)
@@ -96,7 +98,7 @@ class Settling:
 
 
 def refused(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
-    """A topic of which nothing is copied, and why."""
+    """Return the plan of a topic that is not copied, with the reason."""
     return TopicPlan(
         topic=topic.topic,
         source_topic=topic.source_topic,

@@ -1,4 +1,4 @@
-"""Topics of which a remote tier holds the older part (KIP-405): what of it is read from there. Pure."""
+"""Topics with an older part in a remote tier (KIP-405): which part is read from there. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def is_tiered(source: TopicDescription) -> bool:
 
 
 def start_at(settings: TopicSettings, source: TopicDescription) -> int:
-    """Where copying a topic of the source begins (`model.offsets`), if nothing was written down of that."""
+    """Return where copying a topic of the source begins (`model.offsets`), if that was not written down."""
     is_left = settings.remote is RemotePolicy.LEAVE and is_tiered(source)
     return EARLIEST_LOCAL if is_left else settings.start
 
 
 def starts_at(settings: TopicSettings, source: TopicDescription, first_partitions: int) -> tuple[int, ...]:
-    """The same by partition, given how many there were at first: of those that came later all is copied."""
+    """Return the same by partition, given how many there were at first: partitions that came later are copied whole."""
     start, count = start_at(settings, source), source.partition_count
     first = min(first_partitions, count) if start == LATEST else count
     return (*[start] * first, *[EARLIEST] * (count - first))
@@ -39,10 +39,10 @@ def starts_at(settings: TopicSettings, source: TopicDescription, first_partition
 def with_beginnings(
     settings: TopicSettings, pair: TopicPair, recorded: TopicIds | None, local_starts: Mapping[int, int]
 ) -> tuple[TopicPair, tuple[LeftInTier, ...]]:
-    """The pair with where its partitions begin if they keep their offsets, and what they leave in the tier by that.
+    """Return the pair with where its partitions begin if they keep their offsets, and what they leave in the tier.
 
-    What was `recorded` holds, wherever the local log starts since. A partition whose target holds something, and of
-    which nothing was recorded, began where the source began.
+    A `recorded` beginning holds, wherever the local log starts since. A partition with records at the target and
+    without a recorded beginning began where the source began.
     """
     left = {} if recorded is None else {each.partition: each for each in recorded.left}
     undecided: set[int] = set()
@@ -63,8 +63,8 @@ def with_beginnings(
 
 
 def mapped_left(pair: TopicPair, start: int, local_starts: Mapping[int, int]) -> tuple[LeftInTier, ...]:
-    """What partitions with mapped offsets that are yet to begin leave in the tier, up to where they find that the local
-    log starts when they do: their maps tell it.
+    """Return what partitions with mapped offsets that have not begun leave in the tier, up to where they will find that
+    the local log starts: their maps will have it.
     """
     if start != EARLIEST_LOCAL:
         return ()
@@ -76,7 +76,7 @@ def mapped_left(pair: TopicPair, start: int, local_starts: Mapping[int, int]) ->
 
 
 def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[int, int]) -> Iterator[Problem]:
-    """How much of what is still to be copied the brokers of the source fetch from their remote tier."""
+    """Yield a note on how much is still to be copied from the remote tier of the source's brokers."""
     offsets = 0
     for each in partitions:
         start = local_starts.get(each.partition)
@@ -86,7 +86,7 @@ def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[
     if offsets:
         yield Problem(
             f"{counted(offsets, 'offset')} to copy are in the remote tier of the source alone, and read through its "
-            f"brokers like any others; {_told(local_starts)}",
+            f"brokers like any others; {_describe_starts(local_starts)}",
             "It takes their time and their provider's traffic. The target keeps them on disks, or in a tier of its own "
             "(remote.storage.enable there).",
         )
@@ -95,19 +95,19 @@ def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[
 def left_notes(
     source: Mapping[int, LogRange], begins: Mapping[int, int], *, begun: Container[int]
 ) -> Iterator[Problem]:
-    """How much is left to the source's remote tier of partitions that are yet to begin at their local log start."""
+    """Yield a note on how much partitions that will begin at their local start leave in the source's remote tier."""
     new = {partition: start for partition, start in begins.items() if partition in source and partition not in begun}
     offsets = sum(max(start - source[partition].start, 0) for partition, start in new.items())
     if offsets:
         yield Problem(
             f"{counted(offsets, 'offset')} in the remote tier of the source alone are left there: copying begins at "
-            f"the local log start (topics.remote: leave); {_told(new)}",
+            f"the local log start (topics.remote: leave); {_describe_starts(new)}",
             "Who wants them reads them at the source. topics.remote: copy copies them too, as long as the topic has "
             "not begun.",
         )
 
 
-def _told(starts: Mapping[int, int]) -> str:
+def _describe_starts(starts: Mapping[int, int]) -> str:
     first = sorted(starts.items())[:_TOLD_MAX]
     more = f" and {len(starts) - len(first):,} more" if len(starts) > len(first) else ""
     places = ", ".join(f"partition {partition} at {start:,}" for partition, start in first)

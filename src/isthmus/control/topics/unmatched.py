@@ -26,7 +26,7 @@ PatternKind = Literal["topic", "group"]
 
 
 def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern, ...]:
-    """The prefixes and expressions that select no topic; names that are missing have problems of their own."""
+    """Return the prefixes and expressions that select no topic; missing names have problems of their own."""
     there = [name for name, topic in found.topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION]
     nameless = set(link.topics.nameless(there))
     patterns = [pattern for pattern in link.topics.include if pattern.kind != "literal"]
@@ -34,7 +34,7 @@ def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern,
 
 
 async def topic_names(source: Client) -> list[str]:
-    """All topics we may see but those of Kafka and of Isthmus.
+    """Return all topics that may be seen, without those of Kafka and of Isthmus.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -42,7 +42,7 @@ async def topic_names(source: Client) -> list[str]:
 
 
 async def unmatched_topics(link: Link, found: Metadata, source: Client) -> tuple[Problem, ...]:
-    """What to say of the patterns that select none of the topics that were found.
+    """Return warnings about the patterns that select none of the topics that were found.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -53,7 +53,7 @@ async def unmatched_topics(link: Link, found: Metadata, source: Client) -> tuple
 
 
 async def unmatched_groups(link: Link, source: Client) -> tuple[Problem, ...]:
-    """What to say of the patterns that match no group of the source; nothing where a broker did not tell its groups.
+    """Return warnings about patterns that match no group of the source; none where a broker did not list its groups.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -70,7 +70,7 @@ async def unmatched_groups(link: Link, source: Client) -> tuple[Problem, ...]:
 def warnings(
     link: Link, kind: PatternKind, patterns: Sequence[NamePattern], names: Collection[str]
 ) -> tuple[Problem, ...]:
-    """One sentence for each pattern that matches nothing, and what it may have been meant for; `names` are all."""
+    """Return one sentence for each pattern without matches, and a likely name for it; `names` are all there are."""
     return tuple(
         Problem(
             _nothing(link, kind, pattern),
@@ -83,26 +83,26 @@ def warnings(
 
 
 def _has_nothing_attached(link: Link, kind: PatternKind, pattern: NamePattern) -> bool:
-    """Whether nobody wrote that pattern, and it is meant to match nothing: so it is while a link is detached."""
+    """Whether the pattern is a default that is meant to match nothing: so it is while a link is detached."""
     naming = link.topics.naming if kind == "topic" else link.groups.naming
     return str(pattern) == "*" and isinstance(naming, NamespaceNaming) and not naming.maps
 
 
 def _nothing(link: Link, kind: PatternKind, pattern: NamePattern) -> str:
     if link.namespaces and str(pattern) == "*":
-        # Nobody wrote that pattern: a declared link has it of its own.
+        # That pattern is a default of declared links.
         return f"{link.source.alias} has no {kind} in a namespace of the link"
     return f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}'
 
 
 def tell_unmatched(link: Link, problems: Sequence[Problem]) -> None:
-    """Say while a link runs what of its configuration matches nothing."""
+    """Warn while a link runs about patterns of its configuration that match nothing."""
     for problem in problems:
         _log.warning("%s: %s", link.name, problem.in_full)
 
 
 def missing(name: str, link: Link, names: Collection[str]) -> Problem:
-    """What to say of a topic that the link names and its source does not have."""
+    """Return the problem of a topic that the link names and its source does not have."""
     near = nearest(TopicPattern("literal", name), names)
     meant = "" if near is None else f"Did you mean {near}? "
     return Problem(
@@ -112,7 +112,7 @@ def missing(name: str, link: Link, names: Collection[str]) -> Problem:
 
 
 def _left_out(link: Link, kind: PatternKind, pattern: NamePattern, names: Collection[str]) -> str:
-    """What a pattern matches although nothing comes of it, and why; "" where it matches nothing."""
+    """Describe what a pattern matches although it is left out, and why; "" where it matches nothing."""
     matching = sorted(name for name in names if pattern.matches(name))
     if not matching:
         return ""

@@ -1,4 +1,4 @@
-"""Topics that come from clusters whose ledgers are not read: nobody here knows who writes there."""
+"""Topics that come from clusters whose ledgers are not read: their writers there are unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 def unseen_sources(link: Link, topics: Iterable[TopicPlan], claims: Claims) -> Iterator[Problem]:
-    """One sentence for each link of others that brings topics from such a cluster."""
+    """Yield one sentence for each link of others that brings topics from such a cluster."""
     brought: dict[tuple[str, str], list[str]] = {}
     for topic in topics:
         for claim in claims.unseen(link.name, topic.topic):
@@ -29,6 +29,6 @@ def unseen_sources(link: Link, topics: Iterable[TopicPlan], claims: Claims) -> I
 
 
 def tell_unseen(link: Link, problems: Iterable[Problem]) -> None:
-    """Say while a link runs what it cannot know."""
+    """Warn while a link runs about what it cannot know."""
     for problem in problems:
         _log.warning("%s: %s", link.name, problem.in_full)

@@ -1,6 +1,6 @@
-"""Topics that are to be created: the very requests that a run sends, validated by the target's brokers before.
+"""Validate topics that are to be created: the target's brokers check the very requests that a run will send.
 
-What brokers or their policies refuse of a topic's settings, and its records do not need, is left out and told.
+Settings that brokers or their policies refuse, and the topic's records do not need, are left out with a note.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NamedValue = tuple[str, str]
 
 @dataclass(slots=True)
 class _Validated:
-    """What brokers take. `left_out` has the settings that they refused, with the reasons, by topic; `known` all of
-    them, as what one topic cannot have the next one cannot have either.
+    """The answers of brokers. `left_out` has the settings that they refused, with the reasons, by topic; `known` all of
+    them, as a setting refused for one topic is refused for the next one too.
     """
 
     taken: dict[str, NewTopic] = field(default_factory=dict)
@@ -34,10 +34,10 @@ class _Validated:
 
 
 async def validated(plan: LinkPlan, target: Client) -> LinkPlan:
-    """The plan with what the target's brokers take of the topics that it creates. Nothing is created.
+    """Return the plan with what the target's brokers accept of the topics that it creates. Nothing is created.
 
-    A topic that they do not take at all is refused. What they cannot say now (a quota, a controller that moves) is no
-    reason: the creation will tell.
+    A topic that they do not accept at all is refused. What they cannot answer now (a quota, a controller that moves) is
+    no reason: the creation will show it.
     """
     wanted = {topic.topic: topic.creation for topic in plan.topics if topic.creation is not None and not topic.reasons}
     if not wanted:
@@ -47,7 +47,7 @@ async def validated(plan: LinkPlan, target: Client) -> LinkPlan:
     for name, error in list(found.refused.items()):
         if is_about_settings(error):
             await _reduce(target, wanted[TargetTopic(name)], error, found)
-    return replace(plan, topics=tuple(_told(topic, found) for topic in plan.topics))
+    return replace(plan, topics=tuple(_with_result(topic, found) for topic in plan.topics))
 
 
 async def _validate(target: Client, topics: Collection[NewTopic], found: _Validated) -> None:
@@ -62,12 +62,12 @@ async def _validate(target: Client, topics: Collection[NewTopic], found: _Valida
 
 
 async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found: _Validated) -> None:
-    """Find out what of a topic's settings is refused: first without those that were refused of others, then with what
-    it needs alone, and one by one with the rest.
+    """Find out which of a topic's settings are refused: first without those that were refused for others, then with
+    those it needs alone, and one by one with the rest.
     """
     is_filling = all(topic.configs.get(name) == FILLING[name] for name in ("retention.ms", "retention.bytes"))
     needed = NEEDED | (FILLING.keys() if is_filling else set())
-    # What another topic can do without, this one may need: a retention would take what it is filled with.
+    # A setting that another topic can do without may be needed here: a retention would delete what it is filled with.
     known = {each for each in found.known.keys() & topic.configs.items() if each[0] not in needed}
     if known:
         await _validate(target, [_with(topic, topic.configs.items() - known)], found)
@@ -77,7 +77,7 @@ async def _reduce(target: Client, topic: NewTopic, refusal: ClusterError, found:
     kept = {(name, value) for name, value in topic.configs.items() if name in needed}
     await _validate(target, [_with(topic, kept)], found)
     if topic.name in found.refused:
-        # With all settings brokers name the one that they miss least.
+        # The refusal of all settings is reported: with fewer, brokers may only miss those that were left out.
         found.refused[topic.name] = refusal
         return
     left_out: dict[NamedValue, ClusterError] = {}
@@ -96,7 +96,7 @@ def _with(topic: NewTopic, settings: Collection[NamedValue]) -> NewTopic:
     return replace(topic, configs=dict(sorted(settings)))
 
 
-def _told(topic: TopicPlan, found: _Validated) -> TopicPlan:
+def _with_result(topic: TopicPlan, found: _Validated) -> TopicPlan:
     name = topic.topic
     if name in found.refused:
         error = found.refused[name]
